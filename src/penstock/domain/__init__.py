@@ -1,0 +1,1 @@
+"""The nouns and their rules: pure data, no input or output."""

@@ -1,0 +1,96 @@
+"""Amounts as people write them: Kubernetes quantities, CPUs, durations. Exact; no floating point anywhere."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from math import ceil
+
+from penstock.domain.names import shorten
+
+BINARY = {unit: 1024**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
+DECIMAL = {"": 1} | {unit: 1000**power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)}
+QUANTITY = re.compile(r"([+-]?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([KMGTPE]i|[kMGTPE])|[eE]([+-]?\d{1,3}))?\Z")
+LARGEST = 2**63 - 1
+SMALLEST_BARE = 1024**2
+DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?\Z")
+
+
+class NotAQuantity(ValueError):
+    """The text is not an amount; str() says why, `hint` what would be right."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def parse_bytes(text: str, *, bare: bool = True) -> int:
+    """`1Ti`, `500Mi`, `1.5Gi`, `1e3` as bytes; parts of a byte round up, as Kubernetes does.
+
+    A bare small number is refused: nobody means a volume of 10 bytes. With `bare=False` every bare number is.
+    """
+    found = QUANTITY.match(text)
+    if not found:
+        raise NotAQuantity(f"'{shorten(text)}' is not a size", _nearest_size(text))
+    sign, digits, unit, exponent = found.groups()
+    plain = unit is None and exponent is None
+    amount = Decimal(digits) * (10 ** Decimal(exponent) if exponent else BINARY.get(unit or "") or DECIMAL[unit or ""])
+    if sign == "-" and amount:
+        raise NotAQuantity(f"'{text}' is negative; a size must be more than zero")
+    if not amount:
+        raise NotAQuantity("a size must be more than zero", "for example 10Gi")
+    if plain and (not bare or amount < SMALLEST_BARE):
+        raise NotAQuantity(f"'{shorten(text)}' has no unit", f"{digits}Gi or {digits}Mi")
+    if amount > LARGEST:
+        raise NotAQuantity(f"'{shorten(text)}' is larger than any disk", "at most 8Ei - 1")
+    return ceil(amount)
+
+
+def _nearest_size(text: str) -> str:
+    """`10GB`, `10 gi`, `10g` → `10Gi`; anything else gets an example."""
+    found = re.match(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([kmgtpe])i?b?\s*\Z", text, re.IGNORECASE)
+    return f"{found[1]}{found[2].upper()}i" if found else "a number with a unit, such as 500Mi, 10Gi or 1Ti"
+
+
+def parse_cpus(text: str) -> int:
+    """CPUs in thousandths: `4`, `0.5`, `500m`; SkyPilot's `4+` (at least) counts as 4."""
+    found = re.match(r"(\d{1,6}(?:\.\d{1,3})?)(m?)\+?\Z", text)
+    if not found or (found[2] and "." in found[1]):
+        raise NotAQuantity(f"'{shorten(text)}' is not a number of CPUs", "for example 4, 0.5 or 500m")
+    milli = int(found[1]) if found[2] else int(Decimal(found[1]) * 1000)
+    if milli <= 0:
+        raise NotAQuantity("the number of CPUs must be more than zero", "for example 1 or 500m")
+    return milli
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of `12h`, `30m`, `1h30m`, `2d`, `90s`."""
+    found = DURATION.match(text)
+    if not text or not found:
+        hint = f"{text}s, {text}m or {text}h" if text.isdigit() and len(text) < 7 else "for example 12h, 30m or 1h30m"
+        raise NotAQuantity(f"'{shorten(text)}' is not a duration", hint)
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if not total:
+        raise NotAQuantity("a duration must be more than zero", "for example 30m")
+    return total
+
+
+def show_bytes(amount: int) -> str:
+    """`1.5Gi`: short, for tables; exact amounts are kept as they were written."""
+    for unit, factor in reversed(BINARY.items()):
+        if amount >= factor:
+            number = f"{amount / factor:.1f}".removesuffix(".0")
+            return f"{number}{unit}"
+    return f"{amount}B"
+
+
+def show_cpus(milli: int) -> str:
+    return str(Decimal(milli) / 1000)
+
+
+def show_duration(seconds: int) -> str:
+    """`1h30m`, `45s`: no more than two parts."""
+    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
+    shown = [f"{number}{unit}" for number, unit in parts if number]
+    return "".join(shown[:2]) or "0s"

@@ -1,0 +1,66 @@
+"""Volume: a place for data, used by name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from penstock.domain.model import Model, Time
+
+
+class AccessMode(StrEnum):
+    ReadWriteOnce = "ReadWriteOnce"
+    ReadWriteMany = "ReadWriteMany"
+    ReadOnlyMany = "ReadOnlyMany"
+
+
+class Source(StrEnum):
+    """Where a volume's data comes from. Shares, scratch and buckets join when their engines can serve them."""
+
+    claim = "claim"
+
+
+class Phase(StrEnum):
+    """Kubernetes' words, true on every engine. Deleting is ours: marked, the data not yet all gone."""
+
+    Pending = "Pending"
+    Bound = "Bound"
+    Lost = "Lost"
+    Deleting = "Deleting"
+
+
+class StorageClass(Model):
+    name: str
+    description: str
+    default: bool = False
+    free_bytes: int | None = None
+
+
+class Volume(Model):
+    id: str
+    name: str
+    group: str
+    user: str
+    source: Source = Source.claim
+    size: str
+    """As it was asked for."""
+    size_bytes: int
+    storage_class: str
+    access_modes: tuple[AccessMode, ...]
+    phase: Phase = Phase.Pending
+    message: str | None = None
+    created_at: Time
+
+    @property
+    def object_name(self) -> str:
+        """What it is called where it really is: the claim, the directory."""
+        return f"{self.name}-{self.id}"
+
+    @property
+    def read_only(self) -> bool:
+        """Nobody may write unless one of its modes says so."""
+        return set(self.access_modes) == {AccessMode.ReadOnlyMany}
+
+    @property
+    def many_nodes(self) -> bool:
+        """May several nodes of one workload mount it? Document 001: only with ReadWriteMany (or all read-only)."""
+        return AccessMode.ReadWriteMany in self.access_modes or self.read_only

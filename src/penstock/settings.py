@@ -1,0 +1,222 @@
+"""Every setting: one typed file (config.toml) and PENSTOCK_* variables over it. Standard library only."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus, parse_duration
+from penstock.errors import Problem, SettingsError
+
+SYSTEM_CONFIG = Path("/etc/penstock/config.toml")
+SYSTEM_DATA = Path("/var/lib/penstock")
+SYSTEM_SOCKET = Path("/run/penstock/penstock.sock")
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    given = os.environ.get(variable, "")
+    base = Path(given) if given.startswith("/") else Path(os.environ.get("HOME", "/")) / fallback
+    return base / "penstock"
+
+
+def config_dir() -> Path:
+    """Where a person's own files are: config.toml and credentials.json."""
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def default_data_dir() -> Path:
+    return _xdg("XDG_DATA_HOME", ".local/share")
+
+
+@dataclass(frozen=True)
+class Settings:
+    data_dir: Path = field(default_factory=default_data_dir)
+    """Where the database, volumes, runs, logs and the socket are. Must be on a local disk."""
+
+    mode: Literal["user", "system"] = "user"
+    """`user`: a private server of the one who started it. `system`: started by root for everyone on the machine;
+    the socket is /run/penstock/penstock.sock and work runs as the caller's own account."""
+
+    database_url: str = ""
+    """SQLAlchemy address of the database; empty is SQLite in `data_dir`.
+    PostgreSQL: `postgresql+psycopg://user@host/name` (needs `pip install penstock[postgresql]`)."""
+
+    host: str = "127.0.0.1"
+    """Address the TCP port listens on."""
+
+    port: int = 8000
+    """TCP port; 0 lets the kernel choose. If it is taken, a free one is used and said."""
+
+    auth: Literal["token", "header"] = "token"
+    """How TCP callers prove who they are. `token`: Authorization: Bearer. `header`: the X-User header is believed;
+    only in user mode, only on loopback, never for admin verbs, never from inside a job."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names the Host header may have, beside localhost, loopback addresses and `host`."""
+
+    body_limit: str = "4Mi"
+    """Largest request body, uploads excepted."""
+
+    workdir_limit: str = "512Mi"
+    """Largest packed workdir a job may send along."""
+
+    engine: Literal["local"] = "local"
+    """Where workloads run. `local`: sandboxed process trees on this machine."""
+
+    sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
+    """`none` runs jobs as plain processes that see the whole machine: an explicit choice for where namespaces are
+    forbidden. Volumes are then reachable only through PENSTOCK_VOLUME_<NAME>."""
+
+    root_account: str = "nobody"
+    """The account that work submitted by root runs as; work never runs as root."""
+
+    cpus: str = ""
+    """CPUs this machine offers to workloads; empty is all it has."""
+
+    memory: str = ""
+    """Memory this machine offers to workloads, such as `64Gi`; empty is all it has."""
+
+    default_cpus: str = "500m"
+    """What a node of a workload that names no CPUs is counted as. It may use more."""
+
+    storage_classes: dict[str, str] = field(default_factory=dict)
+    """Further storage classes: a table of name = directory. `standard` is `data_dir`/volumes."""
+
+    gpu_lock_dir: Path = Path("/run/lock/penstock")
+    """Where GPUs are locked machine-wide, so that two servers never share one. The same for every server."""
+
+    log_limit: str = "256Mi"
+    """Log kept per node of a workload: the first half and the newest half; the gap is stated in the log."""
+
+    stop_grace: str = "10s"
+    """Time between TERM and KILL when a workload is stopped."""
+
+    retention: str = "30d"
+    """How long ended workloads and their logs are kept."""
+
+    @property
+    def socket_path(self) -> Path:
+        return SYSTEM_SOCKET if self.mode == "system" else self.data_dir / "penstock.sock"
+
+    @property
+    def url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir / 'penstock.db'}"
+
+
+def load(overrides: dict[str, Any] | None = None) -> Settings:
+    """Defaults, then the files, then PENSTOCK_*, then the command's own flags. All mistakes at once."""
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    for path in (SYSTEM_CONFIG, config_dir() / "config.toml"):
+        values |= _from_file(path, problems)
+    values |= _from_environment(problems)
+    for key, raw in (overrides or {}).items():
+        if raw is not None and (value := _typed(key, raw, f"--{key.replace('_', '-')}", problems)) is not None:
+            values[key] = value
+    if problems:
+        raise SettingsError("The settings are wrong.", problems=problems)
+    if values.get("mode") == "system" and "data_dir" not in values:
+        values["data_dir"] = SYSTEM_DATA
+    return Settings(**values)
+
+
+def _from_file(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    try:
+        text = path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(Problem(f"cannot be read: {error}", where=str(path)))
+        return {}
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        problems.append(Problem(f"is not TOML: {error}", where=str(path)))
+        return {}
+    return {key: value for key, raw in table.items() if (value := _typed(key, raw, str(path), problems)) is not None}
+
+
+def _from_environment(problems: list[Problem]) -> dict[str, Any]:
+    values = {}
+    for known in fields(Settings):
+        variable = f"PENSTOCK_{known.name.upper()}"
+        raw = os.environ.get(variable)
+        if raw is not None and (value := _typed(known.name, raw, variable, problems)) is not None:
+            values[known.name] = value
+    return values
+
+
+def _typed(key: str, raw: Any, source: str, problems: list[Problem]) -> Any:
+    """`raw` as the type the setting has, or None and a problem that names file, key and what is allowed."""
+    hints = get_type_hints(Settings)
+    if key not in hints:
+        from difflib import get_close_matches
+
+        near = get_close_matches(key, hints, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(sorted(hints))}"
+        problems.append(Problem(f"'{key}' is not a setting", where=source, hint=hint))
+        return None
+    try:
+        value = _coerce(hints[key], raw)
+        _check_amount(key, value)
+        return value
+    except NotAQuantity as error:
+        problems.append(Problem(str(error), where=source, field=key, hint=error.hint))
+    except ValueError as error:
+        problems.append(Problem(f"{error}, not {raw!r}", where=source, field=key))
+    return None
+
+
+def _coerce(wanted: Any, raw: Any) -> Any:
+    if get_origin(wanted) is Literal:
+        if raw in get_args(wanted):
+            return raw
+        raise ValueError("must be " + " or ".join(f'"{choice}"' for choice in get_args(wanted)))
+    if wanted is int:
+        if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw <= 65535:
+            return raw
+        if isinstance(raw, str) and raw.isascii() and raw.isdigit() and int(raw) <= 65535:
+            return int(raw)
+        raise ValueError("must be a whole number from 0 to 65535")
+    if wanted is Path:
+        if isinstance(raw, Path):
+            return raw
+        if isinstance(raw, str) and raw.startswith("/") and "\0" not in raw:
+            return Path(raw)
+        raise ValueError("must be an absolute path")
+    if get_origin(wanted) is tuple:
+        items = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
+        if isinstance(items, list) and all(isinstance(item, str) for item in items):
+            return tuple(items)
+        raise ValueError("must be a list of text")
+    if get_origin(wanted) is dict:
+        return _directories(raw)
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        return str(raw)
+    raise ValueError("must be text")
+
+
+def _directories(raw: Any) -> dict[str, str]:
+    """A table of name = directory; in a variable, `name=/dir,name=/dir`."""
+    if isinstance(raw, str):
+        raw = dict(part.split("=", 1) for part in raw.split(",") if "=" in part)
+    if isinstance(raw, dict) and all(isinstance(item, str) and item.startswith("/") for item in raw.values()):
+        return dict(raw)
+    raise ValueError("must be a table of name = absolute directory")
+
+
+def _check_amount(key: str, value: Any) -> None:
+    if key in ("cpus", "memory") and value == "":
+        return
+    if key in ("body_limit", "workdir_limit", "log_limit", "memory"):
+        parse_bytes(value, bare=False)
+    elif key in ("cpus", "default_cpus"):
+        parse_cpus(value)
+    elif key in ("stop_grace", "retention"):
+        parse_duration(value)
