@@ -1,0 +1,3 @@
+"""Penstock: volumes and workloads on AI clusters."""
+
+__version__ = "0.1.0"

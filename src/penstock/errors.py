@@ -59,8 +59,8 @@ class PenstockError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The one shape of an error on the wire; `detail` is the text document 001's clients print."""
-        text = "\n".join([self.message, *(f"  {problem}" for problem in self.problems)])
-        body: dict[str, Any] = {"detail": text, "code": self.code, "message": self.message}
+        lines = [self.message, *(f"  {problem}" for problem in self.problems), *([self.hint] if self.hint else [])]
+        body: dict[str, Any] = {"detail": "\n".join(lines), "code": self.code, "message": self.message}
         if self.hint:
             body["hint"] = self.hint
         if self.problems:
@@ -152,9 +152,23 @@ def from_body(status: int, body: Any) -> PenstockError:
     if not isinstance(body, dict):
         return PenstockError(f"The server answered {status}.")
     kind = _tree(PenstockError).get(str(body.get("code")), PenstockError)
-    problems = [
-        Problem(p["message"], where=p.get("where"), field=p.get("field"), hint=p.get("hint"))
-        for p in body.get("problems", [])
-    ]
     message = body.get("message") or body.get("detail") or f"The server answered {status}."
-    return kind(str(message), hint=body.get("hint"), problems=problems, **body.get("details", {}))
+    hint, problems, details = body.get("hint"), body.get("problems"), body.get("details")
+    return kind(
+        str(message),
+        hint=str(hint) if hint else None,
+        problems=_problems(problems) if isinstance(problems, list) else (),
+        **{key: value for key, value in details.items() if key not in _NAMED} if isinstance(details, dict) else {},
+    )
+
+
+_NAMED = frozenset({"self", "message", "hint", "problems"})
+
+
+def _problems(bodies: list[Any]) -> list[Problem]:
+    """A proxy between client and server may answer anything; only what has our shape is kept."""
+    return [
+        Problem(str(body["message"]), where=body.get("where"), field=body.get("field"), hint=body.get("hint"))
+        for body in bodies
+        if isinstance(body, dict) and "message" in body
+    ]

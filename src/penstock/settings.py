@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus, parse_duration
 from penstock.errors import Problem, SettingsError
 
@@ -124,7 +125,7 @@ def load(overrides: dict[str, Any] | None = None) -> Settings:
 
 def _from_file(path: Path, problems: list[Problem]) -> dict[str, Any]:
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -167,7 +168,7 @@ def _typed(key: str, raw: Any, source: str, problems: list[Problem]) -> Any:
     except NotAQuantity as error:
         problems.append(Problem(str(error), where=source, field=key, hint=error.hint))
     except ValueError as error:
-        problems.append(Problem(f"{error}, not {raw!r}", where=source, field=key))
+        problems.append(Problem(f"{error}, not {shorten(repr(raw))}", where=source, field=key))
     return None
 
 
@@ -190,7 +191,7 @@ def _coerce(wanted: Any, raw: Any) -> Any:
         raise ValueError("must be an absolute path")
     if get_origin(wanted) is tuple:
         items = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
-        if isinstance(items, list) and all(isinstance(item, str) for item in items):
+        if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
             return tuple(items)
         raise ValueError("must be a list of text")
     if get_origin(wanted) is dict:
@@ -205,7 +206,8 @@ def _coerce(wanted: Any, raw: Any) -> Any:
 def _directories(raw: Any) -> dict[str, str]:
     """A table of name = directory; in a variable, `name=/dir,name=/dir`."""
     if isinstance(raw, str):
-        raw = dict(part.split("=", 1) for part in raw.split(",") if "=" in part)
+        parts = [part.strip() for part in raw.split(",") if part.strip()]
+        raw = {name: path for name, _, path in (part.partition("=") for part in parts)}
     if isinstance(raw, dict) and all(isinstance(item, str) and item.startswith("/") for item in raw.values()):
         return dict(raw)
     raise ValueError("must be a table of name = absolute directory")

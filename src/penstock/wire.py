@@ -7,8 +7,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.domain.model import Model, Time
+from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_bytes, show_cpus
-from penstock.domain.volumes import AccessMode, Phase, Source, Volume
+from penstock.domain.users import Proof
+from penstock.domain.volumes import AccessMode, Phase, Source, StorageClass, Volume
 from penstock.domain.workloads import Change, Resources, Spec, State, Unit, Workload
 
 
@@ -188,3 +190,106 @@ def _summary_fields(workload: Workload) -> dict[str, Any]:
         "ended_at": workload.ended_at,
         "updated_at": workload.updated_at,
     }
+
+
+class Deleted(Model):
+    id: str
+    name: str
+    deleted: bool = True
+
+
+class Uploaded(Model):
+    id: str
+
+
+class Page(Model):
+    """`next` is the cursor of the following page; `version` goes into `seen` to wait for a change."""
+
+    next: str | None = None
+    version: str
+
+
+class VolumePage(Page):
+    items: tuple[VolumeView, ...]
+
+
+class SummaryPage(Page):
+    items: tuple[Summary, ...]
+
+
+class TokenPage(Page):
+    items: tuple[TokenView, ...]
+
+
+class StorageClassPage(Model):
+    items: tuple[StorageClass, ...]
+
+
+class Health(Model):
+    status: str = "ok"
+    service: str
+    version: str
+
+
+class Whoami(Model):
+    user: str
+    group: str
+    admin: bool
+    proof: Proof
+    uid: int | None
+
+
+class ServerView(Model):
+    version: str
+    pid: int
+    mode: str
+    engine: str
+    socket: str
+    address: str | None
+    auth: str
+    data_dir: str
+    started_at: Time
+
+
+class CheckView(Model):
+    """One line of `penstock doctor`."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str | None = None
+    required: bool = True
+
+
+class CheckList(Model):
+    checks: tuple[CheckView, ...]
+
+
+class GpuView(Gpu):
+    workload: str | None
+    """Who has it."""
+
+
+class NodeView(Model):
+    name: str
+    cpus: str
+    cpus_free: str
+    memory_bytes: int
+    memory_free_bytes: int
+    gpus: tuple[GpuView, ...]
+    limits_enforced: bool
+
+
+class NodePage(Model):
+    items: tuple[NodeView, ...]
+
+
+class ErrorBody(Model):
+    """Every error, on every route."""
+
+    detail: str
+    code: str
+    message: str
+    hint: str | None = None
+    problems: tuple[dict[str, str], ...] = ()
+    details: dict[str, Any] = {}

@@ -12,6 +12,9 @@ BASE32 = LETTERS + "234567"
 NAME_LIMIT = 48
 NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?\Z")
 ID = re.compile(r"[a-z][a-z2-7]{7}\Z")
+VOLUME_REFERENCE = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
+VOLUME_REFERENCE_LIMIT = 253
+"""A volume as a task names it: an id, a name, or the literal name it has where it really is."""
 USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")
 
 
@@ -22,6 +25,8 @@ def new_id() -> str:
 
 def shorten(text: str, limit: int = 60) -> str:
     """A user's text for use inside a message: printable, and not a megabyte long."""
+    if len(text) <= limit and text.isprintable():
+        return text
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
-from math import ceil
 
 from penstock.domain.names import shorten
 
 BINARY = {unit: 1024**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 DECIMAL = {"": 1} | {unit: 1000**power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)}
-QUANTITY = re.compile(r"([+-]?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([KMGTPE]i|[kMGTPE])|[eE]([+-]?\d{1,3}))?\Z")
+QUANTITY = re.compile(
+    r"([+-]?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([KMGTPE]i|[kMGTPE])|[eE]([+-]?\d{1,3}))?\Z", re.ASCII
+)
 LARGEST = 2**63 - 1
 SMALLEST_BARE = 1024**2
-DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?\Z")
+CPUS = re.compile(r"(\d{1,6})(?:\.(\d{1,3})|(m))?\+?\Z", re.ASCII)
+DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?\Z", re.ASCII)
 
 
 class NotAQuantity(ValueError):
@@ -34,16 +35,24 @@ def parse_bytes(text: str, *, bare: bool = True) -> int:
         raise NotAQuantity(f"'{shorten(text)}' is not a size", _nearest_size(text))
     sign, digits, unit, exponent = found.groups()
     plain = unit is None and exponent is None
-    amount = Decimal(digits) * (10 ** Decimal(exponent) if exponent else BINARY.get(unit or "") or DECIMAL[unit or ""])
+    amount = _scaled(digits, BINARY.get(unit or "") or DECIMAL[unit or ""], int(exponent or 0))
     if sign == "-" and amount:
-        raise NotAQuantity(f"'{text}' is negative; a size must be more than zero")
+        raise NotAQuantity(f"'{shorten(text)}' is negative; a size must be more than zero")
     if not amount:
         raise NotAQuantity("a size must be more than zero", "for example 10Gi")
     if plain and (not bare or amount < SMALLEST_BARE):
         raise NotAQuantity(f"'{shorten(text)}' has no unit", f"{digits}Gi or {digits}Mi")
     if amount > LARGEST:
         raise NotAQuantity(f"'{shorten(text)}' is larger than any disk", "at most 8Ei - 1")
-    return ceil(amount)
+    return amount
+
+
+def _scaled(digits: str, factor: int, exponent: int) -> int:
+    """digits × factor × 10^exponent, rounded up; in whole numbers, which are exact at any length."""
+    whole, _, part = digits.partition(".")
+    amount: int = int(whole + part) * factor * 10 ** max(0, exponent)
+    divisor: int = 10 ** (len(part) + max(0, -exponent))
+    return -(-amount // divisor)
 
 
 def _nearest_size(text: str) -> str:
@@ -54,11 +63,12 @@ def _nearest_size(text: str) -> str:
 
 def parse_cpus(text: str) -> int:
     """CPUs in thousandths: `4`, `0.5`, `500m`; SkyPilot's `4+` (at least) counts as 4."""
-    found = re.match(r"(\d{1,6}(?:\.\d{1,3})?)(m?)\+?\Z", text)
-    if not found or (found[2] and "." in found[1]):
+    found = CPUS.match(text)
+    if not found:
         raise NotAQuantity(f"'{shorten(text)}' is not a number of CPUs", "for example 4, 0.5 or 500m")
-    milli = int(found[1]) if found[2] else int(Decimal(found[1]) * 1000)
-    if milli <= 0:
+    whole, part, thousandths = found.groups()
+    milli = int(whole) if thousandths else int(whole + (part or "").ljust(3, "0"))
+    if not milli:
         raise NotAQuantity("the number of CPUs must be more than zero", "for example 1 or 500m")
     return milli
 
@@ -67,7 +77,8 @@ def parse_duration(text: str) -> int:
     """Seconds of `12h`, `30m`, `1h30m`, `2d`, `90s`."""
     found = DURATION.match(text)
     if not text or not found:
-        hint = f"{text}s, {text}m or {text}h" if text.isdigit() and len(text) < 7 else "for example 12h, 30m or 1h30m"
+        bare = re.fullmatch(r"[0-9]{1,6}", text)
+        hint = f"{text}s, {text}m or {text}h" if bare else "for example 12h, 30m or 1h30m"
         raise NotAQuantity(f"'{shorten(text)}' is not a duration", hint)
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
@@ -86,7 +97,8 @@ def show_bytes(amount: int) -> str:
 
 
 def show_cpus(milli: int) -> str:
-    return str(Decimal(milli) / 1000)
+    """`4`, `0.5`, `1.25`."""
+    return f"{milli // 1000}.{milli % 1000:03d}".rstrip("0").rstrip(".")
 
 
 def show_duration(seconds: int) -> str:

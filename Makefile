@@ -1,0 +1,41 @@
+# Everything a person does with this checkout. `make` alone lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test lint bench docs requirements clean dev-environment
+BIN := .venv/bin
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+help: ## Lists what can be made.
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+quickstart: ## Starts the server, makes a volume, runs a two-node job on it and shows the result.
+	@scripts/quickstart
+
+test: dev-environment ## Runs every test, then lint. What this machine cannot run is listed at the end.
+	$(BIN)/pytest -n 4 --dist loadfile --durations=10
+	@$(MAKE) --no-print-directory lint
+
+lint: dev-environment ## ruff, mypy --strict and the layers (import-linter).
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: dev-environment ## Measures what the speed goals name, beside the alternatives.
+	$(BIN)/python -m bench.run
+
+docs: dev-environment ## Writes docs/reference from the code.
+	$(BIN)/python scripts/reference.py
+
+requirements: ## Compiles requirements/*.txt anew from pyproject.toml (needs uv).
+	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
+	$(COMPILE) pyproject.toml --group dev --extra postgresql -o requirements/dev.txt
+
+clean: ## Removes what was built here. Volumes and jobs are elsewhere and stay.
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+dev-environment:
+	@scripts/install-packages
+	@scripts/venv dev

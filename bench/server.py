@@ -1,0 +1,92 @@
+"""A server to measure: in a fresh directory, with ended workloads stored as many as wanted, gone afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.domain.model import now
+from penstock.domain.names import new_id
+from penstock.domain.users import Account
+from penstock.domain.workloads import Reason, Resources, Spec, State, Workload
+from penstock.settings import Settings
+from penstock.store.database import Database
+from tests.running import RunningServer, processes_naming, start_server
+
+BATCH = 5000
+
+
+@contextmanager
+def fresh_place() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))
+    place.chmod(0o711)
+    try:
+        yield place
+    finally:
+        for pid in processes_naming(place):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(place)
+
+
+@contextmanager
+def running(*, stored: int = 0, **settings: str) -> Iterator[RunningServer]:
+    """A server; what it still runs at the end is killed, not stopped: nobody will ask for it again."""
+    with fresh_place() as place:
+        if stored:
+            store_workloads(place, stored)
+        server = start_server(place, **settings)
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def store_workloads(place: Path, count: int) -> None:
+    """Through the store's own repositories, as the server would have written them."""
+    asyncio.run(_store(place / "data", count))
+
+
+async def _store(data_dir: Path, count: int) -> None:
+    data_dir.mkdir(mode=0o700)
+    async with await Database.open(Settings(data_dir=data_dir).url) as database:
+        for start in range(0, count, BATCH):
+            batch = [_ended(number) for number in range(start, min(start + BATCH, count))]
+            await database.write(lambda tx, batch=batch: [tx.workloads.add(workload) for workload in batch])
+
+
+def _ended(number: int) -> Workload:
+    moment = now()
+    user = pwd.getpwuid(os.getuid()).pw_name
+    return Workload(
+        id=new_id(),
+        name=f"train-{number:06d}",
+        group=user,
+        user=user,
+        account=Account(uid=65534, gid=65534, user="nobody"),
+        spec=Spec(run="python train.py --epochs 100", resources=Resources(cpus_milli=4000, memory_bytes=8 << 30)),
+        state=State.EXITED,
+        reason=Reason.FINISHED,
+        exit_code=0,
+        created_at=moment,
+        updated_at=moment,
+        started_at=moment,
+        ended_at=moment,
+    )
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n".encode()
+
+
+def post(path: str, body: object) -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    return head.encode() + b"\r\n\r\n" + data

@@ -1,0 +1,79 @@
+"""`penstock auth …`: who you are at a server."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.output import note, print_data
+from penstock.cli.tree import LazyGroup, command
+from penstock.client.credentials import read_credentials, write_credentials
+from penstock.domain.names import USER
+from penstock.errors import Unauthenticated, Unreachable
+
+COMMANDS = {name: f"penstock.cli.auth:{name}" for name in ("login", "whoami")}
+
+
+@click.group(cls=LazyGroup, places=COMMANDS)
+def auth() -> None:
+    """Say who you are, and see who a server takes you for."""
+
+
+@command(
+    "login",
+    examples="""
+    penstock auth login alice
+    penstock auth login alice --api-url https://ai.example.org --token - < token.txt""",
+)
+@click.argument("username")
+@click.option("--token", help="The token that proves it; - reads it from standard input.")
+@api_url_option(short=True)
+def login(username: str, token: str | None, api_url: str | None) -> None:
+    """Keep USERNAME, and the token that proves it, for a server.
+
+    The server of this machine needs no login: it knows you by your Unix account.
+    """
+    if not USER.match(username):
+        raise click.BadParameter(f"'{username}' is not a user name.", param_hint="USERNAME")
+    client = connect(api_url)
+    if token == "-":
+        token = sys.stdin.readline()
+    write_credentials(client.key, username, token.strip() if token else None)
+    click.echo(f"Logged in as: {username}")
+    try:
+        _say_if_other(username, client.get("/v1/whoami"))
+    except (Unauthenticated, Unreachable) as error:
+        note(f"Note: saved, but the server did not confirm it: {error.message}")
+        if error.hint:
+            note(f"Hint: {error.hint}")
+
+
+@command("whoami", examples="penstock auth whoami")
+@output_option
+@api_url_option(short=True)
+def whoami(output: str, api_url: str | None) -> None:
+    """Show who the server takes you for."""
+    client = connect(api_url)
+    try:
+        me = client.get("/v1/whoami")
+    except Unauthenticated as error:
+        click.echo("Not logged in")
+        if error.hint:
+            note(f"Hint: {error.hint}")
+        return
+    if output in ("json", "yaml"):
+        print_data(me, output)
+    elif output == "name":
+        click.echo(me["user"])
+    else:
+        click.echo(f"Logged in as: {me['user']}")
+        _say_if_other(read_credentials(client.key).get("user"), me)
+
+
+def _say_if_other(name: str | None, me: dict[str, str]) -> None:
+    if name is None or name == me["user"]:
+        return
+    how = {"socket": "your Unix account", "token": "your token"}.get(me["proof"], "what it was told")
+    note(f"Note: this server knows you by {how} as {me['user']}, not as {name}; what you make belongs to {me['user']}.")

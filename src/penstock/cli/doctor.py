@@ -1,0 +1,96 @@
+"""`penstock doctor`: what is installed, what is missing, what works. It must work where nothing else does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.output import Column, Row, field, print_data, table
+from penstock.cli.tree import command
+from penstock.client.credentials import credentials_path, read_credentials
+from penstock.errors import PenstockError
+
+OLDEST = (3, 11)
+
+
+@command("doctor", examples="penstock doctor")
+@output_option
+@api_url_option(short=True)
+def doctor(output: str, api_url: str | None) -> int:
+    """Check what is installed, what is missing, what works.
+
+    Each fault comes with the line that mends it. The exit code is 1 if something required is missing.
+    """
+    checks = [_python(), _platform(), _settings(), _credentials()]
+    try:
+        client = connect(api_url)
+        facts = client.get("/v1/server")
+        where = str(client.url or facts.get("socket"))
+        checks.append(_check("server", True, f"version {facts.get('version')}, {where}"))
+        checks += client.get("/v1/doctor")["checks"]
+    except PenstockError as error:
+        detail = " ".join([error.message, *map(str, error.problems)])
+        checks.append(_check("server", False, detail, error.hint))
+    if output in ("json", "yaml"):
+        print_data({"checks": checks}, output)
+    else:
+        _show(checks)
+    return 0 if all(check["ok"] or not check["required"] for check in checks) else 1
+
+
+def _show(checks: list[Row]) -> None:
+    columns = [Column("Check", lambda row: row["name"]), Column("Result", _verdict), field("Detail", "detail")]
+    header, *lines = table(checks, columns)
+    click.echo(header)
+    for check, line in zip(checks, lines, strict=True):
+        click.echo(line)
+        if not check["ok"] and check.get("fix"):
+            click.echo(f"    fix: {check['fix']}")
+
+
+def _verdict(check: Row) -> str:
+    return "ok" if check["ok"] else "missing" if check["required"] else "advisory"
+
+
+def _check(name: str, ok: bool, detail: str, fix: str | None = None) -> dict[str, Any]:
+    return {"name": name, "ok": ok, "detail": detail, "fix": fix, "required": True}
+
+
+def _python() -> dict[str, Any]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return _check("python", sys.version_info >= OLDEST, f"{version} ({sys.executable})", "install Python 3.11 or newer")
+
+
+def _platform() -> dict[str, Any]:
+    system = os.uname()
+    named = bool(os.environ.get("PENSTOCK_API_URL") or os.environ.get("K8S_CLI_API_URL"))
+    detail = f"{system.sysname} {system.release} {system.machine}"
+    fix = "the embedded engine needs Linux; name a server: export PENSTOCK_API_URL=https://…"
+    return _check("platform", system.sysname == "Linux", detail, fix) | {"required": not named}
+
+
+def _settings() -> dict[str, Any]:
+    from penstock.settings import config_dir, load
+
+    try:
+        settings = load()
+    except PenstockError as error:
+        return _check("settings", False, " ".join([error.message, *map(str, error.problems)]), "correct the file named")
+    return _check("settings", True, f"{config_dir() / 'config.toml'}; data in {settings.data_dir}")
+
+
+def _credentials() -> dict[str, Any]:
+    try:
+        read_credentials("")
+    except PenstockError as error:
+        return _check("credentials", False, error.message, error.hint)
+    path = credentials_path()
+    try:
+        mode = os.stat(path).st_mode & 0o077  # noqa: PTH116
+    except OSError:
+        return _check("credentials", True, "none kept")
+    return _check("credentials", not mode, path if not mode else f"others may read {path}", f"chmod 600 {path}")

@@ -1,0 +1,22 @@
+"""`penstock jobs …`: one file per command, imported when it is used."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.tree import LazyGroup
+
+COMMANDS = {
+    "submit": "penstock.cli.jobs.submit:submit",
+    "list": "penstock.cli.jobs.listing:list_jobs",
+    "status": "penstock.cli.jobs.status:status",
+    "logs": "penstock.cli.jobs.logs:logs",
+    "wait": "penstock.cli.jobs.wait:wait",
+    "stop": "penstock.cli.jobs.stop:stop",
+    "delete": "penstock.cli.jobs.stop:delete",
+}
+
+
+@click.group(cls=LazyGroup, places=COMMANDS)
+def jobs() -> None:
+    """Submit, watch and stop jobs."""

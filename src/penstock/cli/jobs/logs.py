@@ -1,0 +1,57 @@
+"""`penstock jobs logs`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from penstock.cli.completion import job_names
+from penstock.cli.jobs.follow import goes_on, print_log
+from penstock.cli.options import api_url_option, connect
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+
+@command(
+    "logs",
+    examples="""
+    penstock jobs logs train
+    penstock jobs logs train --tail 20 --no-follow
+    penstock jobs logs train --since 10m --node 1""",
+)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of what is there.")
+@click.option("--since", metavar="TIME", help="Only what is newer: 10m, 2h, or 2026-11-15T21:31:15 (UTC).")
+@click.option("--follow/--no-follow", default=True, show_default=True, help="Go on until the job ends.")
+@click.option("--node", type=click.IntRange(0), metavar="N", help="Only of this node.")
+@api_url_option(short=True)
+def logs(ref: str, tail: int | None, since: str | None, follow: bool, node: int | None, api_url: str | None) -> None:
+    """Show what a job prints, until it ends.
+
+    Ctrl-C ends only the following: the job goes on, and the exit code is 0.
+    """
+    query = {"follow": follow, "tail": tail, "since": _moment(since), "node": node}
+    client = connect(api_url)
+    try:
+        print_log(client, quote(ref), query)
+    except KeyboardInterrupt:
+        goes_on(ref)
+
+
+def _moment(since: str | None) -> str | None:
+    """A duration back from now, or a time as it is written, as ISO in UTC."""
+    if since is None:
+        return None
+    from datetime import UTC, datetime, timedelta
+
+    from penstock.domain.quantities import NotAQuantity, parse_duration
+
+    try:
+        if re.fullmatch(r"[0-9]+[dhms].*", since):
+            return (datetime.now(UTC) - timedelta(seconds=parse_duration(since))).isoformat()
+        moment = datetime.fromisoformat(since)
+    except (NotAQuantity, ValueError, OverflowError) as error:
+        reason = f"'{since}' is not a duration (10m, 2h) or a time (2026-11-15T21:31:15)."
+        raise click.BadParameter(reason, param_hint="--since") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()

@@ -1,0 +1,104 @@
+"""`penstock jobs status`: everything about one job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.cli.completion import job_names
+from penstock.cli.jobs.follow import duration
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.output import Column, Row, field, moment, print_data, print_facts, short_time, table
+from penstock.cli.tree import command
+from penstock.client.address import quote
+from penstock.domain.quantities import show_bytes, show_duration
+
+
+@command(
+    "status",
+    examples="""
+    penstock jobs status train
+    penstock jobs status train -o yaml""",
+)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
+@output_option
+@api_url_option(short=True)
+def status(ref: str, output: str, api_url: str | None) -> None:
+    """Show a job: what was asked, what happened and why."""
+    job = connect(api_url).get(f"/v1/workloads/{quote(ref)}")
+    if output not in ("table", "wide"):
+        print_data(job, output)
+        return
+    print_facts([*_what_it_is(job), *_what_it_asked(job)])
+    for title, lines in _sections(job):
+        click.echo(f"\n{title}:")
+        for line in lines:
+            click.echo(f"  {line}")
+
+
+def _what_it_is(job: Row) -> list[tuple[str, str]]:
+    facts = [("Task ID", "id"), ("Name", "name"), ("Status", "status"), ("State", "state"), ("Reason", "reason")]
+    facts += [("Message", "message"), ("Exit Code", "exit_code"), ("User", "user"), ("Namespace", "group")]
+    facts += [("Job Name", "object_name"), ("Attempt", "attempt")]
+    times = [("Created", "created_at"), ("Started", "started_at"), ("Ended", "ended_at"), ("Updated", "updated_at")]
+    shown = [(title, str(job[key])) for title, key in facts if job.get(key) is not None]
+    shown += [(title, short_time(job[key])) for title, key in times if job.get(key)]
+    took = duration(job.get("started_at"), job.get("ended_at"))
+    return shown + ([("Duration", took)] if took else [])
+
+
+def _what_it_asked(job: Row) -> list[tuple[str, str]]:
+    spec = job.get("spec") or {}
+    longest = spec.get("max_duration")
+    facts = [
+        ("Nodes", job.get("nodes")),
+        ("CPUs", job.get("cpus")),
+        ("Memory", job.get("memory")),
+        ("GPUs", job.get("accelerators")),
+        ("Image", (spec.get("resources") or {}).get("image")),
+        ("Limits", job.get("limits")),
+        ("Workdir", spec.get("workdir")),
+        ("Max Duration", show_duration(longest) if longest else None),
+    ]
+    return [(title, str(value)) for title, value in facts if value is not None]
+
+
+def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
+    spec = job.get("spec") or {}
+    sections = [
+        ("Volumes", [_mount(mount) for mount in job.get("volumes") or ()]),
+        ("Variables", [f"{key}={value}" for key, value in (spec.get("envs") or {}).items()]),
+        ("Setup", (spec.get("setup") or "").splitlines()),
+        ("Run", (spec.get("run") or "").splitlines()),
+        ("Notes", job.get("notices") or ()),
+        ("On each node", table(job["units"], UNITS) if job.get("units") else ()),
+        ("History", table(job["history"], HISTORY) if job.get("history") else ()),
+    ]
+    return [(title, lines) for title, lines in sections if lines]
+
+
+def _mount(mount: Row) -> str:
+    return f"{mount['path']}: {mount['volume']} ({mount['id']}{', read-only' if mount.get('read_only') else ''})"
+
+
+def _peak(unit: Row) -> str:
+    return "-" if unit.get("peak_memory_bytes") is None else show_bytes(unit["peak_memory_bytes"])
+
+
+UNITS = [
+    field("Node", "rank"),
+    field("State", "state"),
+    field("Exit Code", "exit_code"),
+    field("Reason", "reason"),
+    moment("Started", "started_at"),
+    moment("Ended", "ended_at"),
+    Column("Peak Memory", _peak),
+    Column("Message", lambda unit: unit.get("message") or ""),
+]
+HISTORY = [
+    moment("Time", "at"),
+    field("State", "state"),
+    field("Reason", "reason"),
+    Column("Message", lambda change: change.get("message") or ""),
+]

@@ -1,0 +1,114 @@
+"""`penstock jobs submit`: send a task file as it is, send the code it names, follow what it prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.output import coloured, note, print_data
+from penstock.cli.tree import command
+from penstock.client import Client
+from penstock.errors import FilesNeeded
+
+PATH = "/v1/workloads"
+
+
+@command(
+    "submit",
+    examples="""
+    penstock jobs submit train.yaml
+    penstock jobs submit train.yaml --detach --env EPOCHS=3 --name short-try
+    penstock jobs submit train.yaml --dry-run""",
+)
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
+@click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set or replace a variable.")
+@click.option("--name", help="Another name than the file's.")
+@click.option("--dry-run", is_flag=True, help="Only say whether it is valid and whether it fits now.")
+@output_option
+@api_url_option(short=True)
+def submit(
+    file: str, detach: bool, envs: Sequence[str], name: str | None, dry_run: bool, output: str, api_url: str | None
+) -> int:
+    """Submit a task and follow its log until it ends.
+
+    FILE is the task's YAML; - is standard input. The exit code is the job's own. Ctrl-C ends only the
+    following: the job goes on. With -o json, yaml or name the job is printed instead of its log, as with --detach.
+    """
+    body: dict[str, Any] = {"text": _read(file), "source": "<stdin>" if file == "-" else file}
+    body |= {"envs": parse_envs(envs)} | ({"name": name} if name else {})
+    client = connect(api_url)
+    base = Path() if file == "-" else Path(file).parent
+    if dry_run:
+        return _show_dry_run(send(client, body | {"dry_run": True}, base), output)
+    return submit_and_follow(client, body, base, detach=detach, output=output)
+
+
+def _read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise click.BadParameter(f"{file}: {error.strerror}.", param_hint="FILE") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{file} is not UTF-8 text: {error.reason}.", param_hint="FILE") from error
+
+
+def parse_envs(pairs: Sequence[str]) -> dict[str, str]:
+    envs = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"'{pair}' is not KEY=VALUE.", param_hint="--env")
+        envs[key] = value
+    return envs
+
+
+def submit_and_follow(client: Client, body: dict[str, Any], base: Path, *, detach: bool, output: str) -> int:
+    """Submit, and follow unless the caller wants the job rather than its log."""
+    if client.local and os.environ.get("VIRTUAL_ENV"):
+        body["venv"] = os.environ["VIRTUAL_ENV"]
+    job = send(client, body, base)
+    for notice in job.get("notices", ()):
+        note(f"Note: {notice}")
+    if output not in ("table", "wide"):
+        print_data(job, output)
+        return 0
+    lines = f"Task submitted successfully with ID: {job['id']}\nName: {job['name']}"
+    if detach:
+        click.echo(lines)
+        return 0
+    note(lines)
+    from penstock.cli.jobs.follow import follow_to_the_end
+
+    return follow_to_the_end(client, job)
+
+
+def send(client: Client, body: dict[str, Any], base: Path) -> Any:
+    """Submit; where the server asks for the directory the text names, pack it, send it and submit again."""
+    try:
+        return client.post(PATH, body, create=True)
+    except FilesNeeded as asked:
+        from penstock.cli.workdir import upload
+
+        limit = asked.details.get("limit_bytes")
+        files = {field: upload(client, base / path, limit) for field, path in asked.details["files"].items()}
+    return client.post(PATH, body | {"files": files}, create=True)
+
+
+def _show_dry_run(answer: dict[str, Any], output: str) -> int:
+    if output in ("json", "yaml"):
+        print_data(answer, output)
+        return 0
+    for notice in answer.get("notices", ()):
+        note(f"Note: {notice}")
+    click.echo(f"Valid: {coloured('yes')}")
+    click.echo(f"Fits now: {'yes' if answer['fits_now'] else 'no'}" + (f" ({m})" if (m := answer["message"]) else ""))
+    return 0

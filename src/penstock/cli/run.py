@@ -1,0 +1,83 @@
+"""`penstock run`: a job from one line, without a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.jobs.submit import parse_envs, submit_and_follow
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.tree import command
+
+
+@command(
+    "run",
+    examples="""
+    penstock run -- python -c 'print(6 * 7)'
+    penstock run --gpus A10:1 --volume ml-data:/data --workdir . -- python train.py --data /data
+    penstock run --nodes 2 'echo node $NODE_RANK of $NUM_NODES'""",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@click.option("--gpus", metavar="[PRODUCT:]COUNT", help="GPUs of each node.")
+@click.option("--cpus", metavar="NUMBER", help="CPUs of each node, such as 4 or 500m.")
+@click.option("--memory", metavar="SIZE", help="Memory of each node, such as 8Gi.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, started together.")
+@click.option("--volume", "volumes", multiple=True, metavar="NAME:/PATH[:ro]", help="Mount a volume.")
+@click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set a variable.")
+@click.option("--workdir", metavar="DIR", help="Relative: your code, sent along. Absolute: a directory in the job.")
+@click.option("--name", help="Name of the job.")
+@click.option("--max-duration", metavar="DURATION", help="Ended after this long, such as 12h.")
+@click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
+@output_option
+@api_url_option(short=True)
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True)
+def run(
+    words: Sequence[str],
+    volumes: Sequence[str],
+    envs: Sequence[str],
+    detach: bool,
+    output: str,
+    api_url: str | None,
+    **asked: Any,
+) -> int:
+    """Run a command as a job and follow its log.
+
+    The exit code is the command's own. Several words are one command with its arguments; a single word
+    may hold shell syntax.
+    """
+    body = {"text": _task(words, volumes, asked), "source": "<command line>", "envs": parse_envs(envs)}
+    return submit_and_follow(connect(api_url), body, Path(), detach=detach, output=output)
+
+
+def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -> str:
+    """The task as text: JSON, which is YAML."""
+    import shlex
+
+    resources = {"cpus": asked["cpus"], "memory": asked["memory"], "accelerators": asked["gpus"]}
+    task = {
+        "name": asked["name"],
+        "num_nodes": asked["nodes"],
+        "workdir": asked["workdir"],
+        "resources": _said(resources),
+        "volumes": dict(_mount(text) for text in volumes),
+        "max_duration": asked["max_duration"],
+        "run": words[0] if len(words) == 1 else shlex.join(words),
+    }
+    return json.dumps(_said(task))
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value not in (None, {})}
+
+
+def _mount(text: str) -> tuple[str, str]:
+    """`NAME:/PATH[:ro]` as the task YAML has it: path → name."""
+    name, _, path = text.partition(":")
+    path, read_only = path.removesuffix(":ro"), path.endswith(":ro")
+    if not name or not path.startswith("/"):
+        raise click.BadParameter(f"'{text}' is not NAME:/PATH or NAME:/PATH:ro.", param_hint="--volume")
+    return path, f"{name}:ro" if read_only else name

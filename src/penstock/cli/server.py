@@ -1,0 +1,145 @@
+"""`penstock server …`: start, stop, look at the server of this machine."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.options import output_option
+from penstock.cli.output import note, print_data, print_facts, short_time
+from penstock.cli.tree import LazyGroup, command
+from penstock.client import Client
+from penstock.errors import Conflict, Unreachable
+
+STOP_SECONDS = 60.0
+
+COMMANDS = {name: f"penstock.cli.server:{name}" for name in ("start", "stop", "status", "logs")}
+
+
+@click.group(cls=LazyGroup, places=COMMANDS)
+def server() -> None:
+    """Start, stop and look at the server of this machine."""
+
+
+def start_on_demand() -> None:
+    """For a command that found no server: start it and say so in one line."""
+    from penstock.cli.launch import start_local
+    from penstock.settings import load
+
+    said = start_local()
+    if said is None:
+        return
+    note(f"Started the local Penstock server (data in {load().data_dir}; stop it with: penstock server stop).")
+    for notice in said.get("notices", ()):
+        note(f"Note: {notice}")
+
+
+@command(
+    "start",
+    examples="""
+    penstock server start
+    penstock server start --auth header --port 8000
+    sudo penstock server start --system""",
+)
+@click.option("--system", is_flag=True, help="For everyone on this machine; needs root.")
+@click.option("--auth", type=click.Choice(["token", "header"]), help="How callers over TCP prove who they are.")
+@click.option("--host", help="Address the TCP port listens on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="TCP port; 0 is any free one.")
+@click.option("--foreground", is_flag=True, help="Stay in this terminal, as systemd wants it.")
+def start(system: bool, auth: str | None, host: str | None, port: int | None, foreground: bool) -> None:
+    """Start the server. Jobs that ran before go on and are found again."""
+    from penstock.cli.launch import start_local
+
+    overrides = {"mode": "system" if system else None, "auth": auth, "host": host, "port": port}
+    if foreground:
+        _become_server(overrides)
+    said = start_local(overrides)
+    if said is None:
+        if any(value is not None for value in overrides.values()):
+            raise Conflict("The server is running already.", hint="penstock server stop, then start it again")
+        note("The server is running already; see: penstock server status")
+        return
+    for notice in said.get("notices", ()):
+        note(f"Note: {notice}")
+    click.echo(f"Started: socket {said['socket']}, API {said['address']} (docs at {said['address']}/docs)")
+
+
+def _become_server(overrides: dict[str, str | int | None]) -> None:
+    import os
+
+    from penstock.cli.launch import checked_settings, server_command, server_environment
+
+    checked_settings(overrides)
+    line = server_command()
+    os.execve(line[0], line, server_environment(overrides))  # noqa: S606
+
+
+@command("stop", examples="penstock server stop")
+def stop() -> None:
+    """Stop the server of this machine. Running jobs go on; the next server finds them again."""
+    client = Client(as_account=True)
+    try:
+        pid = client.get("/v1/server")["pid"]
+    except Unreachable:
+        note("No server is running.")
+        return
+    _stop_and_wait(client, pid)
+    note("Stopped the server. Running jobs go on.")
+
+
+def _stop_and_wait(client: Client, pid: int) -> None:
+    """Until the process has ended: before that its lock on the data directory keeps the next one from starting."""
+    import os
+    from select import select
+
+    process = os.pidfd_open(pid)
+    try:
+        client.post("/v1/server/stop")
+        if not select([process], [], [], STOP_SECONDS)[0]:
+            raise Conflict(f"The server still runs after {STOP_SECONDS:.0f}s.", hint="penstock server logs")
+    finally:
+        os.close(process)
+
+
+@command("status", examples="penstock server status")
+@output_option
+def status(output: str) -> int:
+    """Show where the server listens and who may call it; exit code 1 if none runs."""
+    try:
+        facts = Client(as_account=True).get("/v1/server")
+    except Unreachable as error:
+        note(f"{error.message} Start it with: penstock server start")
+        return 1
+    if output in ("json", "yaml"):
+        print_data(facts, output)
+    elif output == "name":
+        click.echo(facts["address"])
+    else:
+        shown = ("version", "pid", "mode", "engine", "socket", "address", "auth", "data_dir")
+        pairs = [(key.replace("_", " ").capitalize(), str(facts.get(key))) for key in shown]
+        print_facts([("Status", "running"), *pairs, ("Started", short_time(facts.get("started_at")))])
+    return 0
+
+
+@command("logs", examples="penstock server logs --tail 20 --follow")
+@click.option("--tail", type=click.IntRange(0), default=100, show_default=True, help="Lines from the end.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("--system", is_flag=True, help="Of the server for everyone on this machine.")
+def logs(tail: int, follow: bool, system: bool) -> None:
+    """Show the server's own log."""
+    from penstock.cli.launch import log_path
+    from penstock.settings import load
+
+    path = log_path(load({"mode": "system"} if system else None))
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise Unreachable(f"{path}: {error.strerror}.", hint="penstock server start") from error
+    from collections import deque
+    from time import sleep
+
+    with file:
+        for line in deque(file, maxlen=tail):
+            click.echo(line, nl=False)
+        while follow:
+            click.echo(file.read(), nl=False)
+            sleep(0.2)

@@ -1,0 +1,71 @@
+"""`penstock token …`: what proves who you are over TCP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.output import field, moment, note, print_data, print_items
+from penstock.cli.tree import LazyGroup, command
+from penstock.client.address import quote
+
+PATH = "/v1/tokens"
+COMMANDS = {
+    "create": "penstock.cli.token:create",
+    "list": "penstock.cli.token:list_tokens",
+    "delete": "penstock.cli.token:delete",
+}
+
+
+@click.group(cls=LazyGroup, places=COMMANDS)
+def token() -> None:
+    """Tokens, for callers over TCP."""
+
+
+@command(
+    "create",
+    examples="""
+    penstock token create --description laptop --expires 30d
+    export PENSTOCK_TOKEN=$(penstock token create)""",
+)
+@click.option("--description", default="", help="What it is for.")
+@click.option("--expires", metavar="DURATION", help="Valid this long, such as 30d; by default until deleted.")
+@output_option
+@api_url_option()
+def create(description: str, expires: str | None, output: str, api_url: str | None) -> None:
+    """Make a token and print it. Only its hash is kept: it is shown this once."""
+    body = {"description": description} | ({"expires": expires} if expires else {})
+    made = connect(api_url).post(PATH, body, create=True)
+    if output in ("json", "yaml"):
+        print_data(made, output)
+        return
+    until = f", valid until {made['expires_at'][:19]}" if made.get("expires_at") else ""
+    note(f"Token {made['id']} of {made['user']}{until}; it is shown this once:")
+    click.echo(made["token"])
+
+
+@command("list", examples="penstock token list")
+@output_option
+@api_url_option()
+def list_tokens(output: str, api_url: str | None) -> None:
+    """List your tokens, without the secret."""
+    listing = connect(api_url).list(PATH, {}, 0)
+    if output in ("table", "wide") and not listing.items:
+        click.echo("No tokens found")
+        return
+    columns = [field("Token ID", "id"), field("User", "user"), field("Description", "description")]
+    columns += [moment("Created", "created_at"), moment("Expires", "expires_at"), moment("Last Used", "last_used_at")]
+    print_items(listing.items, output, columns)
+
+
+@command("delete", examples="penstock token delete tabcdefg")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@api_url_option()
+def delete(ids: Sequence[str], api_url: str | None) -> None:
+    """Delete tokens; they are refused from then on."""
+    client = connect(api_url)
+    for token_id in ids:
+        client.delete(f"{PATH}/{quote(token_id)}")
+        click.echo(f"Token {token_id} deleted successfully")

@@ -1,0 +1,189 @@
+"""`penstock volumes …`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.cli.completion import volume_names
+from penstock.cli.options import api_url_option, connect, list_options, output_option
+from penstock.cli.output import Column, Row, field, moment, note, print_data, print_facts, print_items, short_time
+from penstock.cli.tree import LazyGroup, command
+from penstock.client.address import quote
+
+PATH = "/v1/volumes"
+COMMANDS = {
+    "create": "penstock.cli.volumes:create",
+    "list": "penstock.cli.volumes:list_volumes",
+    "get": "penstock.cli.volumes:get",
+    "delete": "penstock.cli.volumes:delete",
+    "classes": "penstock.cli.volumes:classes",
+}
+
+
+@click.group(cls=LazyGroup, places=COMMANDS)
+def volumes() -> None:
+    """Places for data, used by name."""
+
+
+@command(
+    "create",
+    examples="""
+    penstock volumes create training-data 10Gi
+    penstock volumes create shared-data 50Gi --access-modes ReadWriteMany
+    penstock volumes create fast-cache 20Gi --storage-class standard""",
+)
+@click.argument("name")
+@click.argument("size")
+@click.option("-s", "--storage-class", help="Where it is kept; see: penstock volumes classes.")
+@click.option(
+    "-a",
+    "--access-modes",
+    default="ReadWriteOnce",
+    show_default=True,
+    metavar="MODE[,MODE]",
+    help="ReadWriteOnce, ReadWriteMany (for jobs of several nodes), ReadOnlyMany.",
+)
+@output_option
+@api_url_option()
+def create(
+    name: str, size: str, storage_class: str | None, access_modes: str, output: str, api_url: str | None
+) -> None:
+    """Create a volume of SIZE (500Mi, 10Gi, 1Ti)."""
+    modes = [mode.strip() for mode in access_modes.split(",") if mode.strip()]
+    body = {"name": name, "size": size, "storage_class": storage_class, "access_modes": modes}
+    volume = connect(api_url).post(PATH, body, create=True)
+    for notice in volume.get("notices", ()):
+        note(f"Note: {notice}")
+    if output in ("table", "wide"):
+        click.echo(f"Volume created successfully with ID: {volume['id']}")
+        click.echo(f"Status: {volume['status']}")
+    else:
+        print_data(volume, output)
+
+
+@command(
+    "list",
+    examples="""
+    penstock volumes list
+    penstock volumes list --details
+    penstock volumes list --status Bound -o name""",
+)
+@list_options
+def list_volumes(
+    details: bool,
+    all_users: bool,
+    status: str | None,
+    name: str | None,
+    limit: int,
+    watch: bool,
+    output: str,
+    api_url: str | None,
+) -> None:
+    """List volumes; --details shows what is used of them."""
+    client = connect(api_url)
+    details = details or output == "wide"
+    query = {"status": status, "name": name, "all_users": all_users, "usage": details}
+    columns = volume_columns(details=details, all_users=all_users)
+    if watch:
+        from penstock.cli.watch import watch as follow
+
+        follow(client, PATH, query, limit, output, lambda _: columns)
+    listing = client.list(PATH, query, limit)
+    if output in ("table", "wide") and not listing.items:
+        click.echo("No volumes found")
+        return
+    print_items(listing.items, output, columns)
+    if output in ("table", "wide"):
+        click.echo(f"\nTotal volumes: {len(listing.items)}")
+    if listing.more:
+        note(f"These are the newest {len(listing.items)}; see all with: --limit 0")
+
+
+def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
+    columns = [field("Volume ID", "id"), field("Name", "name"), field("Size", "size")]
+    columns += [field("Status", "status"), moment("Created", "created_at")]
+    if all_users:
+        columns.append(field("User", "user"))
+    if details:
+        columns += [field("Storage Class", "storage_class"), Column("Access Modes", access)]
+        columns += [field("PVC Name", "object_name"), Column("Used", used)]
+    return columns
+
+
+def access(volume: Row) -> str:
+    return ",".join(volume["access_modes"])
+
+
+def used(volume: Row) -> str:
+    """Bytes, and the share of the size that was asked for."""
+    amount = volume.get("used_bytes")
+    if amount is None:
+        return "-"
+    from penstock.domain.quantities import show_bytes
+
+    return f"{show_bytes(amount)} ({100 * amount / volume['size_bytes']:.0f} %)"
+
+
+@command("get", examples="penstock volumes get training-data")
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
+@output_option
+@api_url_option()
+def get(ref: str, output: str, api_url: str | None) -> None:
+    """Show one volume: what is used of it, and by which jobs."""
+    volume = connect(api_url).get(f"{PATH}/{quote(ref)}", {"usage": True})
+    if output not in ("table", "wide"):
+        print_data(volume, output)
+        return
+    users = ", ".join(f"{job['name']} ({job['id']}, {job['status']})" for job in volume.get("used_by") or ())
+    facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
+    facts += [("Message", volume["message"])] if volume.get("message") else []
+    facts += [("Size", volume["size"]), ("Used", used(volume)), ("Used By", users or "-")]
+    facts += [("Storage Class", volume["storage_class"]), ("Access Modes", access(volume))]
+    facts += [("User", volume["user"]), ("Namespace", volume["group"]), ("PVC Name", volume["object_name"])]
+    print_facts([*facts, ("Created", short_time(volume["created_at"]))])
+
+
+@command(
+    "delete",
+    examples="""
+    penstock volumes delete training-data
+    penstock volumes delete vabcdefg --force""",
+)
+@click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=volume_names)
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@api_url_option()
+def delete(refs: Sequence[str], force: bool, api_url: str | None) -> None:
+    """Delete volumes and all their data, for good. Refused while a job uses one."""
+    from penstock.cli.confirm import confirmed
+
+    client = connect(api_url)
+    for ref in refs:
+        volume = client.get(f"{PATH}/{quote(ref)}")
+        question = f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}) and all its data?"
+        if not force and not confirmed(question):
+            click.echo("Cancelled")
+            continue
+        client.delete(f"{PATH}/{volume['id']}")
+        click.echo(f"Volume {volume['id']} deleted successfully")
+
+
+@command("classes", examples="penstock volumes classes")
+@output_option
+@api_url_option()
+def classes(output: str, api_url: str | None) -> None:
+    """List the storage classes a volume can be of."""
+    items = connect(api_url).get("/v1/storage-classes")["items"]
+    columns = [
+        Column("Name", lambda row: f"{row['name']} (default)" if row.get("default") else row["name"]),
+        Column("Free", _free),
+        field("Description", "description"),
+    ]
+    print_items(items, output, columns)
+
+
+def _free(row: Row) -> str:
+    from penstock.domain.quantities import show_bytes
+
+    return "-" if row.get("free_bytes") is None else show_bytes(row["free_bytes"])

@@ -1,0 +1,62 @@
+"""`--watch`: the server answers when something changed, so watching costs nothing while nothing does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+
+from penstock.cli.output import Column, Row, print_data, table
+from penstock.client import Client, Listing
+from penstock.client.api import Query
+
+WAIT_SECONDS = 30
+
+
+def watch(
+    client: Client, path: str, query: Query, limit: int, output: str, columns: Callable[[Sequence[Row]], list[Column]]
+) -> None:
+    """Until Ctrl-C: on a terminal the table again, elsewhere what is new or changed, below what was there."""
+    listing = client.list(path, query, limit)
+    known: dict[str, Row] = {}
+    while True:
+        fresh = [item for item in listing.items if known.get(item["id"]) != item]
+        if output in ("table", "wide") and sys.stdout.isatty():
+            _redraw(table(listing.items, columns(listing.items)))
+        elif output in ("table", "wide"):
+            for line in table(fresh, columns(listing.items))[bool(known) :] if fresh else ():
+                click.echo(line)
+        else:
+            _append(fresh, output)
+        sys.stdout.flush()
+        known = {item["id"]: item for item in listing.items}
+        listing = _next(client, path, query, limit, listing.version)
+
+
+def _next(client: Client, path: str, query: Query, limit: int, version: str | None) -> Listing:
+    """The next listing that differs; an answer without news is waited over."""
+    while True:
+        listing = client.changed(path, query, limit, version, WAIT_SECONDS)
+        if listing.version != version:
+            return listing
+
+
+def _append(items: list[Row], output: str) -> None:
+    """One document per change: a line of JSON, a YAML document, an id."""
+    for item in items:
+        if output == "json":
+            import json
+
+            click.echo(json.dumps(item, ensure_ascii=False))
+            continue
+        if output == "yaml":
+            click.echo("---")
+        print_data(item, output)
+
+
+def _redraw(lines: list[str]) -> None:
+    import os
+
+    height = os.get_terminal_size(1).lines
+    click.echo("\x1b[H\x1b[J" + "\n".join(lines[: height - 1]))

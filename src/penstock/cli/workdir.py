@@ -1,0 +1,197 @@
+"""Packing a directory of code: .gitignore honoured at every level as git does, .git left out, links kept as links.
+
+The archive goes to the server while it is made, so it needs no room on the disk. Owner and order are fixed, so the
+same files give the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from penstock.client import Client
+from penstock.client.http import Send
+from penstock.domain.quantities import show_bytes
+from penstock.errors import BadRequest, TooLarge
+
+PIECE = 256 * 1024
+PATIENCE = 1.0
+"""Seconds before a progress bar is worth a look."""
+BAR = 30
+
+
+class Entry(NamedTuple):
+    path: Path
+    name: str
+    """Relative to the directory that is packed."""
+    status: os.stat_result
+
+
+class Rules(NamedTuple):
+    """One .gitignore: what it says holds for paths below its directory."""
+
+    directory: Path
+    spec: GitIgnoreSpec
+
+
+def upload(client: Client, directory: Path, limit: int | None) -> str:
+    """Pack the directory, send it, and give the id of the upload."""
+    if not directory.is_dir():
+        raise BadRequest(f"The workdir {directory} is not a directory.", hint="it is relative to the task file")
+    entries = list(walk(directory))
+
+    def fill(send: Send) -> None:
+        pack(entries, _Pipe(send, directory, entries, limit))
+
+    answer = client.put("/v1/uploads", fill)
+    return str(answer["id"])
+
+
+def walk(directory: Path) -> Iterator[Entry]:
+    """Everything to send, parents before children, in a fixed order."""
+    top = directory.resolve()
+    yield from _below(top, "", _rules_above(top))
+
+
+def _below(directory: Path, prefix: str, rules: Sequence[Rules]) -> Iterator[Entry]:
+    rules = [*rules, *_rules_in(directory)]
+    try:
+        found = sorted(os.scandir(directory), key=lambda item: item.name)
+    except OSError as error:
+        raise BadRequest(f"{directory} cannot be read: {error.strerror}.") from error
+    for item in found:
+        path, status = directory / item.name, item.stat(follow_symlinks=False)
+        folder = stat.S_ISDIR(status.st_mode)
+        sendable = folder or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+        if item.name == ".git" or not sendable or _ignored(path, folder, rules):
+            continue
+        yield Entry(path, prefix + item.name, status)
+        if folder:
+            yield from _below(path, f"{prefix}{item.name}/", rules)
+
+
+def _rules_in(directory: Path) -> list[Rules]:
+    try:
+        text = (directory / ".gitignore").read_text(errors="surrogateescape")
+    except (FileNotFoundError, IsADirectoryError):
+        return []
+    except OSError as error:
+        raise BadRequest(f"{directory / '.gitignore'} cannot be read: {error.strerror}.") from error
+    return [Rules(directory, GitIgnoreSpec.from_lines(text.splitlines()))]
+
+
+def _rules_above(top: Path) -> list[Rules]:
+    """Those of the repository the directory is part of, outermost first."""
+    above = list(top.parents)
+    root = next((place for place, parent in enumerate([top, *above]) if (parent / ".git").exists()), 0)
+    return [rules for parent in reversed(above[:root]) for rules in _rules_in(parent)]
+
+
+def _ignored(path: Path, folder: bool, rules: Sequence[Rules]) -> bool:
+    """The innermost .gitignore that says anything about a path decides."""
+    for directory, spec in reversed(rules):
+        name = str(path.relative_to(directory)) + ("/" if folder else "")
+        said = spec.check_file(name).include
+        if said is not None:
+            return said
+    return False
+
+
+class _Pipe:
+    """Where the archive is written: passes it on in pieces, counts it, and stops at the limit."""
+
+    def __init__(self, send: Send, directory: Path, entries: Sequence[Entry], limit: int | None) -> None:
+        self._send = send
+        self._directory = directory
+        self._entries = entries
+        self._limit = limit
+        self._sent = 0
+        self._held = bytearray()
+        self._began = self._shown = monotonic()
+
+    def write(self, data: bytes) -> int:
+        self._sent += len(data)
+        if self._limit is not None and self._sent > self._limit:
+            raise self._too_large(self._limit)
+        self._held += data
+        if len(self._held) >= PIECE:
+            self.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        self._send(bytes(self._held))
+        self._held.clear()
+
+    def show_progress(self, done: int, *, last: bool = False) -> None:
+        """A bar, on a terminal, once it has taken a while."""
+        now = monotonic()
+        if not sys.stderr.isatty() or now - self._began < PATIENCE or (now - self._shown < 0.1 and not last):
+            return
+        self._shown = now
+        total = sum(_size(entry) for entry in self._entries) or 1
+        filled = BAR * done // total
+        bar = "#" * filled + "-" * (BAR - filled)
+        sys.stderr.write(f"\rSending {self._directory} [{bar}] {show_bytes(done)} of {show_bytes(total)}\x1b[K")
+        sys.stderr.write("\n" if last else "")
+        sys.stderr.flush()
+
+    def _too_large(self, limit: int) -> TooLarge:
+        largest = sorted(self._entries, key=_size, reverse=True)[:3]
+        names = ", ".join(f"{entry.name} ({show_bytes(_size(entry))})" for entry in largest)
+        return TooLarge(
+            f"The workdir {self._directory} is over the limit of {show_bytes(limit)}, packed. Its largest: {names}.",
+            hint="leave data out by .gitignore and put it in a volume",
+        )
+
+
+def _size(entry: Entry) -> int:
+    return entry.status.st_size if stat.S_ISREG(entry.status.st_mode) else 0
+
+
+def pack(entries: Sequence[Entry], pipe: _Pipe) -> None:
+    """Write the entries to the pipe as .tar.gz."""
+    done = 0
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for entry in entries:
+            _add(archive, entry)
+            done += _size(entry)
+            pipe.show_progress(done)
+    pipe.flush()
+    pipe.show_progress(done, last=True)
+
+
+def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+    info = tarfile.TarInfo(entry.name)
+    info.mode = stat.S_IMODE(entry.status.st_mode) & 0o777
+    info.mtime = int(entry.status.st_mtime)
+    try:
+        if stat.S_ISDIR(entry.status.st_mode):
+            info.type = tarfile.DIRTYPE
+            archive.addfile(info)
+        elif stat.S_ISLNK(entry.status.st_mode):
+            info.type, info.linkname = tarfile.SYMTYPE, str(entry.path.readlink())
+            archive.addfile(info)
+        else:
+            _add_file(archive, info, entry)
+    except OSError as error:
+        if isinstance(error, ConnectionError):
+            raise
+        raise BadRequest(f"{entry.path} cannot be sent: {error.strerror or error}.") from error
+
+
+def _add_file(archive: tarfile.TarFile, info: tarfile.TarInfo, entry: Entry) -> None:
+    with entry.path.open("rb") as file:
+        info.size = os.fstat(file.fileno()).st_size
+        archive.addfile(info, file)

@@ -1,0 +1,118 @@
+"""Where the server is: a URL that was named, the machine's own server, or the user's.
+
+Paths are text here: pathlib costs every command 8 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import NamedTuple
+
+from penstock.errors import SettingsError
+
+SYSTEM_SOCKET = "/run/penstock/penstock.sock"
+CONNECT_SECONDS = 10.0
+SHORT_PATH = 100
+"""A Unix socket's path has room for 107 bytes on Linux, 103 on macOS."""
+
+_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+
+
+class Url(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.prefix}"
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def quote(text: str) -> str:
+    """Percent-encoded for a path segment or a query value."""
+    return "".join(chr(b) if b in _CHARACTERS else f"%{b:02X}" for b in text.encode("utf-8", "surrogateescape"))
+
+
+def parse_url(text: str) -> Url:
+    scheme, mark, rest = text.strip().rstrip("/").partition("://")
+    authority, slash, path = rest.partition("/")
+    host, colon, port = authority.rpartition(":")
+    if not colon or authority.endswith("]"):
+        host, port = authority, "443" if scheme == "https" else "80"
+    host = host.removeprefix("[").removesuffix("]").lower()
+    if scheme not in ("http", "https") or not mark or not host or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"'{text}' is not the address of a server.", hint="for example http://127.0.0.1:8000")
+    if "@" in host or not (host + path).isprintable() or " " in host + path:
+        raise SettingsError(f"'{text}' is not the address of a server.", hint="no user, password or blanks in it")
+    return Url(scheme, host, int(port), slash + path)
+
+
+def named_url(flag: str | None) -> Url | None:
+    """The address a person chose: by flag, else by variable; None is the server of this machine."""
+    named = flag or os.environ.get("PENSTOCK_API_URL") or os.environ.get("K8S_CLI_API_URL")
+    return parse_url(named) if named else None
+
+
+def config_dir() -> str:
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def user_socket() -> str:
+    """The socket of this user's server: what settings.load() says, without the cost of it where nothing is set."""
+    files = ("/etc/penstock/config.toml", f"{config_dir()}/config.toml")
+    if any(map(os.path.exists, files)) or "PENSTOCK_MODE" in os.environ:
+        from penstock.settings import load
+
+        return str(load().socket_path)
+    data_dir = os.environ.get("PENSTOCK_DATA_DIR") or _xdg("XDG_DATA_HOME", ".local/share")
+    if not data_dir.startswith("/"):
+        raise SettingsError("PENSTOCK_DATA_DIR must be an absolute path.", hint=f"it is '{data_dir}'")
+    return f"{data_dir}/penstock.sock"
+
+
+def _xdg(variable: str, fallback: str) -> str:
+    given = os.environ.get(variable, "")
+    base = given if given.startswith("/") else f"{os.environ.get('HOME', '')}/{fallback}"
+    return f"{base}/penstock"
+
+
+def connect_unix(path: str) -> socket.socket:
+    """Raises OSError where no server answers."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if len(os.fsencode(path)) <= SHORT_PATH or sys.platform != "linux":
+            connection.connect(path)
+        else:
+            _connect_long(connection, path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_long(connection: socket.socket, path: str) -> None:
+    """A path too long for a socket's address is reached through a handle on its directory."""
+    directory, _, name = path.rpartition("/")
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{name}")
+    finally:
+        os.close(folder)
+
+
+def connect_url(url: Url) -> socket.socket:
+    """Raises OSError where no server answers."""
+    connection = socket.create_connection((url.host, url.port), timeout=CONNECT_SECONDS)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if url.scheme == "http":
+        return connection
+    import ssl
+
+    return ssl.create_default_context().wrap_socket(connection, server_hostname=url.host)

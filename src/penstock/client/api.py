@@ -1,0 +1,229 @@
+"""Client: one method per HTTP verb, answers as parsed JSON, errors as the exceptions the server raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from penstock.client.address import (
+    SYSTEM_SOCKET,
+    Url,
+    connect_unix,
+    connect_url,
+    named_url,
+    quote,
+    user_socket,
+)
+from penstock.client.credentials import LOCAL, read_credentials
+from penstock.client.http import Answer, Fill, exchange
+from penstock.errors import Unreachable, from_body
+
+ANSWER_SECONDS = 120.0
+LARGEST_PAGE = 500
+
+Query = Mapping[str, str | int | bool | None]
+
+
+class Listing(NamedTuple):
+    items: list[dict[str, Any]]
+    more: bool
+    """There are others, beyond the limit."""
+    version: str | None
+    """What to name as `seen` to be told of the next change."""
+
+
+class Client:
+    """Speaks to one server. `start` starts the machine's own where none answers; without it that is an error."""
+
+    def __init__(
+        self,
+        api_url: str | None = None,
+        *,
+        start: Callable[[], None] | None = None,
+        timeout: float = ANSWER_SECONDS,
+        as_account: bool = False,
+    ) -> None:
+        """`as_account`: the Unix account asks, whoever logged in; only it may be the admin of its server."""
+        self.url: Url | None = named_url(api_url)
+        self._as_account = as_account
+        self._start = start
+        self._timeout = timeout
+
+    @property
+    def local(self) -> bool:
+        """Over a Unix socket, so that client and server see the same files."""
+        return self.url is None
+
+    @property
+    def key(self) -> str:
+        """Under which credentials.json knows this server."""
+        return str(self.url) if self.url else LOCAL
+
+    def get(self, path: str, query: Query | None = None, *, timeout: float | None = None) -> Any:
+        return self._json("GET", path, query, retry=True, timeout=timeout)
+
+    def post(self, path: str, body: Any = None, query: Query | None = None, *, create: bool = False) -> Any:
+        """`create` sends an Idempotency-Key, so that asking again after a broken connection makes nothing twice."""
+        extra = {"Idempotency-Key": os.urandom(16).hex()} if create else {}
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            extra["Content-Type"] = "application/json"
+        return self._json("POST", path, query, data, extra, retry=create)
+
+    def put(self, path: str, body: bytes | Fill) -> Any:
+        return self._json("PUT", path, None, body, {"Content-Type": "application/octet-stream"}, retry=True)
+
+    def delete(self, path: str, query: Query | None = None) -> Any:
+        return self._json("DELETE", path, query)
+
+    def stream(self, path: str, query: Query | None = None) -> Answer:
+        """An answer to follow as it comes, for as long as it comes."""
+        answer = self._answer("GET", _target(path, query), None, {}, retry=True, timeout=None)
+        if answer.status >= 400:
+            raise _error(answer)
+        return answer
+
+    def list(self, path: str, query: Query, limit: int) -> Listing:
+        """The first `limit` items, over as many pages as that takes; 0 is all."""
+        items: list[dict[str, Any]] = []
+        cursor, version = None, None
+        while True:
+            ask = min(limit - len(items), LARGEST_PAGE) if limit else LARGEST_PAGE
+            page = self.get(path, {**query, "limit": ask, "cursor": cursor})
+            items += page["items"]
+            version = version or page.get("version")
+            cursor = page.get("next")
+            if not cursor or (limit and len(items) >= limit):
+                return Listing(items, bool(cursor), version)
+
+    def changed(self, path: str, query: Query, limit: int, seen: str | None, seconds: int) -> Listing:
+        """The first page again, once something differs from `seen` or after `seconds`."""
+        asked = {**query, "limit": min(limit or LARGEST_PAGE, LARGEST_PAGE), "wait": seconds, "seen": seen}
+        page = self.get(path, asked, timeout=seconds + self._timeout)
+        return Listing(page["items"], bool(page.get("next")), page.get("version"))
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes | Fill | None = None,
+        extra: Mapping[str, str] | None = None,
+        *,
+        retry: bool = False,
+        timeout: float | None = None,
+    ) -> Any:
+        target = _target(path, query)
+        answer = self._answer(method, target, body, extra or {}, retry=retry, timeout=timeout or self._timeout)
+        if answer.status >= 400:
+            raise _error(answer)
+        try:
+            data = answer.read()
+            return json.loads(data) if data else None
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"The answer of {self._name} could not be read: {error}.") from error
+        finally:
+            answer.close()
+
+    def _answer(
+        self,
+        method: str,
+        target: str,
+        body: bytes | Fill | None,
+        extra: Mapping[str, str],
+        *,
+        retry: bool,
+        timeout: float | None,
+    ) -> Answer:
+        """Ask; ask once more where the connection broke before an answer and a second time can do no harm."""
+        connection = self._connect()
+        try:
+            connection.settimeout(timeout)
+            prefix = self.url.prefix if self.url else ""
+            return exchange(connection, method, prefix + target, self._headers() | dict(extra), body)
+        except TimeoutError as error:
+            connection.close()
+            raise Unreachable(f"{self._name} did not answer within {timeout:.0f}s.") from error
+        except ConnectionError as error:
+            connection.close()
+            if retry:
+                return self._answer(method, target, body, extra, retry=False, timeout=timeout)
+            raise Unreachable(
+                f"The connection to {self._name} broke before an answer: {error}.",
+                hint="whether it was done is not known: look before you repeat it",
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Host": self.url.authority if self.url else "localhost", "Accept": "application/json"}
+        known = {} if self._as_account else read_credentials(self.key)
+        if known.get("user"):
+            headers["X-User"] = known["user"]
+        token = (os.environ.get("PENSTOCK_TOKEN") or known.get("token")) if self.url else None
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    @property
+    def _name(self) -> str:
+        return str(self.url) if self.url else "the local server"
+
+    def _connect(self) -> socket.socket:
+        if self.url is None:
+            return self._connect_local()
+        try:
+            return connect_url(self.url)
+        except OSError as error:
+            raise Unreachable(
+                f"No server answers at {self.url}: {error.strerror or error}.",
+                hint="check --api-url or PENSTOCK_API_URL; a server on this machine: penstock server start",
+            ) from error
+
+    def _connect_local(self) -> socket.socket:
+        """The machine's server, else the user's, else the user's once it is started."""
+        if sys.platform != "linux":
+            raise Unreachable(
+                "The embedded engine needs Linux, and no server is named.",
+                hint="name one: export PENSTOCK_API_URL=https://… (or --api-url), then penstock auth login USERNAME",
+            )
+        for path in dict.fromkeys((SYSTEM_SOCKET, user_socket())):
+            try:
+                return connect_unix(path)
+            except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+                continue
+            except PermissionError as error:
+                if path != SYSTEM_SOCKET:
+                    raise Unreachable(f"{path} may not be opened: {error.strerror}.") from error
+        if self._start is None:
+            raise Unreachable("No server is running.", hint="penstock server start")
+        self._start()
+        try:
+            return connect_unix(user_socket())
+        except OSError as error:
+            raise Unreachable(f"The server does not answer: {error}.", hint="penstock server logs") from error
+
+
+def _target(path: str, query: Query | None) -> str:
+    pairs = []
+    for key, value in (query or {}).items():
+        if value is not None and value is not False:
+            pairs.append(f"{key}={'true' if value is True else quote(str(value))}")
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
+
+
+def _error(answer: Answer) -> Exception:
+    """The server's exception, made again; a proxy's page of HTML becomes its status."""
+    try:
+        body = json.loads(answer.read())
+    except (OSError, ValueError):
+        body = None
+    finally:
+        answer.close()
+    return from_body(answer.status, body)

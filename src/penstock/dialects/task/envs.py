@@ -1,0 +1,50 @@
+"""`envs` and `secrets`: variables, with what the command line says laid over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.dialects.reading import Reading, kind_of
+from penstock.dialects.text import Node, Scalar, is_null
+from penstock.domain.envs import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
+from penstock.domain.names import shorten
+
+
+def envs(reading: Reading, node: Node, path: str) -> dict[str, Scalar]:
+    """By name, null values still among them: the command line may supply those."""
+    pairs = reading.pairs(node, path, "for example 'EPOCHS: 10'")
+    if len(pairs) > ENTRIES_LIMIT:
+        reading.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+        return {}
+    right = {}
+    for key, value in pairs:
+        name, field = key.text, f"{path}.{shorten(key.text)}"
+        if reading.found(name_problem(name, field=field, where=reading.where(key))):
+            continue
+        if type(value) is not Scalar:
+            reading.problem(f"must be a text, not {kind_of(value)}", value, field)
+        elif not reading.found(value_problem(name, value.text, field=field, where=reading.where(value))):
+            right[name] = value
+    return right
+
+
+def merged(
+    reading: Reading, said: dict[str, Scalar], secrets: dict[str, Scalar], overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """What the job gets. A value that was left open must have been given on the command line."""
+    for name in said.keys() & secrets.keys():
+        reading.problem("is in 'envs' too; say it once", secrets[name], f"secrets.{shorten(name)}")
+    nodes = said | secrets
+    for name, node in nodes.items():
+        if is_null(node) and name not in overrides:
+            field = f"{'envs' if name in said else 'secrets'}.{shorten(name)}"
+            reading.problem("has no value", node, field, f'give --env {shorten(name)}=… or write {shorten(name)}: ""')
+    values = {name: node.text for name, node in nodes.items()}
+    for name, value in overrides.items():
+        field = f"--env {shorten(name)}"
+        if not reading.found(name_problem(name, field=field) or value_problem(name, value, field=field)):
+            values[name] = value
+    reading.found(total_problem(values, field="envs"))
+    for name in filter(is_ours, values):
+        reading.notices.append(f"envs.{name}: is one of Penstock's own names; what Penstock sets replaces this value")
+    return values

@@ -1,0 +1,81 @@
+"""The keys of a task that hold one value each."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.dialects.reading import Reading
+from penstock.dialects.text import Node
+from penstock.domain.names import name_problem, shorten
+from penstock.domain.quantities import NotAQuantity, parse_duration
+
+NODES_LIMIT = 1000
+SCRIPT_LIMIT = 256 * 1024
+PATH_LIMIT = 4096
+REPOSITORY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
+
+
+def job_name(reading: Reading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path)
+    if text is None or reading.found(name_problem(text, field=path, where=reading.where(node))):
+        return None
+    return text
+
+
+def nodes(reading: Reading, node: Node, path: str) -> int | None:
+    return reading.whole(node, path, 1, NODES_LIMIT)
+
+
+def duration(reading: Reading, node: Node, path: str) -> int | None:
+    text = reading.text(node, path, "for example 12h")
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except NotAQuantity as error:
+        reading.problem(str(error), node, path, error.hint)
+        return None
+
+
+def setup(reading: Reading, node: Node, path: str) -> str | None:
+    text = _script(reading, node, path)
+    return text if text and text.strip() else None
+
+
+def run(reading: Reading, node: Node, path: str) -> str | None:
+    text = _script(reading, node, path)
+    if text is not None and not text.strip():
+        reading.problem("is empty", node, path, "for example 'run: python train.py'")
+    return text
+
+
+def _script(reading: Reading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path, f"write '{path}: |' and the commands below it, indented")
+    if text is None:
+        return None
+    if "\0" in text:
+        reading.problem("has a NUL character in it", node, path)
+    elif len(text.encode()) > SCRIPT_LIMIT:
+        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB", node, path, "put the code in workdir or a volume")
+    return text
+
+
+def workdir(reading: Reading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path, "a directory on this machine; clone repositories in 'setup'")
+    if text is None:
+        return None
+    if message := _not_a_directory(text):
+        reading.problem(message, node, path, "for example '.' for the directory of this file, or /data inside the job")
+    return text
+
+
+def _not_a_directory(text: str) -> str | None:
+    if not text.strip():
+        return "is empty"
+    if not text.isprintable() or len(text.encode()) > PATH_LIMIT:
+        return f"'{shorten(text)}' is not a path: printable, {PATH_LIMIT} bytes at most"
+    if text.startswith("~"):
+        return f"'{shorten(text)}' begins with '~', which is another place on every machine"
+    if REPOSITORY.match(text):
+        return f"'{shorten(text)}' is an address; only a directory can be sent (clone repositories in 'setup')"
+    return None

@@ -1,0 +1,105 @@
+"""Which keys a task has, which of SkyPilot's do nothing here, and what to say about any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from penstock.dialects.reading import Reading
+from penstock.dialects.text import PROBLEMS_SHOWN, Node, Pairs, Scalar, is_null
+from penstock.domain.names import shorten
+
+Reader = Callable[[Reading, Node, str], Any]
+"""Reads one key's value; None is "not said", or a problem that is noted."""
+
+IGNORED = frozenset(
+    ["service", "config", "inputs", "outputs", "experimental", "event_callback", "pool", "num_replicas"]
+)
+IGNORED_RESOURCES = frozenset(
+    [
+        "cloud",
+        "region",
+        "zone",
+        "infra",
+        "instance_type",
+        "use_spot",
+        "spot_recovery",
+        "job_recovery",
+        "disk_size",
+        "ephemeral_storage",
+        "disk_tier",
+        "local_disk",
+        "network_tier",
+        "ports",
+        "labels",
+        "accelerator_args",
+        "any_of",
+        "ordered",
+        "autostop",
+        "hooks",
+        "priority",
+        "priority_class",
+        "max_hourly_cost",
+    ]
+)
+REFUSED = {
+    "file_mounts": (
+        "is not supported yet, and a job without its data would be worse than none",
+        "put the data in a volume and mount it under 'volumes'",
+    ),
+    "resources.volumes": ("is not supported", "mount volumes under the top-level 'volumes'"),
+}
+TOP_LEVEL = ["name", "num_nodes", "workdir", "resources", "envs", "secrets", "volumes", "setup", "run", "max_duration"]
+RESOURCES = ["cpus", "memory", "accelerators", "image_id"]
+OTHER_WORDS = {
+    "command": "run",
+    "script": "run",
+    "nodes": "num_nodes",
+    "replicas": "num_nodes",
+    "timeout": "max_duration",
+    "time_limit": "max_duration",
+    "image": "image_id",
+    "gpu": "accelerators",
+    "mounts": "volumes",
+}
+
+
+def read_keys(
+    reading: Reading,
+    pairs: Collection[tuple[Scalar, Node]],
+    readers: Mapping[str, Reader],
+    ignored: Collection[str],
+    prefix: str,
+) -> dict[str, Any]:
+    """The values of the keys that were said; a key with null is not."""
+    said = {}
+    for key, node in pairs:
+        name = key.text
+        if name in readers:
+            if not is_null(node) and (value := readers[name](reading, node, prefix + name)) is not None:
+                said[name] = value
+        elif name in ignored:
+            if not is_null(node):
+                reading.notices.append(f"{prefix}{name}: has no effect on this engine")
+        elif prefix + name in REFUSED:
+            if not is_null(node) and not (type(node) is Pairs and not node.items):
+                message, hint = REFUSED[prefix + name]
+                reading.problem(message, key, prefix + name, hint)
+        else:
+            # The search for the nearest key is dear; nobody reads its result beyond the problems shown.
+            nearest = _nearest(name, prefix) if len(reading.problems) < PROBLEMS_SHOWN else None
+            reading.problem("is not a known key", key, prefix + shorten(name), nearest)
+    return said
+
+
+def _nearest(name: str, prefix: str) -> str:
+    here, elsewhere = (RESOURCES, TOP_LEVEL) if prefix else (TOP_LEVEL, RESOURCES)
+    if name in elsewhere:
+        return "it belongs at the top level" if prefix else "it belongs under 'resources'"
+    word = OTHER_WORDS.get(name.lower())
+    near = [word] if word else get_close_matches(name[:60].lower(), [*here, *elsewhere], n=1, cutoff=0.5)
+    if not near:
+        return f"the keys here are {', '.join(here)}"
+    place = "" if near[0] in here else " at the top level" if prefix else " under 'resources'"
+    return f"did you mean '{near[0]}'{place}?"

@@ -1,0 +1,251 @@
+"""YAML as nodes with positions, from text nobody vouches for.
+
+The parser's events are taken one by one and every limit is checked as they come (size before, depth and the number of
+nodes during, aliases counted as often as they repeat), so a small file never becomes a large tree. Scalars stay as
+they were written: what a text means is decided by the field it stands in, never by YAML's guesses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import yaml
+
+from penstock.dialects.syntax import syntax_problem
+from penstock.domain.names import shorten
+from penstock.errors import Invalid, Problem
+
+SIZE_LIMIT = 1024 * 1024
+DEPTH_LIMIT = 40
+NODES_LIMIT = 25_000
+PROBLEMS_SHOWN = 100
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)", re.IGNORECASE | re.DOTALL)
+LINE_AND_COLUMN = re.compile(r":([0-9]+):([0-9]+)\Z")
+CORE_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+EXAMPLE = "a task is at least 'run: echo hello'"
+
+
+class Mark(Protocol):
+    """A place in the text, counted from 0."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Scalar:
+    text: str
+    quoted: bool
+    mark: Mark | None = None
+
+
+@dataclass(slots=True)
+class Pairs:
+    items: list[tuple[Scalar, Node]]
+    mark: Mark | None = None
+
+
+@dataclass(slots=True)
+class Items:
+    items: list[Node]
+    mark: Mark | None = None
+
+
+Node = Scalar | Pairs | Items
+
+
+def is_null(node: Node) -> bool:
+    return type(node) is Scalar and not node.quoted and node.text in NULLS
+
+
+def invalid(source: str, problems: list[Problem]) -> Invalid:
+    """One error with every problem in the order of the file, as far as a person would read on."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
+    shown = sorted(problems, key=_order)[:PROBLEMS_SHOWN]
+    if len(problems) > PROBLEMS_SHOWN:
+        shown.append(Problem(f"and {len(problems) - PROBLEMS_SHOWN:,} more"))
+    return Invalid(f"{shorten(source, 200)} has {count}.", problems=shown)
+
+
+def _order(problem: Problem) -> tuple[int, ...]:
+    found = LINE_AND_COLUMN.search(problem.get("where", ""))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def place(source: str, mark: Mark | None) -> str | None:
+    """`train.yaml:7:3`, counted from 1 as editors do."""
+    return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
+
+
+def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
+    """The one mapping in a YAML text, and the problems that do not end the reading; raises Invalid for the rest."""
+    composer = _Composer(_decoded(text, source), source)
+    try:
+        node = composer.document()
+    except yaml.YAMLError as error:
+        problem = syntax_problem(error, composer.text, lambda mark: place(source, mark))
+        raise invalid(source, [*composer.problems, problem]) from None
+    if node is None or is_null(node):
+        raise invalid(source, [Problem("the file is empty", where=shorten(source, 200), hint=EXAMPLE)])
+    if type(node) is not Pairs:
+        kind = "a list" if type(node) is Items else "a single text"
+        problem = Problem(f"must be lines of 'key: value', not {kind}", where=place(source, node.mark), hint=EXAMPLE)
+        raise invalid(source, [*composer.problems, problem])
+    return node, composer.problems
+
+
+def _decoded(text: str | bytes, source: str) -> str:
+    name = shorten(source, 200)
+    if len(text) > SIZE_LIMIT:
+        raise invalid(source, [Problem(f"is larger than {SIZE_LIMIT // 1024} KiB", where=name)])
+    try:
+        raw = text if isinstance(text, bytes) else text.encode()
+        decoded = raw.decode()
+    except UnicodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else None
+        where = f"{name}:{line}" if line else name
+        raise invalid(source, [Problem("is not UTF-8 text", where=where, hint="save it as UTF-8")]) from None
+    if len(raw) > SIZE_LIMIT:
+        raise invalid(source, [Problem(f"is larger than {SIZE_LIMIT // 1024} KiB", where=name)])
+    decoded = decoded.removeprefix("\ufeff")
+    if found := FORBIDDEN.search(decoded):
+        character = "NUL" if found[0] == "\0" else f"U+{ord(found[0]):04X}"
+        line = decoded.count("\n", 0, found.start()) + 1
+        where = f"{name}:{line}:{found.start() - decoded.rfind(chr(10), 0, found.start())}"
+        raise invalid(source, [Problem(f"the control character {character} is not allowed here", where=where)])
+    return ESCAPE.sub(_one_escape, decoded) if decoded.startswith("{") else decoded
+
+
+def _one_escape(found: re.Match[str]) -> str:
+    """JSON writes a character beyond U+FFFF as two escapes, which the YAML parser does not put together."""
+    if not found[1]:
+        return found[0]
+    pair = bytes.fromhex(found[1] + found[2]).decode("utf-16-be")
+    return f"\\U{ord(pair):08X}"
+
+
+class _Composer:
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+        self.problems: list[Problem] = []
+        self._next: Callable[[], Any] = yaml.CBaseLoader(text).get_event
+        self._anchors: dict[str, tuple[Node, int] | None] = {}
+        self._count = 0
+
+    def document(self) -> Node | None:
+        self._next()
+        if type(self._next()) is yaml.StreamEndEvent:
+            return None
+        node = self._node(self._next(), 0)
+        self._next()
+        event = self._next()
+        if type(event) is not yaml.StreamEndEvent:
+            raise self._stop("a second document begins here; a file has one", event.start_mark, "remove the '---'")
+        return node
+
+    def _node(self, event: Any, depth: int) -> Node:
+        kind = type(event)
+        if kind is yaml.AliasEvent:
+            return self._alias(event)
+        start = self._count
+        self._add(1, event.start_mark)
+        if event.anchor:
+            self._anchors[event.anchor] = None
+        if event.tag:
+            self._check_tag(event)
+        node: Node
+        if kind is yaml.ScalarEvent:
+            node = Scalar(event.value, bool(event.style or event.tag), event.start_mark)
+        elif depth >= DEPTH_LIMIT:
+            raise self._stop(f"is nested more than {DEPTH_LIMIT} levels deep", event.start_mark)
+        elif kind is yaml.MappingStartEvent:
+            node = Pairs(self._pairs(depth + 1), event.start_mark)
+        else:
+            node = Items(self._items(depth + 1), event.start_mark)
+        if event.anchor:
+            self._anchors[event.anchor] = (node, self._count - start)
+        return node
+
+    def _pairs(self, depth: int) -> list[tuple[Scalar, Node]]:
+        pairs: list[tuple[Scalar, Node]] = []
+        seen: dict[str, Mark] = {}
+        following = self._next
+        while type(event := following()) is not yaml.MappingEndEvent:
+            key = self._node(event, depth)
+            value = self._node(following(), depth)
+            mark = event.start_mark
+            if type(key) is not Scalar:
+                self._problem("a key must be a text, not a list or a mapping", mark)
+            elif key.text == "<<" and not key.quoted:
+                self._problem("merging with '<<' is not supported", mark, "write the keys out")
+            elif key.text in seen:
+                first = seen[key.text].line + 1
+                self._problem(f"the key '{shorten(key.text)}' is here twice; it is first on line {first}", mark)
+            else:
+                seen[key.text] = mark
+                pairs.append((key, value))
+        return pairs
+
+    def _items(self, depth: int) -> list[Node]:
+        items = []
+        while type(event := self._next()) is not yaml.SequenceEndEvent:
+            items.append(self._node(event, depth))
+        return items
+
+    def _alias(self, event: Any) -> Node:
+        name = shorten(event.anchor)
+        if event.anchor not in self._anchors:
+            raise self._stop(f"'*{name}' stands for nothing: there is no '&{name}' before it", event.start_mark)
+        anchored = self._anchors[event.anchor]
+        if anchored is None:
+            raise self._stop(f"'*{name}' is inside what it stands for", event.start_mark)
+        node, size = anchored
+        self._add(size, event.start_mark)
+        return node
+
+    def _add(self, nodes: int, mark: Mark) -> None:
+        self._count += nodes
+        if self._count > NODES_LIMIT:
+            raise self._stop(f"has more than {NODES_LIMIT:,} values, repeated ones counted", mark)
+
+    def _check_tag(self, event: Any) -> None:
+        if event.tag != "!" and event.tag not in CORE_TAGS:
+            self._problem(f"the tag '{shorten(event.tag)}' means nothing here", event.start_mark, "leave it out")
+
+    def _problem(self, message: str, mark: Mark, hint: str | None = None) -> None:
+        self.problems.append(Problem(message, where=place(self.source, mark), hint=hint))
+
+    def _stop(self, message: str, mark: Mark, hint: str | None = None) -> Invalid:
+        self._problem(message, mark, hint)
+        return invalid(self.source, self.problems)
+
+
+def from_values(value: Any, depth: int = 0) -> Node:
+    """JSON's values as the same nodes, without positions."""
+    if isinstance(value, str):
+        return _json_text(value)
+    if value is None or isinstance(value, bool):
+        return Scalar({None: "null", True: "true", False: "false"}[value], quoted=False)
+    if isinstance(value, int | float):
+        return Scalar(repr(value), quoted=False)
+    if depth >= DEPTH_LIMIT:
+        raise Invalid(f"The body is nested more than {DEPTH_LIMIT} levels deep.")
+    if isinstance(value, Mapping):
+        return Pairs([(_json_text(str(key)), from_values(item, depth + 1)) for key, item in value.items()])
+    if isinstance(value, list | tuple):
+        return Items([from_values(item, depth + 1) for item in value])
+    raise Invalid(f"The body has a {type(value).__name__} in it, which is not JSON.")
+
+
+def _json_text(text: str) -> Scalar:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Invalid("The body has half of a surrogate pair in it, which is not text.") from None
+    return Scalar(text, quoted=True)

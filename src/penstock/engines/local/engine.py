@@ -1,0 +1,218 @@
+"""The embedded engine: this machine, with nothing else installed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from penstock.domain.nodes import Gpu, Node
+from penstock.domain.quantities import parse_bytes, parse_cpus
+from penstock.domain.users import Account
+from penstock.domain.volumes import StorageClass, Volume
+from penstock.engines.base import Check, Launch, LogQuery, Presence, Report, Run, VolumeReport
+from penstock.engines.local import checks, launching, records
+from penstock.engines.local.claims import Claims
+from penstock.engines.local.following import Following
+from penstock.engines.local.gpus import find_gpus, locked
+from penstock.engines.local.layout import Layout, disk_errors
+from penstock.engines.local.limits import Limits, detect, remove_group
+from penstock.engines.local.plans import Machine
+from penstock.engines.local.supervisor.durable import replace
+from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.watching import Watching
+from penstock.settings import Settings
+
+REMOVE_PATIENCE = 1000
+"""Hundredths of a second a run that is removed while it runs has to end."""
+
+
+class LocalEngine:
+    name = "local"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._layout = Layout(settings)
+        self._claims = Claims(settings, self._layout)
+        self._limits = Limits()
+        self._gpus: tuple[Gpu, ...] = ()
+        self._holding: dict[Run, tuple[str, ...]] = {}
+        """GPUs that runs of ours hold or are about to."""
+        self._sandbox_works = settings.sandbox == "none"
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._cleaned: set[Run] = set()
+
+    async def open(self) -> None:
+        self._layout.make()
+        self._limits = await asyncio.to_thread(detect)
+        self._gpus = await asyncio.to_thread(find_gpus)
+        self._following = Following(self._layout, self._settings.log_limit)
+        self._watching = Watching(self._layout, self._following)
+        for run in self._layout.all_runs():
+            self._adopt(run)
+        self._background(asyncio.to_thread(self._sweep))
+
+    async def close(self) -> None:
+        """Stop looking. What runs goes on."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._watching.close()
+        self._following.close()
+
+    def _adopt(self, run: Run) -> None:
+        run_dir = self._layout.run_dir(run)
+        if not records.ended(run_dir) and (began := records.read_began(run_dir)) is not None:
+            self._holding[run] = tuple(began.get("gpus", ()))
+            self._watching.add(run, began.get("pid"))
+
+    def _sweep(self) -> None:
+        """Finish removals that a crash cut short."""
+        for path in self._layout.runs.glob(".removed-*"):
+            erase(str(path))
+
+    def _background(self, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- the machine ---------------------------------------------------------------------------------------------
+
+    async def checks(self) -> list[Check]:
+        return await asyncio.to_thread(checks.all_checks, self._settings, self._limits, self._gpus)
+
+    async def nodes(self) -> list[Node]:
+        ours = {uuid for uuids in self._holding.values() for uuid in uuids}
+        others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
+        taken = set(locked(self._settings.gpu_lock_dir, others))
+        return [
+            Node(
+                name=socket.gethostname(),
+                cpus_milli=parse_cpus(self._settings.cpus) if self._settings.cpus else _cpus(),
+                memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else _memory(),
+                gpus=tuple(gpu.model_copy(update={"taken_elsewhere": gpu.uuid in taken}) for gpu in self._gpus),
+                limits_enforced=self._limits.enforced,
+            )
+        ]
+
+    # -- volumes -------------------------------------------------------------------------------------------------
+
+    async def storage_classes(self) -> list[StorageClass]:
+        return await asyncio.to_thread(self._claims.classes)
+
+    async def create_volume(self, volume: Volume, account: Account) -> None:
+        await asyncio.to_thread(self._claims.create, volume, account)
+
+    async def delete_volume(self, volume: Volume) -> None:
+        await asyncio.to_thread(self._claims.delete, volume)
+
+    async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
+        return await asyncio.to_thread(lambda: {volume.id: self._claims.report(volume) for volume in volumes})
+
+    async def volume_usage(self, volume: Volume) -> int:
+        return await asyncio.to_thread(self._claims.usage, volume)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def start(self, launch: Launch) -> None:
+        run = Run(launch.workload_id, launch.attempt)
+        await asyncio.shield(asyncio.ensure_future(self._start(run, launch)))
+
+    async def _start(self, run: Run, launch: Launch) -> None:
+        run_dir = self._layout.run_dir(run)
+        if run not in self._holding and records.read_began(run_dir) is None:
+            if not self._sandbox_works:
+                await asyncio.to_thread(checks.probe_sandbox, self._settings)
+                self._sandbox_works = True
+            self._holding[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
+            try:
+                await self._launch(run_dir, launch)
+            except BaseException:
+                del self._holding[run]
+                raise
+        self._adopt(run)
+        self._following.ring(run)
+
+    async def _launch(self, run_dir: Path, launch: Launch) -> None:
+        bwrap = checks.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
+        gpus = {gpu.uuid: gpu for gpu in self._gpus}
+        machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
+        held = await asyncio.to_thread(launching.prepare, run_dir, launch, machine)
+        try:
+            if held:
+                await launching.spawn(run_dir, held)
+        finally:
+            for fd in held:
+                os.close(fd)
+
+    async def observe(self, run: Run) -> Report:
+        run_dir = self._layout.run_dir(run)
+        report = records.report(run_dir, run.attempt)
+        if report.presence in (Presence.ended, Presence.lost):
+            self._holding.pop(run, None)
+            self._watching.drop(run)
+        if report.presence is Presence.lost and run not in self._cleaned:
+            self._cleaned.add(run)
+            self._background(asyncio.to_thread(_clean_up, run_dir))
+        return report
+
+    async def stop(self, run: Run, grace: int) -> None:
+        await asyncio.to_thread(self._stop, self._layout.run_dir(run), grace)
+
+    def _stop(self, run_dir: Path, grace: int) -> None:
+        with disk_errors(run_dir):
+            run_dir.mkdir(mode=self._layout.mode, exist_ok=True)
+            replace(str(run_dir / "stop"), str(grace))
+        launching.poke(run_dir)
+
+    async def remove(self, run: Run) -> None:
+        """Delete all that is left of a run; one that still runs is ended first."""
+        run_dir = self._layout.run_dir(run)
+        if records.lock_is_held(run_dir):
+            await self.stop(run, 0)
+            for _ in range(REMOVE_PATIENCE):
+                if not records.lock_is_held(run_dir):
+                    break
+                await asyncio.sleep(0.01)
+        self._holding.pop(run, None)
+        self._watching.drop(run)
+        await asyncio.to_thread(_remove, run_dir)
+        self._following.forget(run)
+        self._cleaned.discard(run)
+
+    async def runs(self) -> list[Run]:
+        return await asyncio.to_thread(self._layout.all_runs)
+
+    def changes(self) -> AsyncIterator[Run]:
+        return self._watching.changes()
+
+    def logs(self, run: Run, rank: int, query: LogQuery) -> AsyncIterator[bytes]:
+        return self._following.read(run, rank, query)
+
+
+def _clean_up(run_dir: Path) -> None:
+    """What a killed supervisor could not: its control groups and the private directories of its nodes."""
+    for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
+        remove_group(Path(path))
+    for path in run_dir.glob("rank-*"):
+        erase(str(path))
+
+
+def _remove(run_dir: Path) -> None:
+    if not run_dir.is_dir():
+        return
+    with disk_errors(run_dir):
+        for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
+            remove_group(Path(path))
+        grave = run_dir.with_name(f".removed-{run_dir.name}")
+        erase(str(grave))
+        run_dir.rename(grave)
+        erase(str(grave))
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) * 1000
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

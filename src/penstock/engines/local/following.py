@@ -1,0 +1,102 @@
+"""Reading and following logs: however many follow a run, its files are watched once and read once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from penstock.engines.base import LogQuery, Run
+from penstock.engines.local import records
+from penstock.engines.local.changes import Bell, Inotify
+from penstock.engines.local.layout import Layout
+from penstock.engines.local.logs import LogReader
+
+
+class Following:
+    def __init__(self, layout: Layout, limit: str) -> None:
+        self._layout, self._limit = layout, limit
+        self._inotify = Inotify()
+        self._bells: dict[Run, Bell] = {}
+        self._readers: dict[tuple[Run, int], LogReader] = {}
+
+    def close(self) -> None:
+        for run in list(self._bells):
+            self.forget(run)
+        self._inotify.close()
+
+    def ring(self, run: Run) -> None:
+        """Something happened that no file of the log shows: it began, or its supervisor is gone."""
+        if bell := self._bells.get(run):
+            bell.ring()
+
+    def forget(self, run: Run) -> None:
+        if bell := self._bells.get(run):
+            bell.closed = True
+            bell.ring()
+
+    async def read(self, run: Run, rank: int, query: LogQuery) -> AsyncIterator[bytes]:
+        if query.follow:
+            source = self._follow(run, rank, query)
+        else:
+            source = _read_now(LogReader(self._logs(run), rank, self._limit), query)
+        async for data in source:
+            yield data
+
+    def _logs(self, run: Run) -> Path:
+        return self._layout.run_dir(run) / "logs"
+
+    async def _follow(self, run: Run, rank: int, query: LogQuery) -> AsyncIterator[bytes]:
+        bell = self._bells.get(run) or self._bells.setdefault(run, Bell(self._inotify, self._logs(run)))
+        reader = self._readers.setdefault((run, rank), LogReader(self._logs(run), rank, self._limit))
+        bell.followers += 1
+        try:
+            async for data in self._deliver(run, rank, bell, reader, query):
+                yield data
+        finally:
+            bell.followers -= 1
+            if not bell.followers:
+                bell.close()
+                self._bells.pop(run, None)
+                for key in [key for key in self._readers if key[0] == run]:
+                    del self._readers[key]
+
+    async def _deliver(
+        self, run: Run, rank: int, bell: Bell, reader: LogReader, query: LogQuery
+    ) -> AsyncIterator[bytes]:
+        reader.refresh()
+        offset = _start(reader, query)
+        while True:
+            turn = bell.turn
+            over = bell.closed or self._over(run, rank)
+            if reader.turn != turn or over:
+                reader.refresh()
+                reader.turn = turn
+            while (found := reader.read(offset))[0]:
+                data, offset = found
+                yield data
+                await asyncio.sleep(0)
+            if over:
+                return
+            await bell.next(turn)
+
+    def _over(self, run: Run, rank: int) -> bool:
+        """Nothing more will be printed: asked before the last look at the files, so that nothing is missed."""
+        run_dir = self._layout.run_dir(run)
+        if (run_dir / "logs" / f"rank-{rank}.end").exists() or records.ended(run_dir):
+            return True
+        return records.read_began(run_dir) is not None and not records.lock_is_held(run_dir)
+
+
+async def _read_now(reader: LogReader, query: LogQuery) -> AsyncIterator[bytes]:
+    reader.refresh()
+    offset, end = _start(reader, query), reader.size()
+    while offset < end and (found := reader.read(offset))[0]:
+        data, offset = found
+        yield data
+        await asyncio.sleep(0)
+
+
+def _start(reader: LogReader, query: LogQuery) -> int:
+    offset = 0 if query.since is None else reader.since(query.since)
+    return offset if query.tail is None else max(offset, reader.tail(query.tail))

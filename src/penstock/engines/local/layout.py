@@ -1,0 +1,58 @@
+"""Where things are below the data directory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.engines.base import Run
+from penstock.errors import StorageFull, Unavailable
+from penstock.settings import Settings
+
+
+class Layout:
+    def __init__(self, settings: Settings) -> None:
+        self.data_dir = settings.data_dir
+        self.runs = settings.data_dir / "runs"
+        self.volumes = settings.data_dir / "volumes"
+        self.shared = settings.mode == "system"
+        """Callers' own accounts must then be able to reach what is theirs below it: search, but not list."""
+
+    @property
+    def mode(self) -> int:
+        return 0o711 if self.shared else 0o700
+
+    def make(self) -> None:
+        with disk_errors(self.data_dir):
+            for path in (self.data_dir, self.runs, self.volumes):
+                path.mkdir(mode=self.mode, parents=True, exist_ok=True)
+                if self.shared:
+                    path.chmod(self.mode)
+
+    def run_dir(self, run: Run) -> Path:
+        return self.runs / f"{run.workload_id}-{run.attempt}"
+
+    def all_runs(self) -> list[Run]:
+        with os.scandir(self.runs) as entries:
+            found = [run_of(entry.name) for entry in entries]
+        return sorted((run for run in found if run), key=lambda run: (run.workload_id, run.attempt))
+
+
+def run_of(name: str) -> Run | None:
+    """The run a directory is named for; names with a dot first are on their way out."""
+    workload_id, _, attempt = name.rpartition("-")
+    return Run(workload_id, int(attempt)) if workload_id and attempt.isdigit() and name[0] != "." else None
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the disk refuses, as an error a person can act on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(f"There is no room left on the disk of {path}.", hint="free some space there") from error
+        raise Unavailable(f"{error.filename or path}: {error.strerror or error}.") from error

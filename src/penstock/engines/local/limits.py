@@ -1,0 +1,148 @@
+"""CPU and memory limits by control group: v1 for root, v2 for root or in a subtree that was delegated to us.
+
+Whether they work is found out by doing it once. Where they do not, limits are advisory and everyone is told.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.quantities import show_bytes
+from penstock.domain.workloads import Resources
+
+PERIOD = 100_000
+MOUNTS = Path("/proc/self/mounts")
+NO_MEMORY: dict[str, Any] = {"peak": None, "oom": None, "limit_text": None}
+
+
+@dataclass(frozen=True)
+class Limits:
+    version: int = 0
+    """1, 2, or 0: advisory."""
+    roots: dict[str, Path] = field(default_factory=dict)
+    """Controller → the directory our groups are made in."""
+
+    @property
+    def enforced(self) -> bool:
+        return self.version > 0
+
+    def groups(self, name: str, asked: Resources) -> list[dict[str, Any]]:
+        """The groups of one node, with what is to be written into them."""
+        if not self.enforced:
+            return []
+        wanted: dict[Path, list[tuple[str, str]]] = {self.roots["memory"] / name: self._memory(asked)}
+        wanted.setdefault(self.roots["cpu"] / name, []).extend(self._cpu(asked))
+        return [{"path": str(path), "write": [list(pair) for pair in pairs]} for path, pairs in wanted.items()]
+
+    def _memory(self, asked: Resources) -> list[tuple[str, str]]:
+        if asked.memory_bytes is None:
+            return []
+        amount = str(asked.memory_bytes)
+        if self.version == 1:
+            swap = (self.roots["memory"] / "memory.memsw.limit_in_bytes").exists()
+            both = [("memory.limit_in_bytes", amount), ("memory.memsw.limit_in_bytes", amount)]
+            return both if swap else both[:1]
+        swap_max = [("memory.swap.max", "0")] if (self.roots["memory"] / "memory.swap.max").exists() else []
+        return [("memory.max", amount), *swap_max, ("memory.oom.group", "1")]
+
+    def _cpu(self, asked: Resources) -> list[tuple[str, str]]:
+        if asked.cpus_milli is None:
+            return []
+        quota = max(asked.cpus_milli * PERIOD // 1000, 1000)
+        if self.version == 1:
+            return [("cpu.cfs_period_us", str(PERIOD)), ("cpu.cfs_quota_us", str(quota))]
+        return [("cpu.max", f"{quota} {PERIOD}")]
+
+    def memory_record(self, name: str, asked: Resources) -> dict[str, Any]:
+        """Where the supervisor reads what a node used, and whether it was killed for it."""
+        if not self.enforced:
+            return NO_MEMORY
+        group = self.roots["memory"] / name
+        peak, oom = (
+            ("memory.max_usage_in_bytes", "memory.oom_control")
+            if self.version == 1
+            else ("memory.peak", "memory.events")
+        )
+        limit = show_bytes(asked.memory_bytes) if asked.memory_bytes else "the machine"
+        return {"peak": str(group / peak), "oom": str(group / oom), "limit_text": limit}
+
+
+def detect() -> Limits:
+    mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
+    first: dict[str, Path] = {
+        controller: Path(words[1]) / "penstock"
+        for words in mounts
+        if words[2] == "cgroup"
+        for controller in ("memory", "cpu")
+        if controller in words[3].split(",")
+    }
+    if len(first) == 2:
+        limits = Limits(1, first)
+        return limits if _works(limits) else Limits()
+    for words in mounts:
+        if words[2] == "cgroup2":
+            for base in _candidates(Path(words[1])):
+                limits = Limits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
+                if _works(limits):
+                    return limits
+    return Limits()
+
+
+def _candidates(mount: Path) -> Iterator[Path]:
+    """For root the top; for others the highest directory above us that we may write in."""
+    if os.geteuid() == 0:
+        yield mount
+        return
+    own = next((line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "/")
+    current = mount
+    for part in Path(own).parts[1:]:
+        current /= part
+        if os.access(current, os.W_OK) and os.access(current / "cgroup.procs", os.W_OK):
+            yield current
+
+
+def _works(limits: Limits) -> bool:
+    """Make a group with limits and move a process into it."""
+    name = f"probe-{os.getpid()}"
+    asked = Resources(cpus_milli=1000, memory_bytes=64 << 20)
+    made: list[Path] = []
+    try:
+        for root in set(limits.roots.values()):
+            root.mkdir(exist_ok=True)
+            if limits.version == 2:
+                _delegate(root)
+        for group in limits.groups(name, asked):
+            path = Path(group["path"])
+            path.mkdir(exist_ok=True)
+            made.append(path)
+            for file, value in group["write"]:
+                (path / file).write_text(value)
+            join = ["/bin/sh", "-c", 'echo 0 > "$0"', str(path / "cgroup.procs")]
+            if subprocess.run(join, stderr=subprocess.DEVNULL, check=False).returncode:
+                return False
+    except OSError:
+        return False
+    finally:
+        for path in made:
+            remove_group(path)
+    return True
+
+
+def _delegate(root: Path) -> None:
+    for directory in (root.parent, root):
+        control = directory / "cgroup.subtree_control"
+        if not {"cpu", "memory"} <= set(control.read_text().split()):
+            control.write_text("+cpu +memory")
+
+
+def remove_group(path: Path) -> None:
+    """An engine does this only for a run whose supervisor was killed before it could."""
+    try:
+        path.rmdir()
+    except OSError:
+        return

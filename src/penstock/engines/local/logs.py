@@ -1,0 +1,123 @@
+"""The reading side of a node's log: offsets that go on for ever, over the segments that were kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from penstock.engines.local.supervisor.logfile import ENTRY, segment_name
+
+BLOCK = 1 << 16
+
+
+class LogReader:
+    """One node's log; `refresh` before reading what may be new. Those who follow share it, and so what it has read."""
+
+    def __init__(self, folder: Path, rank: int, limit: str) -> None:
+        self._folder, self._rank, self._limit = folder, rank, limit
+        self._starts: list[int] = []
+        self._read: dict[int, bytes] = {}
+        self.turn = -1
+        """The turn of the bell it was refreshed at."""
+
+    def refresh(self) -> None:
+        prefix, suffix = f"rank-{self._rank}.", ".log"
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 (names are all it needs)
+        except OSError:
+            names = []
+        found = (
+            name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
+        )
+        self._starts = sorted(int(start) for start in found)
+        self._read.clear()
+
+    def read(self, offset: int) -> tuple[bytes, int]:
+        """The next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""
+        at = self._segment(offset)
+        if at is not None:
+            data = self._block(at, offset)
+            if data:
+                return data, offset + len(data)
+        later = next((start for start in self._starts if start > offset), None)
+        if later is None:
+            return b"", offset
+        return b"\n[penstock] %d bytes not kept: log_limit is %s\n" % (later - offset, self._limit.encode()), later
+
+    def _segment(self, offset: int) -> int | None:
+        return next((start for start in reversed(self._starts) if start <= offset), None)
+
+    def _block(self, start: int, offset: int) -> bytes:
+        if offset not in self._read:
+            if len(self._read) > 8:
+                self._read.clear()
+            self._read[offset] = self._pread(start, offset - start, BLOCK)
+        return self._read[offset]
+
+    def _pread(self, start: int, position: int, length: int) -> bytes:
+        try:
+            fd = os.open(self._folder / segment_name(self._rank, start), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(fd, length, position)
+        finally:
+            os.close(fd)
+
+    def size(self) -> int:
+        """The offset after the last byte."""
+        return self._starts[-1] + self._length(self._starts[-1]) if self._starts else 0
+
+    def _length(self, start: int) -> int:
+        try:
+            return (self._folder / segment_name(self._rank, start)).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def tail(self, lines: int) -> int:
+        """The offset at which the last `lines` lines begin. An unfinished last line is one."""
+        end = self.size()
+        if lines <= 0:
+            return end
+        missing = lines
+        for offset, block in self._backwards():
+            if offset + len(block) == end and block.endswith(b"\n"):
+                missing += 1
+            position = len(block)
+            while (position := block.rfind(b"\n", 0, position)) >= 0:
+                missing -= 1
+                if missing == 0:
+                    return offset + position + 1
+        return self._starts[0] if self._starts else 0
+
+    def _backwards(self) -> Iterator[tuple[int, bytes]]:
+        for start in reversed(self._starts):
+            end = self._length(start)
+            while end > 0:
+                begin = max(0, end - BLOCK)
+                yield start + begin, self._pread(start, begin, end - begin)
+                end = begin
+
+    def since(self, moment: datetime) -> int:
+        """The offset of what was printed from then on, give or take the second the index is exact to."""
+        wanted = moment.timestamp()
+        try:
+            index = (self._folder / f"rank-{self._rank}.index").open("rb")
+        except FileNotFoundError:
+            return 0
+        with index:
+            count = index.seek(0, os.SEEK_END) // ENTRY.size
+            low, high = 0, count
+            while low < high:
+                middle = (low + high) // 2
+                index.seek(middle * ENTRY.size)
+                if ENTRY.unpack(index.read(ENTRY.size))[1] + 1 > wanted:
+                    high = middle
+                else:
+                    low = middle + 1
+            if low == count:
+                return self.size()
+            index.seek(low * ENTRY.size)
+            return int(ENTRY.unpack(index.read(ENTRY.size))[0])

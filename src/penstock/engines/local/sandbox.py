@@ -1,0 +1,108 @@
+"""The bubblewrap command line of one node.
+
+The root is a fresh tmpfs with the host's system directories bound read-only, because a bind of the whole host root
+could not get a mount at a path that does not exist there. Where a mount lies below a system directory at a path the
+host does not have (/usr/datasets), that directory is made anew and its entries are bound one by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys")
+LOCK_FD = "5"
+
+
+@dataclass(frozen=True)
+class Bind:
+    source: str
+    dest: str
+    option: str = "--bind"
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Who runs inside. Without `setpriv`, bubblewrap itself already is that account and needs a user namespace."""
+
+    argv: tuple[str, ...]
+    setpriv: tuple[str, ...] = ()
+
+
+def command(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
+    """`hold` is a descriptor that stays open as long as anything runs inside."""
+    binds = [Bind(bind.source, canonical(bind.dest), bind.option) for bind in binds]
+    return [
+        bwrap,
+        *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
+        *(("--sync-fd", hold) if hold else ()),
+        *_privileges(payload),
+        *system_directories([bind.dest for bind in binds]),
+        *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--dir", "/run"),  # noqa: S108
+        *_resolver(),
+        *_mounts(sorted(binds, key=_depth)),
+        *("--remount-ro", "/", "--chdir", "/", "--"),
+        *payload.setpriv,
+        *payload.argv,
+    ]
+
+
+def _privileges(payload: Payload) -> list[str]:
+    if not payload.setpriv:
+        return ["--unshare-user"]
+    needed = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
+    return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
+
+
+def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> tuple[str, ...]:
+    members = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+    nothing = ("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs")
+    return (setpriv, f"--reuid={uid}", f"--regid={gid}", members, *nothing, "--")
+
+
+def canonical(path: str) -> str:
+    """A mount below /bin really is one below /usr/bin where /bin is a link; bubblewrap must be told the latter."""
+    return os.path.realpath(path) if in_system(path) else path
+
+
+def in_system(path: str) -> bool:
+    return any(path == top or path.startswith(top + "/") for top in SYSTEM)
+
+
+def _depth(bind: Bind) -> tuple[int, str]:
+    return bind.dest.count("/"), bind.dest
+
+
+def _mounts(binds: Sequence[Bind]) -> Iterator[str]:
+    """Outer ones first. Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
+    made = {"/"}
+    for bind in binds:
+        for parent in reversed(Path(bind.dest).parents):
+            if str(parent) not in made:
+                made.add(str(parent))
+                yield from ("--dir", str(parent))
+        yield from (bind.option, bind.source, bind.dest)
+
+
+def system_directories(dests: Sequence[str]) -> list[str]:
+    missing = [dest for dest in dests if in_system(dest) and not Path(dest).is_dir()]
+    return [word for top in SYSTEM if os.path.lexists(top) for word in _system_entry(top, missing)]
+
+
+def _system_entry(path: str, missing: Sequence[str]) -> Iterator[str]:
+    if Path(path).is_symlink():
+        yield from ("--symlink", str(Path(path).readlink()), path)
+    elif not any(dest.startswith(path + "/") for dest in missing) or not Path(path).is_dir():
+        yield from ("--ro-bind-try", path, path)
+    else:
+        yield from ("--dir", path)
+        for entry in sorted(Path(path).iterdir()):
+            yield from _system_entry(str(entry), missing)
+
+
+def _resolver() -> list[str]:
+    """systemd-resolved keeps /etc/resolv.conf in /run, which is not shown otherwise."""
+    real = os.path.realpath("/etc/resolv.conf")
+    return ["--ro-bind-try", real, real] if real.startswith("/run/") else []

@@ -1,0 +1,105 @@
+"""The text a node's first shell runs: say ready, wait for go, then workdir, setup and run in one shell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from shlex import quote
+
+from penstock.domain.names import shorten
+from penstock.engines.base import Launch
+from penstock.errors import Invalid
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Paths as the node sees them."""
+
+    scripts: str
+    home: str
+    workdir: str | None = None
+    """Where to go; None is HOME."""
+    unpack: bool = False
+    """The caller's code is to be unpacked there first, from descriptor 4."""
+
+
+def start_script(place: Place, *, setup: bool, notice: str | None = None) -> str:
+    """`setup` is sourced with `set -e` and without our descriptors; `run` after it in the same shell, so that what
+    setup exported, activated and entered stays. The archive is unpacked in here, by the account that runs: whatever
+    is in it reaches no further than the job itself could."""
+    lines = [
+        "printf 'ready\\n' >&3",
+        "IFS= read -r penstock_go || exit 125",
+        "exec </dev/null",
+        "unset penstock_go",
+        f". {quote(place.scripts + '/env.sh')} 2>/dev/null",
+        *([f"printf '%s\\n' {quote('[penstock] ' + notice)}"] if notice else []),
+        *_enter(place),
+    ]
+    if setup:
+        lines += ["set -e", f". {quote(place.scripts + '/setup.sh')} 3>&-", "set +e"]
+    lines += ["printf 'run\\n' >&3", "exec 3>&-", f". {quote(place.scripts + '/run.sh')}"]
+    return "\n".join(lines) + "\n"
+
+
+def _enter(place: Place) -> list[str]:
+    target = place.workdir or place.home
+    lines = []
+    if place.unpack:
+        unpack = f"tar -xz -f - --no-same-owner -C {quote(target)} <&4 3>&-"
+        lines += [_or_fail(unpack, "The workdir could not be unpacked; the log says why."), "exec 4<&-"]
+    elif place.workdir:
+        lines.append(f"mkdir -p -- {quote(target)} 2>/dev/null")
+    why = f"The workdir '{shorten(target)}' is not there and cannot be made in this job."
+    return [*lines, _or_fail(f"cd -- {quote(target)} 2>/dev/null", why)]
+
+
+def _or_fail(command: str, sentence: str) -> str:
+    said = quote(f"failed {sentence}")
+    told = quote(f"[penstock] {sentence}")
+    return f"{command} || {{ printf '%s\\n' {said} >&3; printf '%s\\n' {told}; exit 125; }}"
+
+
+def env_script(envs: dict[str, str]) -> str:
+    for name, value in envs.items():
+        if not VARIABLE.match(name) or "\0" in value:
+            raise Invalid(f"'{shorten(name)}' cannot be an environment variable.")
+    return "".join(f"export {name}={quote(value)}\n" for name, value in envs.items())
+
+
+def node_env(launch: Launch, rank: int) -> dict[str, str]:
+    """What every node is told about the run; these win over what the user set."""
+    nodes = str(launch.spec.nodes)
+    gpus = launch.gpus[rank] if rank < len(launch.gpus) else ()
+    return {
+        "NODE_RANK": str(rank),
+        "NUM_NODES": nodes,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(launch.master_port),
+        "GPUS_PER_NODE": str(launch.spec.resources.gpus),
+        "PENSTOCK_TASK_ID": launch.workload_id,
+        "PENSTOCK_ATTEMPT": str(launch.attempt),
+        "SKYPILOT_NODE_RANK": str(rank),
+        "SKYPILOT_NUM_NODES": nodes,
+        "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * launch.spec.nodes),
+        "SKYPILOT_NUM_GPUS_PER_NODE": str(launch.spec.resources.gpus),
+        "SKYPILOT_TASK_ID": launch.workload_id,
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+    }
+
+
+def base_env(user: str, home: str) -> dict[str, str]:
+    """The plain surroundings, which the user may change. Unbuffered, so that a log line comes when it is printed."""
+    return {
+        "PATH": DEFAULT_PATH,
+        "HOME": home,
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "PYTHONUNBUFFERED": "1",
+    }

@@ -1,0 +1,84 @@
+"""Files that are whole or not there, and JSON without the 15 ms that importing `json` costs."""
+
+# ruff: noqa: PTH104, PTH108, PTH120
+from __future__ import annotations
+
+import os
+
+
+def dumps(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{dumps(str(key))}: {dumps(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(dumps(item) for item in value) + "]"
+    return '"' + "".join(_escaped(character) for character in str(value)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    code = ord(character)
+    return character if 0x20 <= code < 0x7F else "".join(f"\\u{unit:04x}" for unit in _utf16(code))
+
+
+def _utf16(code: int) -> list[int]:
+    if code < 0x10000:
+        return [code]
+    code -= 0x10000
+    return [0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)]
+
+
+def write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_new(path: str, text: str) -> None:
+    """Create the file and make it last; FileExistsError if it is there."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, text.encode())
+        os.fsync(fd)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+    sync_directory(os.path.dirname(path) or ".")
+
+
+def reserve(path: str, size: int) -> None:
+    """Take the room now that `replace` will need, so that a disk that fills up cannot prevent it."""
+    fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, size)
+    finally:
+        os.close(fd)
+
+
+def replace(path: str, text: str) -> None:
+    """Write the file so that a reader, or a crash, sees the old one or the new one."""
+    fresh = f"{path}.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, text.encode())
+        os.ftruncate(fd, len(text.encode()))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(fresh, path)
+    sync_directory(os.path.dirname(path) or ".")

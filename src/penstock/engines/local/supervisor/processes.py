@@ -1,0 +1,90 @@
+"""Process trees and counters of control groups, read from /proc and /sys."""
+
+# ruff: noqa: PTH123, PTH208
+from __future__ import annotations
+
+import os
+import time
+
+TERM, KILL, CONT = 15, 9, 18
+SIGNALS = {
+    1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
+    11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 24: "XCPU", 25: "XFSZ", 31: "SYS",
+}  # fmt: skip
+
+
+def read_text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def counter(path: str, key: str = "") -> int | None:
+    """The number in a control group's file, or the one that stands after `key`."""
+    for line in (read_text(path) or "").splitlines():
+        words = line.split()
+        if words and words[-1].isdigit() and (words[0] == key if key else len(words) == 1):
+            return int(words[-1])
+    return None
+
+
+def first_child(pid: int) -> int | None:
+    listed = read_text(f"/proc/{pid}/task/{pid}/children")
+    if listed is not None:
+        return int(listed.split()[0]) if listed.split() else None
+    return next(iter(_children().get(pid, [])), None)
+
+
+def _children() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := read_text(f"/proc/{name}/stat")):
+            parent = int(stat.rpartition(")")[2].split()[1])
+            found.setdefault(parent, []).append(int(name))
+    return found
+
+
+def descendants(pid: int, skip: int) -> list[int]:
+    """Every process below `pid`, but not the first `skip` generations: those are the sandbox itself."""
+    children = _children()
+    level, found = [pid], []
+    for generation in range(1, 10_000):
+        level = [child for parent in level for child in children.get(parent, [])]
+        if not level:
+            break
+        if generation > skip:
+            found += level
+    return found
+
+
+def signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def terminate_tree(pid: int, skip: int) -> None:
+    """TERM to all, twice: a process may fork while we look. CONT, so that a stopped one hears it."""
+    told: set[int] = set()
+    for _ in range(2):
+        for member in descendants(pid, skip):
+            if member not in told:
+                told.add(member)
+                signal(member, TERM)
+                signal(member, CONT)
+
+
+def kill_tree(pid: int) -> None:
+    """KILL until none is left below `pid`, which reaps them."""
+    while members := descendants(pid, 0):
+        for member in members:
+            signal(member, KILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)

@@ -1,0 +1,114 @@
+"""Which runs changed: their directories are watched, and the end of their supervisors.
+
+A supervisor that is killed leaves no trace in any file. A handle on its process tells when to look; what is true then
+is still said by the lock, which its sandboxes hold until the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from penstock.engines.base import Run
+from penstock.engines.local import records
+from penstock.engines.local.changes import Inotify
+from penstock.engines.local.following import Following
+from penstock.engines.local.layout import Layout
+
+
+@dataclass
+class _Watched:
+    wd: int | None
+    pidfd: int = -1
+
+
+class Watching:
+    def __init__(self, layout: Layout, following: Following) -> None:
+        self._layout, self._following = layout, following
+        self._inotify = Inotify()
+        self._loop = asyncio.get_running_loop()
+        self._watched: dict[Run, _Watched] = {}
+        self._listeners: set[_Listener] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, run: Run, pid: int | None) -> None:
+        if run in self._watched:
+            return
+        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run))
+        watched = self._watched[run] = _Watched(wd)
+        try:
+            watched.pidfd = os.pidfd_open(pid or -1)
+        except (OSError, ValueError):
+            self._gone(run)
+            return
+        self._loop.add_reader(watched.pidfd, self._gone, run)
+        if records.ended(self._layout.run_dir(run)):  # it was quicker than we were
+            self._tell(run)
+
+    def drop(self, run: Run) -> None:
+        if watched := self._watched.pop(run, None):
+            self._inotify.unwatch(watched.wd)
+            self._close(watched)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for run in list(self._watched):
+            self.drop(run)
+        self._inotify.close()
+
+    async def changes(self) -> AsyncIterator[Run]:
+        listener = _Listener()
+        self._listeners.add(listener)
+        try:
+            while True:
+                yield await listener.next()
+        finally:
+            self._listeners.discard(listener)
+
+    def _tell(self, run: Run) -> None:
+        for listener in self._listeners:
+            listener.tell(run)
+
+    def _close(self, watched: _Watched) -> None:
+        if watched.pidfd >= 0:
+            self._loop.remove_reader(watched.pidfd)
+            os.close(watched.pidfd)
+            watched.pidfd = -1
+
+    def _gone(self, run: Run) -> None:
+        if watched := self._watched.get(run):
+            self._close(watched)
+        task = self._loop.create_task(self._after_lock(run))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _after_lock(self, run: Run) -> None:
+        """The sandboxes of a killed supervisor end a moment after it."""
+        run_dir = self._layout.run_dir(run)
+        while not records.ended(run_dir) and records.lock_is_held(run_dir):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
+        self._tell(run)
+        self._following.ring(run)
+
+
+class _Listener:
+    """Runs that changed and were not yet looked at, each once."""
+
+    def __init__(self) -> None:
+        self._changed: dict[Run, None] = {}
+        self._some = asyncio.Event()
+
+    def tell(self, run: Run) -> None:
+        self._changed[run] = None
+        self._some.set()
+
+    async def next(self) -> Run:
+        await self._some.wait()
+        run = next(iter(self._changed))
+        del self._changed[run]
+        if not self._changed:
+            self._some.clear()
+        return run

@@ -1,0 +1,1 @@
+"""HTTP: routes that translate and call a service, and who is asking. No rules live here."""

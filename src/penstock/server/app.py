@@ -1,0 +1,88 @@
+"""The application: routes, the gate before them, and one shape for every error."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from penstock import __version__
+from penstock.errors import BadRequest, Invalid, NotFound, PenstockError, Problem
+from penstock.server.gate import Gate
+from penstock.server.identity import permitted
+from penstock.server.parts import Parts
+from penstock.server.routes import docs, document001, server, tokens, volumes, workloads
+from penstock.settings import Settings
+from penstock.wire import ErrorBody
+
+log = logging.getLogger(__name__)
+DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
+
+
+def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
+    """`parts` may be missing only where nothing is served, such as for the OpenAPI document."""
+    app = FastAPI(
+        title="Penstock",
+        version=__version__,
+        description=DESCRIPTION,
+        dependencies=[Depends(permitted)],
+        responses={"default": {"model": ErrorBody, "description": "every error has this shape"}},
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.state.parts = parts
+    for noun in (server, volumes, workloads, tokens, document001, docs):
+        app.include_router(noun.router)
+    app.add_middleware(Gate, settings=settings)
+    app.add_exception_handler(PenstockError, _known)
+    app.add_exception_handler(RequestValidationError, _unreadable)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _defect)
+    return app
+
+
+def _body(error: PenstockError, status: int | None = None) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    return JSONResponse(error.body(), status_code=status or error.status, headers=headers)
+
+
+async def _known(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, PenstockError):
+        return await _defect(request, error)
+    return _body(error)
+
+
+async def _unreadable(request: Request, error: Exception) -> JSONResponse:
+    """FastAPI's findings about query and body, in our words and our shape."""
+    found: list[dict[str, Any]] = list(error.errors()) if isinstance(error, RequestValidationError) else []
+    problems = [Problem(_message(each), field=".".join(map(str, each["loc"][1:])) or None) for each in found]
+    if any(each["type"] == "json_invalid" for each in found):
+        return _body(BadRequest("The body is not JSON.", problems=problems))
+    return _body(Invalid("The request cannot be read.", problems=problems))
+
+
+def _message(found: dict[str, Any]) -> str:
+    if found["type"] == "missing":
+        return "is missing"
+    if found["type"] == "extra_forbidden":
+        return "is not known here"
+    return str(found["msg"])[:300]
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 404:
+        return _body(NotFound("There is nothing at this address.", hint="GET /docs lists what there is."))
+    message = "This address does not take that method." if status == 405 else "The request was refused."
+    return _body(BadRequest(message), status)
+
+
+async def _defect(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    hint = "Its log says more: penstock server logs"
+    return _body(PenstockError("The server met a defect of its own.", hint=hint))

@@ -1,0 +1,79 @@
+"""What every request passes before a route sees it: the Host header, the kind and the size of its body."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.domain.quantities import parse_bytes
+from penstock.errors import BadRequest, PenstockError, TooLarge, WrongMediaType
+from penstock.settings import Settings
+
+UPLOAD = "/v1/uploads"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = {*LOOPBACK, settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
+        self._limit = parse_bytes(settings.body_limit)
+        self._limit_text = settings.body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        refused = self._refuse(scope, headers)
+        if refused is not None:
+            await _answer(refused, send)
+            return
+        if scope["path"] == UPLOAD or scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, self._counted(receive), send)
+
+    def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> PenstockError | None:
+        """A page in a browser can be made to send requests here under another name (DNS rebinding): look at Host."""
+        peer = scope["state"].get("peer")
+        if (peer is None or peer.uid is None) and not self._is_ours(headers.get(b"host", b"").decode("latin-1")):
+            return BadRequest("The Host header does not name this server.", hint="See the setting allowed_hosts.")
+        length = headers.get(b"content-length", b"0")
+        has_body = length != b"0" or b"transfer-encoding" in headers
+        if scope["path"] == UPLOAD or not has_body:
+            return None
+        if length.isdigit() and int(length) > self._limit:
+            return self._too_large()
+        if not headers.get(b"content-type", b"").split(b";")[0].strip().lower().endswith(b"json"):
+            return WrongMediaType("The body must be JSON.", hint="Send it with 'Content-Type: application/json'.")
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdigit() else host
+        return name.lower() in self._hosts
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"The body is larger than {self._limit_text}.", hint="See the setting body_limit.")
+
+    def _counted(self, receive: Receive) -> Receive:
+        """For a body that does not say how long it is."""
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._limit:
+                raise self._too_large()
+            return message
+
+        return counted
+
+
+async def _answer(error: PenstockError, send: Send) -> None:
+    body = json.dumps(error.body()).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

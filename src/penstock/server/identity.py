@@ -1,0 +1,92 @@
+"""From a request to its caller, and whether the table of routes lets them in: one way for every route."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from penstock.domain.names import USER, shorten
+from penstock.domain.policy import Kind, Verb, allowed
+from penstock.domain.users import Caller, Proof
+from penstock.errors import Forbidden, Invalid, Problem, Unauthenticated
+from penstock.server.parts import Parts
+from penstock.server.peers import Peer, is_own_process
+from penstock.server.permissions import NEEDS
+from penstock.services.accounts import user_name
+
+REMEDIES = (
+    "Send a token (penstock token create) as 'Authorization: Bearer …', "
+    "or start the server with 'penstock server start --auth header' to have X-User believed."
+)
+
+
+def parts_of(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+async def identify(request: Request) -> Caller:
+    """Kernel, token or (in header mode) X-User; anything else is nobody."""
+    parts = parts_of(request)
+    peer: Peer = request.scope["state"].get("peer") or Peer()
+    bearer = request.headers.get("authorization")
+    if bearer is not None:
+        return await _by_token(parts, bearer)
+    named = request.headers.get("x-user")
+    if parts.settings.auth == "header" and named is not None:
+        return await _by_header(request, peer, named)
+    if peer.uid is not None:
+        return Caller(user=user_name(peer.uid), proof=Proof.socket, uid=peer.uid, runs_server=peer.uid == os.geteuid())
+    if named is not None:
+        raise Unauthenticated("X-User is not believed: this server asks for a token.", hint=REMEDIES)
+    raise Unauthenticated("Nobody knows who you are.", hint=REMEDIES)
+
+
+async def _by_token(parts: Parts, bearer: str) -> Caller:
+    scheme, _, secret = bearer.partition(" ")
+    token = await parts.tokens.holder(secret.strip()) if scheme.lower() == "bearer" else None
+    if token is None:
+        raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint="penstock token create")
+    runs_server = token.uid is not None and token.uid == os.geteuid()
+    return Caller(user=token.user, proof=Proof.token, uid=token.uid, runs_server=runs_server)
+
+
+async def _by_header(request: Request, peer: Peer, named: str) -> Caller:
+    """Believed only from a process of the server's own user that is not a job."""
+    if peer.uid is None:
+        state = request.scope["state"]
+        believed = state.get("believed")
+        if believed is None:
+            believed = await asyncio.to_thread(is_own_process, peer)
+    else:
+        believed = peer.uid == os.geteuid()
+    if not believed:
+        raise Unauthenticated("X-User is believed only from this server's own user, never from inside a job.")
+    if not USER.match(named):
+        problem = Problem(f"'{shorten(named)}' is not a user name", field="X-User")
+        raise Invalid("The user name cannot be used.", problems=[problem])
+    return Caller(user=named, proof=Proof.header)
+
+
+async def permitted(request: Request) -> Caller | None:
+    """Runs before every route: who is asking, and does the table let them? A route that is not in the table is shut."""
+    verb, kind = NEEDS[request.method, request.scope["route"].path_format]
+    if verb is Verb.public:
+        return None
+    caller = await identify(request)
+    if not allowed(caller, verb, kind):
+        raise Forbidden(f"You may not {verb} a {kind} here.")
+    return caller
+
+
+def require_all_groups(caller: Caller, kind: Kind) -> None:
+    if not allowed(caller, Verb.all_groups, kind):
+        hint = "In header mode nobody is an admin." if caller.proof is Proof.header else None
+        raise Forbidden("Only an admin may see or change what belongs to others.", hint=hint)
+
+
+CallerOf = Annotated[Caller, Depends(permitted)]
+PartsOf = Annotated[Parts, Depends(parts_of)]

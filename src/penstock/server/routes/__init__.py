@@ -1,0 +1,1 @@
+"""One file per noun: read the request, call the service, answer."""

@@ -1,0 +1,173 @@
+"""The paths and bodies of document 001, each a thin translation of /v1."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from starlette.responses import StreamingResponse
+
+from penstock.dialects.task import read_task_json
+from penstock.domain.model import iso, now
+from penstock.domain.policy import Kind
+from penstock.domain.workloads import State, Unit
+from penstock.engines.base import LogQuery
+from penstock.server.identity import CallerOf, PartsOf, require_all_groups
+from penstock.server.parts import Parts
+from penstock.server.routes.paging import AllUsers
+from penstock.server.routes.volumes import Key
+from penstock.wire import DryRun, NewVolume, Submission, Summary, VolumeView
+
+router = APIRouter(tags=["document 001"])
+TASK_EXAMPLE = {"name": "hello", "run": "echo hello"}
+Json = dict[str, Any]
+Task001 = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
+
+
+@router.post("/tasks/submit")
+async def submit_task(caller: CallerOf, parts: PartsOf, body: Task001, key: Key = None) -> Json:
+    """Submits a task definition given as JSON."""
+    task = read_task_json(body)
+    made = await parts.workloads.submit_task(caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
+    if isinstance(made, DryRun):
+        raise TypeError("a submission without dry_run was dry")
+    return {
+        "task_id": made.id,
+        "status": "submitted",
+        "message": f"Task submitted successfully with ID: {made.id}",
+    }
+
+
+@router.get("/tasks")
+async def list_tasks(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Json:
+    """Every task of the caller, newest first."""
+    if all_users:
+        require_all_groups(caller, Kind.Workload)
+    tasks: list[Json] = []
+    cursor: str | None = None
+    while True:
+        found, cursor = await parts.workloads.whole_page(caller, everyone=all_users, cursor=cursor)
+        tasks += [_task(summary, units) for summary, units in found]
+        if cursor is None:
+            return {"tasks": tasks}
+
+
+@router.post("/tasks/stop")
+async def stop_tasks(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Json:
+    """Stops all active tasks of the caller, or of everyone."""
+    if all_users:
+        require_all_groups(caller, Kind.Workload)
+    stopped = await parts.workloads.stop_all(caller, everyone=all_users)
+    whose = " for all users" if all_users else ""
+    return {"count": len(stopped), "status": "stopped", "message": f"Stopped {len(stopped)} tasks{whose}"}
+
+
+@router.get("/tasks/{task_id}")
+async def get_task(task_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+    """One task."""
+    view = await parts.workloads.get(caller, task_id)
+    return _task(view, view.units)
+
+
+@router.get("/tasks/{task_id}/logs", response_class=StreamingResponse)
+async def follow_task(task_id: str, caller: CallerOf, parts: PartsOf) -> StreamingResponse:
+    """The log, followed to the end."""
+    stream = await parts.logs.open(caller, task_id, None, LogQuery(follow=True))
+    return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
+
+
+@router.post("/tasks/{task_id}/stop")
+async def stop_task(task_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+    """Stops one task."""
+    summary = await parts.workloads.stop(caller, task_id)
+    return {"task_id": summary.id, "status": "stopped", "message": f"Task {summary.id} stopped successfully"}
+
+
+@router.post("/volumes/create")
+async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: Key = None) -> Json:
+    """Creates a volume."""
+    view = await parts.volumes.create(caller, body, key)
+    return {
+        "volume_id": view.id,
+        "status": "created",
+        "message": f"Volume created successfully with ID: {view.id}",
+    }
+
+
+@router.get("/volumes")
+async def list_volumes(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Json:
+    """Every volume of the caller."""
+    if all_users:
+        require_all_groups(caller, Kind.Volume)
+    return {"volumes": [_volume(view) for view in await _all_volumes(caller, parts, all_users)]}
+
+
+async def _all_volumes(caller: CallerOf, parts: Parts, everyone: bool) -> list[VolumeView]:
+    found: list[VolumeView] = []
+    cursor: str | None = None
+    while True:
+        views, cursor = await parts.volumes.page(
+            caller, everyone=everyone, name=None, status=None, usage=False, limit=500, cursor=cursor
+        )
+        found += views
+        if cursor is None:
+            return found
+
+
+@router.get("/volumes/{volume_id}")
+async def get_volume(volume_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+    """One volume."""
+    return _volume(await parts.volumes.get(caller, volume_id))
+
+
+@router.delete("/volumes/{volume_id}")
+async def delete_volume(volume_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+    """Destroys a volume and its data."""
+    volume = await parts.volumes.delete(caller, volume_id)
+    return {"volume_id": volume.id, "status": "deleted", "message": f"Volume {volume.id} deleted successfully"}
+
+
+def _volume(view: VolumeView) -> Json:
+    return {
+        "volume_id": view.id,
+        "name": view.name,
+        "size": view.size,
+        "storage_class": view.storage_class,
+        "access_modes": list(view.access_modes),
+        "status": view.status.value,
+        "created_at": iso(view.created_at),
+        "username": view.user,
+        "metadata": {"pvc_name": view.object_name, "namespace": view.group},
+    }
+
+
+def _task(task: Summary, units: tuple[Unit, ...]) -> Json:
+    return {
+        "task_id": task.id,
+        "name": task.name,
+        "status": task.status,
+        "created_at": iso(task.created_at),
+        "updated_at": iso(now()),
+        "username": task.user,
+        "metadata": _metadata(task, units),
+    }
+
+
+def _metadata(task: Summary, units: tuple[Unit, ...]) -> Json:
+    """The counts document 001 shows of a task's nodes, beside why it is in the state it is in."""
+    job = f"{task.name}-{task.id}"
+    states = [unit.state for unit in units]
+    running, succeeded = states.count(State.RUNNING), states.count(State.EXITED)
+    return {
+        "job_name": job,
+        "namespace": task.group,
+        "num_nodes": task.nodes,
+        "node_jobs": [f"{job}-node-{rank}" for rank in range(task.nodes)] if task.nodes > 1 else [job],
+        "succeeded_nodes": succeeded,
+        "failed_nodes": len(states) - running - succeeded,
+        "running_nodes": running,
+        "pending_nodes": task.nodes - len(states),
+        "reason": task.reason,
+        "message": task.message,
+    }

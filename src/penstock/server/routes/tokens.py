@@ -1,0 +1,31 @@
+"""/v1/tokens."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from penstock.server.identity import CallerOf, PartsOf
+from penstock.server.routes.paging import Cursor, Limit, answer, page_of
+from penstock.wire import Deleted, NewToken, NewTokenView, TokenPage
+
+router = APIRouter(tags=["tokens"])
+
+
+@router.post("/v1/tokens", status_code=201, response_model=NewTokenView)
+async def create_token(body: NewToken, caller: CallerOf, parts: PartsOf) -> Response:
+    """Makes a token for the caller; it is shown this once."""
+    return answer(await parts.tokens.create(caller, body), 201)
+
+
+@router.get("/v1/tokens", response_model=TokenPage)
+async def list_tokens(caller: CallerOf, parts: PartsOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """The caller's tokens, without their secrets."""
+    tokens, after = await parts.tokens.page(caller, limit, cursor)
+    return page_of(tokens, after, parts.db.version)
+
+
+@router.delete("/v1/tokens/{token_id}", response_model=Deleted)
+async def delete_token(token_id: str, caller: CallerOf, parts: PartsOf) -> Response:
+    """Revokes a token at once."""
+    await parts.tokens.delete(caller, token_id)
+    return answer(Deleted(id=token_id, name=token_id))

@@ -1,0 +1,65 @@
+"""/v1/volumes and /v1/storage-classes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from penstock.domain.policy import Kind
+from penstock.server.identity import CallerOf, PartsOf, require_all_groups
+from penstock.server.routes.paging import AllUsers, Cursor, Limit, Seen, Wait, answer, page_of, until_changed
+from penstock.wire import Deleted, NewVolume, StorageClassPage, VolumePage, VolumeView
+
+router = APIRouter(tags=["volumes"])
+Key = Annotated[str | None, Header(alias="Idempotency-Key", description="the same key makes the same thing once")]
+Usage = Annotated[bool, Query(description="count the bytes in use")]
+
+
+@router.post("/v1/volumes", status_code=201, response_model=VolumeView)
+async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: Key = None) -> Response:
+    """Creates a volume."""
+    return answer(await parts.volumes.create(caller, body, key), 201)
+
+
+@router.get("/v1/volumes", response_model=VolumePage)
+async def list_volumes(
+    caller: CallerOf,
+    parts: PartsOf,
+    name: str | None = None,
+    status: str | None = None,
+    all_users: AllUsers = False,
+    usage: Usage = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    wait: Wait = 0,
+    seen: Seen = None,
+) -> Response:
+    """Lists volumes, newest first."""
+    if all_users:
+        require_all_groups(caller, Kind.Volume)
+    await until_changed(parts.db, wait, seen)
+    version = parts.db.version
+    views, after = await parts.volumes.page(
+        caller, everyone=all_users, name=name, status=status, usage=usage, limit=limit, cursor=cursor
+    )
+    return page_of(views, after, version)
+
+
+@router.get("/v1/volumes/{ref}", response_model=VolumeView)
+async def get_volume(ref: str, caller: CallerOf, parts: PartsOf, usage: Usage = False) -> Response:
+    """One volume, by id or name."""
+    return answer(await parts.volumes.get(caller, ref, usage=usage))
+
+
+@router.delete("/v1/volumes/{ref}", response_model=Deleted)
+async def delete_volume(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+    """Destroys a volume and its data. Refused while a workload uses it."""
+    volume = await parts.volumes.delete(caller, ref)
+    return answer(Deleted(id=volume.id, name=volume.name))
+
+
+@router.get("/v1/storage-classes", response_model=StorageClassPage)
+async def list_storage_classes(parts: PartsOf) -> Response:
+    """Where volumes can be made."""
+    return answer(StorageClassPage(items=tuple(await parts.volumes.classes())))

@@ -1,0 +1,135 @@
+"""/v1/workloads and /v1/uploads."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from penstock.domain.policy import Kind
+from penstock.domain.workloads import SHORT, State
+from penstock.engines.base import LogQuery
+from penstock.errors import Invalid, Problem
+from penstock.server.identity import CallerOf, PartsOf, require_all_groups
+from penstock.server.routes.paging import AllUsers, Cursor, Limit, Seen, Wait, answer, page, until_changed
+from penstock.server.routes.volumes import Key
+from penstock.wire import Deleted, DryRun, Submission, Summary, SummaryPage, Uploaded, WorkloadView
+
+router = APIRouter(tags=["workloads"])
+
+
+@router.post(
+    "/v1/workloads",
+    status_code=201,
+    response_model=WorkloadView,
+    responses={200: {"model": DryRun, "description": "what a dry run found"}},
+)
+async def submit_workload(body: Submission, caller: CallerOf, parts: PartsOf, key: Key = None) -> Response:
+    """Submits a task as it was written; with `dry_run` only says whether it is valid and fits now."""
+    made = await parts.workloads.submit(caller, body, key)
+    return answer(made, 200 if isinstance(made, DryRun) else 201)
+
+
+@router.get("/v1/workloads", response_model=SummaryPage)
+async def list_workloads(
+    caller: CallerOf,
+    parts: PartsOf,
+    name: str | None = None,
+    status: Annotated[str | None, Query(description="pending, running, completed, failed, stopped, unknown")] = None,
+    state: Annotated[str | None, Query(description="the states of the life cycle, comma separated")] = None,
+    all_users: AllUsers = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    wait: Wait = 0,
+    seen: Seen = None,
+) -> Response:
+    """Lists workloads, newest first."""
+    if all_users:
+        require_all_groups(caller, Kind.Workload)
+    statuses = _words(status, "status", sorted(set(SHORT.values())))
+    states = _words(state, "state", list(State))
+    await until_changed(parts.db, wait, seen)
+    version = parts.db.version
+    items, after = await parts.workloads.page(
+        caller,
+        everyone=all_users,
+        name=name,
+        states=[State(word) for word in states] if states else None,
+        statuses=statuses,
+        limit=limit,
+        cursor=cursor,
+    )
+    return page(items, after, version)
+
+
+def _words(text: str | None, field: str, known: list[str]) -> list[str] | None:
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    problems = [
+        Problem(f"'{word[:40]}' is not a {field}", field=field, hint=", ".join(known))
+        for word in words
+        if word not in known
+    ]
+    if problems:
+        raise Invalid("The filter cannot be used.", problems=problems)
+    return words
+
+
+@router.post("/v1/workloads/stop", response_model=SummaryPage)
+async def stop_all_workloads(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Response:
+    """Stops every active workload of the caller, or of everyone."""
+    if all_users:
+        require_all_groups(caller, Kind.Workload)
+    stopped = await parts.workloads.stop_all(caller, everyone=all_users)
+    return page([summary.model_dump_json() for summary in stopped], None, parts.db.version)
+
+
+@router.get("/v1/workloads/{ref}", response_model=WorkloadView)
+async def get_workload(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+    """One workload whole, by id or name, with its history."""
+    return answer(await parts.workloads.get(caller, ref))
+
+
+@router.get("/v1/workloads/{ref}/wait", response_model=WorkloadView)
+async def wait_for_workload(
+    ref: str, caller: CallerOf, parts: PartsOf, timeout: Annotated[float, Query(ge=0, le=60)] = 30
+) -> Response:
+    """Answers when the workload has ended, or at the timeout with what it is then."""
+    return answer(await parts.workloads.wait(caller, ref, timeout))
+
+
+@router.get("/v1/workloads/{ref}/logs", response_class=StreamingResponse)
+async def stream_logs(
+    ref: str,
+    caller: CallerOf,
+    parts: PartsOf,
+    follow: bool = False,
+    tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
+    since: datetime | None = None,
+    node: Annotated[int | None, Query(ge=0)] = None,
+) -> StreamingResponse:
+    """The log, as the program wrote it; several nodes have `node-<i> | ` before each line."""
+    stream = await parts.logs.open(caller, ref, node, LogQuery(follow=follow, tail=tail, since=since))
+    return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
+
+
+@router.post("/v1/workloads/{ref}/stop", response_model=Summary)
+async def stop_workload(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+    """Asks it to end: TERM, a grace time, KILL. It stays listed, with its logs."""
+    return answer(await parts.workloads.stop(caller, ref))
+
+
+@router.delete("/v1/workloads/{ref}", response_model=Deleted)
+async def delete_workload(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+    """Forgets an ended workload and its logs."""
+    workload = await parts.workloads.delete(caller, ref)
+    return answer(Deleted(id=workload.id, name=workload.name))
+
+
+@router.put("/v1/uploads", status_code=201, response_model=Uploaded)
+async def upload(request: Request, caller: CallerOf, parts: PartsOf) -> Response:
+    """Takes a packed workdir (.tar.gz); its id goes into `files` of the submission."""
+    return answer(Uploaded(id=await parts.uploads.save(caller.user, request.stream())), 201)

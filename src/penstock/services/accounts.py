@@ -1,0 +1,51 @@
+"""Which Unix account a caller's work runs as and their volumes belong to. Never root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+from penstock.domain.users import Account, Caller
+from penstock.errors import Forbidden, StartRefused
+from penstock.settings import Settings
+
+
+def account_of(caller: Caller, settings: Settings) -> Account:
+    """A user's server works as that user, a system server as each caller; root becomes the unprivileged account."""
+    uid = os.geteuid()
+    if settings.mode == "system":
+        if caller.uid is None:
+            raise Forbidden("This server runs work under the caller's Unix account, and you have none here.")
+        uid = caller.uid
+    if uid == 0:
+        return root_account(settings)
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return Account(uid=uid, gid=uid, user=f"uid-{uid}")
+    return Account(uid=uid, gid=entry.pw_gid, user=entry.pw_name)
+
+
+def root_account(settings: Settings) -> Account:
+    """The account in `root_account`, checked: it must exist and must not be root again."""
+    try:
+        entry = pwd.getpwnam(settings.root_account)
+    except KeyError:
+        raise StartRefused(
+            f"The account '{settings.root_account}' does not exist, and work never runs as root.",
+            hint="Set root_account to an existing unprivileged account.",
+        ) from None
+    if entry.pw_uid == 0:
+        raise StartRefused(
+            f"The account '{settings.root_account}' is root, and work never runs as root.",
+            hint="Set root_account to an unprivileged account, such as nobody.",
+        )
+    return Account(uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
+
+
+def user_name(uid: int) -> str:
+    """What a Unix account is called here."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"

@@ -1,0 +1,56 @@
+"""From what a person wrote (an id or a name) to the one thing they may touch. Not yours reads like not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+from penstock.domain.names import ID, shorten
+from penstock.domain.policy import is_admin
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Volume
+from penstock.domain.workloads import Workload
+from penstock.errors import Ambiguous, NotFound
+from penstock.store.session import Store
+
+Thing = TypeVar("Thing", Volume, Workload)
+LITERAL = re.compile(r"(.+)-([a-z][a-z2-7]{7})\Z")
+
+
+def volume(tx: Store, caller: Caller, ref: str) -> Volume:
+    """By name or id in the caller's group, then by the literal object name; admins may use any id."""
+    found = tx.volumes.find(ref, caller.group) or _literal(tx, caller, ref)
+    if not found and _admins_id(caller, ref):
+        found = [each for each in tx.volumes.find(ref, None) if each.id == ref]
+    return _one(found, ref, "Volume")
+
+
+def workload(tx: Store, caller: Caller, ref: str) -> Workload:
+    """By id, or by name: the one that is alive, else the only one."""
+    found = tx.workloads.find(ref, caller.group)
+    if not found and _admins_id(caller, ref):
+        found = [each for each in tx.workloads.find(ref, None) if each.id == ref]
+    alive = [each for each in found if not each.ended]
+    exact = [each for each in found if each.id == ref]
+    return _one(exact or (alive if len(alive) == 1 else found), ref, "Task")
+
+
+def _literal(tx: Store, caller: Caller, ref: str) -> list[Volume]:
+    parts = LITERAL.match(ref)
+    if not parts:
+        return []
+    return [each for each in tx.volumes.find(parts[2], caller.group) if each.object_name == ref]
+
+
+def _admins_id(caller: Caller, ref: str) -> bool:
+    return is_admin(caller) and ID.match(ref) is not None
+
+
+def _one(found: Sequence[Thing], ref: str, word: str) -> Thing:
+    if not found:
+        raise NotFound(f"{word} {shorten(ref)} not found")
+    if len(found) > 1:
+        ids = ", ".join(each.id for each in found[:10])
+        raise Ambiguous(f"{shorten(ref)} is the name of {len(found)}: {ids}.", hint="Use one of the ids.")
+    return found[0]

@@ -1,0 +1,163 @@
+"""Placement on an engine that does not schedule: what fits now, what waits and why, what never fits.
+
+First come, first served. A later workload may pass an earlier one that waits only where it takes nothing the earlier
+one could use: everything ahead in the queue is counted as if it had started. Deterministic, and pure: no clock, no
+randomness, no input or output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.domain.nodes import Gpu, Node, product_matches
+from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.workloads import Resources, Spec
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a whole workload takes, all nodes together: it is all or nothing."""
+
+    nodes: int
+    cpus_milli: int
+    memory_bytes: int
+    gpus: int
+    products: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is left of a machine."""
+
+    cpus_milli: int
+    memory_bytes: int
+    gpus: tuple[Gpu, ...]
+
+    def less(self, ask: Ask, taken: Iterable[str] = ()) -> Room:
+        gone = set(taken)
+        return Room(
+            self.cpus_milli - ask.cpus_milli,
+            self.memory_bytes - ask.memory_bytes,
+            tuple(gpu for gpu in self.gpus if gpu.uuid not in gone),
+        )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`gpus` by rank if it starts now; otherwise the sentence that says why it waits."""
+
+    workload_id: str
+    gpus: tuple[tuple[str, ...], ...] = ()
+    waits: str | None = None
+
+
+def ask_of(spec: Spec, default_cpus_milli: int) -> Ask:
+    """A workload's demand; a node that names no CPUs is counted with the default, no memory as none."""
+    asked: Resources = spec.resources
+    return Ask(
+        nodes=spec.nodes,
+        cpus_milli=spec.nodes * (asked.cpus_milli or default_cpus_milli),
+        memory_bytes=spec.nodes * (asked.memory_bytes or 0),
+        gpus=spec.nodes * asked.gpus,
+        products=asked.gpu_products,
+    )
+
+
+def room_of(node: Node) -> Room:
+    return Room(node.cpus_milli, node.memory_bytes, node.gpus)
+
+
+def never(ask: Ask, node: Node) -> list[str]:
+    """Why it could not run even on the empty machine; nothing, if it could."""
+    reasons = []
+    each = f" ({ask.nodes} nodes together)" if ask.nodes > 1 else ""
+    if ask.cpus_milli > node.cpus_milli:
+        reasons.append(f"asks for {show_cpus(ask.cpus_milli)} CPUs{each}; {node.name} has {show_cpus(node.cpus_milli)}")
+    if ask.memory_bytes > node.memory_bytes:
+        had = show_bytes(node.memory_bytes)
+        reasons.append(f"asks for {show_bytes(ask.memory_bytes)} of memory{each}; {node.name} has {had}")
+    if ask.gpus and ask.gpus > len(matching(ask.products, node.gpus)):
+        reasons.append(f"asks for {_gpu_words(ask)}{each}; {node.name} has {_inventory(node.gpus)}")
+    return reasons
+
+
+def shortage(ask: Ask, room: Room, total: Node) -> str | None:
+    """Why it cannot start now, in the user's words; None if it can."""
+    if ask.cpus_milli > room.cpus_milli:
+        free, all_ = show_cpus(max(room.cpus_milli, 0)), show_cpus(total.cpus_milli)
+        return f"needs {show_cpus(ask.cpus_milli)} CPUs; {free} of {all_} are free"
+    if ask.memory_bytes > room.memory_bytes:
+        free, all_ = show_bytes(max(room.memory_bytes, 0)), show_bytes(total.memory_bytes)
+        return f"needs {show_bytes(ask.memory_bytes)} of memory; {free} of {all_} are free"
+    if ask.gpus:
+        free_gpus = available(ask.products, room.gpus)
+        if ask.gpus > len(free_gpus):
+            there = matching(ask.products, total.gpus)
+            elsewhere = sum(gpu.taken_elsewhere for gpu in there)
+            others = f", {elsewhere} held by another server on this machine" if elsewhere else ""
+            return f"needs {_gpu_words(ask)}; {len(free_gpus)} of {len(there)} are free{others}"
+    return None
+
+
+def decide(
+    waiting: Mapping[str, Ask], held: Mapping[str, tuple[Ask, Sequence[str]]], node: Node, *, most: int = 64
+) -> list[Decision]:
+    """What happens to the head of the queue. Stops where nothing further can start: the rest keep waiting behind."""
+    room = room_of(node)
+    for ask, uuids in held.values():
+        room = room.less(ask, uuids)
+    decisions: list[Decision] = []
+    for position, (workload_id, ask) in enumerate(waiting.items()):
+        if room.cpus_milli <= 0 or len(decisions) >= most:
+            break
+        lack = shortage(ask, room, node)
+        if lack is None:
+            chosen = _choose(ask, room)
+            decisions.append(Decision(workload_id, gpus=chosen))
+            room = room.less(ask, [uuid for rank in chosen for uuid in rank])
+        else:
+            ahead = f"; {position} ahead in the queue" if position else ""
+            decisions.append(Decision(workload_id, waits=lack + ahead))
+            room = _reserve(room, ask)
+    return decisions
+
+
+def _reserve(room: Room, ask: Ask) -> Room:
+    """Counts a waiting workload as started, so that nothing behind it can delay it."""
+    usable = [gpu.uuid for gpu in available(ask.products, room.gpus)]
+    return room.less(ask, usable[: ask.gpus])
+
+
+def _choose(ask: Ask, room: Room) -> tuple[tuple[str, ...], ...]:
+    """GPUs for each rank: one product for all where possible, lowest minor number first."""
+    if not ask.gpus:
+        return ((),) * ask.nodes
+    candidates = available(ask.products, room.gpus)
+    counts: dict[str, int] = {}
+    for gpu in candidates:
+        counts[gpu.product] = counts.get(gpu.product, 0) + 1
+    candidates.sort(key=lambda gpu: (counts[gpu.product] < ask.gpus, gpu.product, gpu.minor))
+    per_rank = ask.gpus // ask.nodes
+    uuids = [gpu.uuid for gpu in candidates[: ask.gpus]]
+    return tuple(tuple(uuids[rank * per_rank : (rank + 1) * per_rank]) for rank in range(ask.nodes))
+
+
+def matching(products: Sequence[str], gpus: Sequence[Gpu]) -> list[Gpu]:
+    return [gpu for gpu in gpus if not products or any(product_matches(want, gpu.product) for want in products)]
+
+
+def available(products: Sequence[str], gpus: Sequence[Gpu]) -> list[Gpu]:
+    return [gpu for gpu in matching(products, gpus) if not gpu.taken_elsewhere]
+
+
+def _gpu_words(ask: Ask) -> str:
+    product = f" {' or '.join(ask.products)}" if ask.products else ""
+    return f"{ask.gpus}{product} GPU{'s' if ask.gpus != 1 else ''}"
+
+
+def _inventory(gpus: Sequence[Gpu]) -> str:
+    counts: dict[str, int] = {}
+    for gpu in gpus:
+        counts[gpu.product] = counts.get(gpu.product, 0) + 1
+    return ", ".join(f"{count} × {product}" for product, count in sorted(counts.items())) or "no GPU"

@@ -1,0 +1,90 @@
+"""Tokens: opaque, random, kept only as a hash, shown once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from datetime import timedelta
+
+from penstock.domain.model import now
+from penstock.domain.names import new_id, shorten
+from penstock.domain.quantities import NotAQuantity, parse_duration
+from penstock.domain.users import Caller
+from penstock.errors import Invalid, NotFound, Problem
+from penstock.store.database import Database
+from penstock.store.tokens import Token
+from penstock.wire import NewToken, NewTokenView, TokenView
+
+PREFIX = "pst_"
+REMEMBERED = 1.0
+
+
+def hashed(token: str) -> str:
+    """Random 256 bits need no salt and no slow hash."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Tokens:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: dict[str, tuple[float, Token | None]] = {}
+
+    async def create(self, caller: Caller, asked: NewToken) -> NewTokenView:
+        expires_at = None
+        if asked.expires is not None:
+            try:
+                expires_at = now() + timedelta(seconds=parse_duration(asked.expires))
+            except NotAQuantity as error:
+                problem = Problem(str(error), field="expires", hint=error.hint)
+                raise Invalid("The token cannot be created.", problems=[problem]) from None
+        secret = PREFIX + secrets.token_urlsafe(32)
+        token = Token(
+            id=new_id(),
+            user=caller.user,
+            uid=caller.uid,
+            runs_server=caller.runs_server,
+            description=asked.description,
+            created_at=now(),
+            expires_at=expires_at,
+        )
+        await self._db.write(lambda tx: tx.tokens.add(token, hashed(secret)))
+        return NewTokenView(token=secret, **_view(token).model_dump())
+
+    async def page(self, caller: Caller, limit: int, cursor: str | None) -> tuple[list[TokenView], str | None]:
+        found, after = await self._db.read(lambda tx: tx.tokens.page(caller.user, limit=limit, cursor=cursor))
+        return [_view(token) for token in found], after
+
+    async def delete(self, caller: Caller, token_id: str) -> None:
+        if not await self._db.write(lambda tx: tx.tokens.remove(token_id, caller.user)):
+            raise NotFound(f"Token {shorten(token_id)} not found")
+        self._known.clear()
+
+    async def holder(self, secret: str) -> Token | None:
+        """Whose token this is. Remembered for a second, so that a busy client does not cost a read per request."""
+        digest = hashed(secret)
+        moment = time.monotonic()
+        known = self._known.get(digest)
+        if known and moment - known[0] < REMEMBERED:
+            return known[1]
+        token = await self._db.read(lambda tx: tx.tokens.by_hash(digest))
+        if token and token.expires_at and token.expires_at <= now():
+            token = None
+        if len(self._known) > 1000:
+            self._known.clear()
+        self._known[digest] = (moment, token)
+        if token and (token.last_used_at is None or now() - token.last_used_at > timedelta(minutes=1)):
+            used = token.id
+            await self._db.write(lambda tx: tx.tokens.touch(used, now()))
+        return token
+
+
+def _view(token: Token) -> TokenView:
+    return TokenView(
+        id=token.id,
+        user=token.user,
+        description=token.description,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        last_used_at=token.last_used_at,
+    )

@@ -1,0 +1,101 @@
+"""Connections that mean what they say: no driver begins or ends a transaction behind our back.
+
+Both drivers are put into autocommit, and BEGIN, SAVEPOINT and COMMIT are statements of ours (session.py). Python's
+sqlite3 would otherwise begin only before an INSERT, and never IMMEDIATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
+
+from penstock.errors import StartRefused
+from penstock.store.filesystem import refuse_network
+
+BUSY_SECONDS = 10
+"""How long a write waits for another program (a backup, a shell) to let go of SQLite."""
+
+CONNECT_SECONDS = 5
+"""How long PostgreSQL has to answer."""
+
+_DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
+
+_SERVER_LOCK = 7_061_953_726_846_011_499
+"""Held by the one server that may write to a PostgreSQL database: two would start everything twice."""
+
+_ONE_SERVER = (
+    # So that PostgreSQL sees soon that a server has vanished from the network, and lets go of its lock.
+    "SET tcp_keepalives_idle=30",
+    "SET tcp_keepalives_interval=10",
+    "SET tcp_keepalives_count=3",
+    "SET lock_timeout='5s'",
+    f"SELECT pg_advisory_lock({_SERVER_LOCK})",
+    "SET lock_timeout=0",
+)
+
+_EVERY_SQLITE = (f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}", "PRAGMA foreign_keys=ON", "PRAGMA synchronous=FULL")
+_WRITING_SQLITE = (*_EVERY_SQLITE, "PRAGMA journal_mode=WAL", f"PRAGMA journal_size_limit={64 * 2**20}")
+_READING_SQLITE = (*_EVERY_SQLITE, "PRAGMA query_only=ON")
+
+
+def parse_url(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise StartRefused(f"The database address cannot be read: {text!r}.", hint=_HINT) from None
+    if url.drivername not in {*_DRIVERS, *_DRIVERS.values()}:
+        raise StartRefused(f"Databases of the kind '{url.drivername}' are not supported.", hint=_HINT)
+    if url.get_backend_name() == "sqlite" and (not url.database or url.database == ":memory:"):
+        raise StartRefused("SQLite needs a file: what is only in memory would be forgotten.", hint=_HINT)
+    return url.set(drivername=_DRIVERS[url.get_backend_name()])
+
+
+_HINT = "Set database_url to sqlite:////path/to/penstock.db or postgresql+psycopg://user@host/name."
+
+
+def make_engine(url: URL, *, writes: bool) -> Engine:
+    """Connections for one purpose. Each thread keeps its own, so there is no pool."""
+    sqlite = url.get_backend_name() == "sqlite"
+    try:
+        engine = create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",
+            poolclass=NullPool,
+            paramstyle="named" if sqlite else "pyformat",
+            connect_args={"check_same_thread": False} if sqlite else {"connect_timeout": CONNECT_SECONDS},
+        )
+    except (ImportError, NoSuchModuleError) as error:
+        raise StartRefused(
+            f"The driver for PostgreSQL is missing ({error}).", hint="pip install 'penstock[postgresql]'"
+        ) from None
+    if sqlite:
+        event.listen(engine, "connect", _running(_WRITING_SQLITE if writes else _READING_SQLITE))
+    elif writes:
+        event.listen(engine, "connect", _running(_ONE_SERVER))
+    return engine
+
+
+def prepare_file(url: URL) -> None:
+    """A place for SQLite's file, readable by the server alone; nothing to do for PostgreSQL."""
+    if url.get_backend_name() != "sqlite":
+        return
+    path = Path(url.database or "").absolute()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refuse_network(path.parent)
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise StartRefused(f"The database {path} cannot be written: {error.strerror}.") from None
+
+
+def _running(statements: tuple[str, ...]) -> Callable[[Any, Any], None]:
+    def on_connect(connection: Any, _record: Any) -> None:
+        for statement in statements:
+            connection.execute(statement).close()
+
+    return on_connect

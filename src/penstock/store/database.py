@@ -1,0 +1,150 @@
+"""The database as the rest of the server sees it: `await db.read(...)`, `await db.write(...)`, `await db.changed(...)`.
+
+    volumes = await db.read(lambda tx: tx.volumes.find("data", group))
+    await db.write(lambda tx: tx.volumes.add(volume, account))
+
+The function runs in another thread, in a transaction; it must only use `tx` and what it was given, and do nothing that
+waits. A write is durable when it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import URL
+
+from penstock.errors import StartRefused, StorageFull, Unavailable
+from penstock.store.connections import make_engine, parse_url, prepare_file
+from penstock.store.failures import translated
+from penstock.store.schema import prepare
+from penstock.store.session import Outcome, Session, Store
+from penstock.store.threads import Call, Queue, start_reader, start_writer
+
+T = TypeVar("T")
+
+READERS = 4
+
+
+class Database:
+    """Use `await Database.open(url)`."""
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._waiters: set[asyncio.Future[None]] = set()
+        self.version = time.time_ns() // 1_000_000
+        """Another number after each commit that changed something. Begins at the clock, so that one that a client
+        kept from before a restart is not met again."""
+        self._reads: Queue = SimpleQueue()
+        self._writes: Queue = SimpleQueue()
+        writer, *readers = sessions
+        self._threads: list[Thread] = [start_writer(writer, self._writes, self._report)]
+        self._threads += [start_reader(n, reader, self._reads, self._report) for n, reader in enumerate(readers)]
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        """Raises StartRefused where this database cannot or must not be used."""
+        return cls(await asyncio.to_thread(_sessions, parse_url(url)))
+
+    async def close(self) -> None:
+        """After what is queued is done."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake()
+        self._writes.put(None)
+        for _ in range(READERS):
+            self._reads.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def read(self, function: Callable[[Store], T]) -> T:
+        return await self._call(self._reads, function)
+
+    async def write(self, function: Callable[[Store], T]) -> T:
+        """Runs it and answers when it is on the disk. If it raises, nothing it wrote is kept."""
+        return await self._call(self._writes, function)
+
+    async def changed(self, seen: int, timeout: float) -> int:
+        """The version as soon as it is not `seen`, or as it is after `timeout` seconds."""
+        if self.version == seen and not self._closed:
+            waiter = self._loop.create_future()
+            timer = self._loop.call_later(timeout, _settle, waiter, Outcome())
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                self._waiters.discard(waiter)
+        return self.version
+
+    async def _call(self, queue: Queue, function: Callable[[Store], T]) -> T:
+        if self._closed:
+            raise Unavailable("The server is stopping.", hint="Try again when it is back.")
+        future: asyncio.Future[T] = self._loop.create_future()
+        queue.put(Call(function, future))
+        return await future
+
+    def _report(self, results: Sequence[tuple[Call, Outcome]], wrote: bool) -> None:
+        """In a thread of the store: hands the results over, all at once."""
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, results, wrote)
+        except RuntimeError:
+            return  # The loop is closed: nobody is left to hear it.
+
+    def _deliver(self, results: Sequence[tuple[Call, Outcome]], wrote: bool) -> None:
+        if wrote:
+            self.version += 1
+        for call, outcome in results:
+            _settle(call.future, outcome)
+        if wrote:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            _settle(waiter, Outcome())
+
+
+def _settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
+    if future.done():
+        return
+    if outcome.error is None:
+        future.set_result(outcome.value)
+    elif isinstance(outcome.error, StopIteration):  # The one exception that a future refuses to carry.
+        future.set_exception(RuntimeError("StopIteration left a function of the store"))
+    else:
+        future.set_exception(outcome.error)
+
+
+def _sessions(url: URL) -> list[Session]:
+    """The writer's and the readers', after the schema was made ready."""
+    prepare_file(url)
+    sessions: list[Session] = []
+    try:
+        writing, reading = make_engine(url, writes=True), make_engine(url, writes=False)
+        prepare(writing)
+        for engine in (writing, *[reading] * READERS):
+            sessions.append(Session(engine))
+        return sessions
+    except BaseException as error:
+        for session in sessions:
+            session.close()
+        reason = translated(error)
+        if isinstance(reason, StorageFull | Unavailable):
+            raise StartRefused(reason.message, hint=reason.hint) from None
+        raise

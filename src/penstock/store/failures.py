@@ -1,0 +1,82 @@
+"""The one edge where what a database says about its disk or its connection becomes an error of ours.
+
+Anything else, a statement that is wrong, a rule of the schema that was broken, is a defect and stays what it is.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from penstock.errors import PenstockError, StorageFull, Unavailable
+
+_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
+"""SHMSIZE: no room to make the index of the write-ahead log larger."""
+
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: "is locked by another program",
+    sqlite3.SQLITE_LOCKED: "is locked by another program",
+    sqlite3.SQLITE_READONLY: "cannot be written: it or its directory is read-only",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_PERM: "cannot be opened",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_NOTADB: "is damaged, or is no database",
+}
+_POSTGRESQL = {
+    "08": "does not answer",
+    "57P": "is shutting down or starting",
+    "53": "has run out of a resource",
+    "25006": "is read-only",
+    "55P03": "is in use by another server",
+    "40": "could not do two things at once",
+    "58": "reports an error of its disk",
+}
+_POSTGRESQL_FULL = "53100"
+
+
+def translated(error: BaseException) -> BaseException:
+    """Our error for it where it is one of the disk or the connection; otherwise itself."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    postgresql = sys.modules.get("psycopg")
+    if isinstance(cause, sqlite3.Error):
+        return _from_sqlite(cause) or error
+    if postgresql and isinstance(cause, postgresql.Error):
+        return _from_postgresql(cause) or error
+    return error
+
+
+def _from_sqlite(error: sqlite3.Error) -> PenstockError | None:
+    # Errors that Python's module raises by itself have no code.
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code in _FULL:
+        return _full()
+    words = _SQLITE.get(code & 0xFF)
+    return _unavailable(words, str(error)) if words else None
+
+
+def _from_postgresql(error: Any) -> PenstockError | None:
+    state: str = error.sqlstate or ""
+    if state == _POSTGRESQL_FULL:
+        return _full()
+    for prefix, words in _POSTGRESQL.items():
+        if state.startswith(prefix):
+            return _unavailable(words, str(error))
+    # Without a state the failure is the client library's own: there was no server to give one.
+    lost = not state and type(error).__name__ in ("OperationalError", "InterfaceError")
+    return _unavailable("does not answer", str(error)) if lost else None
+
+
+def _full() -> StorageFull:
+    return StorageFull(
+        "The disk of the database is full; nothing was changed.",
+        hint="Free some space on it, then try again.",
+    )
+
+
+def _unavailable(words: str, cause: str) -> Unavailable:
+    first_line = cause.strip().partition("\n")[0]
+    return Unavailable(f"The database {words} ({first_line}).", hint="Try again; the server's log has more.")

@@ -1,0 +1,63 @@
+"""Which schema a database has, and how it comes to have ours."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+)
+
+from penstock.errors import StartRefused
+from penstock.store.session import BEGIN_WRITING
+from penstock.store.tables import metadata
+
+HEAD = "0001"
+"""The newest revision in migrations/versions."""
+
+# Alembic's own table, just as it makes it. Written here so that a fresh database does not cost Alembic's import,
+# which takes most of a second.
+_revision = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+
+
+def prepare(engine: Engine) -> None:
+    """Makes the schema in an empty database, brings an older one up, refuses one this version does not know.
+    All of it or nothing: both databases make tables inside a transaction."""
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            # Alembic changes a table there by making it anew; dropping the old one must not take what refers to it.
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+        connection.exec_driver_sql(BEGIN_WRITING[engine.dialect.name])
+        _prepare(connection)
+        connection.commit()
+
+
+def _prepare(connection: Connection) -> None:
+    if not inspect(connection).has_table(_revision.name):
+        metadata.create_all(connection)
+        _revision.create(connection)
+        connection.execute(insert(_revision).values(version_num=HEAD))
+        return
+    found = connection.execute(select(_revision.c.version_num)).scalar()
+    if found == HEAD:
+        return
+    from penstock.store.migrations.upgrade import is_known, upgrade
+
+    if found is None or not is_known(found):
+        raise StartRefused(
+            f"The database was made by a newer version of Penstock (its revision is {found}, ours {HEAD}).",
+            hint="Install that version again; an older one would damage the data.",
+        )
+    upgrade(connection)

@@ -1,0 +1,124 @@
+"""A thread's own connection, and the transactions on it. Blocking; threads.py is what makes it not block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import Dialect, Engine
+
+from penstock.store.failures import translated
+from penstock.store.submissions import Submissions
+from penstock.store.tokens import Tokens
+from penstock.store.transaction import Transaction
+from penstock.store.volumes import Volumes
+from penstock.store.workloads import Workloads
+
+T = TypeVar("T")
+
+BEGIN_READING = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+BEGIN_WRITING = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
+
+
+class Store(Transaction):
+    """What a function given to `read` or `write` works with."""
+
+    def __init__(self, cursor: Any, dialect: Dialect) -> None:
+        super().__init__(cursor, dialect)
+        self.volumes = Volumes(self)
+        self.workloads = Workloads(self)
+        self.tokens = Tokens(self)
+        self.submissions = Submissions(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one function: its value, or the error."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Session:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connection = self._engine.raw_connection()
+        self._cursor: Any = self._connection.cursor()
+        self._store = Store(self._cursor, self._engine.dialect)
+
+    def read(self, function: Callable[[Store], T]) -> T:
+        """Runs it on one snapshot of the whole database."""
+        try:
+            self._begin(BEGIN_READING)
+            value = function(self._store)
+            self._connection.commit()
+            return value
+        except BaseException as error:
+            self._rollback()
+            raise translated(error) from error.__cause__
+
+    def write(self, functions: Sequence[Callable[[Store], Any]]) -> tuple[list[Outcome], bool]:
+        """Runs them in one transaction and commits once. Also says whether a row changed.
+
+        Each has a savepoint, so one that raises undoes only itself. When the transaction as a whole cannot go on,
+        all fail alike: none of them is in the database.
+        """
+        try:
+            self._begin(BEGIN_WRITING)
+            self._store.wrote = False
+            outcomes = [self._write_one(function) for function in functions]
+            self._connection.commit()
+            return outcomes, self._store.wrote
+        except BaseException as error:
+            self._rollback()
+            return [Outcome(error=translated(error))] * len(functions), False
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self._cursor.close()
+        self._connection.close()
+
+    def _begin(self, statements: dict[str, str]) -> None:
+        """Once more on a new connection when the old one turns out to be dead: nothing has been done on it yet."""
+        statement = statements[self._engine.dialect.name]
+        try:
+            self._cursor.execute(statement)
+        except Exception:
+            if not self._is_lost():
+                raise
+            self._drop()
+            self._connect()
+            self._cursor.execute(statement)
+
+    def _write_one(self, function: Callable[[Store], Any]) -> Outcome:
+        self._cursor.execute("SAVEPOINT one")
+        try:
+            value = function(self._store)
+            self._cursor.execute("RELEASE SAVEPOINT one")
+            return Outcome(value)
+        except BaseException as error:
+            if translated(error) is not error:
+                raise  # The disk or the connection: what the others wrote may be gone with it.
+            self._cursor.execute("ROLLBACK TO SAVEPOINT one")
+            self._cursor.execute("RELEASE SAVEPOINT one")
+            return Outcome(error=error)
+
+    def _rollback(self) -> None:
+        """A connection on which even that fails is of no use; the next transaction makes a new one."""
+        try:
+            self._connection.rollback()
+        except Exception:
+            self._drop()
+
+    def _is_lost(self) -> bool:
+        driver = self._connection.driver_connection
+        return driver is None or getattr(driver, "closed", False)
+
+    def _drop(self) -> None:
+        if self._connection.is_valid:
+            self._connection.invalidate()

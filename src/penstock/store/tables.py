@@ -1,0 +1,144 @@
+"""The tables. Whole nouns are JSON text beside the few columns that are searched or sorted by.
+
+Times are whole milliseconds since 1970, in UTC: the same number, and the same order, in both databases.
+`seq` grows with each row and orders every list; AUTOINCREMENT, so that a number is never given twice and a cursor
+never points at another row than it did.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table, Text
+
+metadata = MetaData()
+
+_Seq = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _seq() -> Column[int]:
+    return Column("seq", _Seq, primary_key=True, autoincrement=True)
+
+
+def _workload_id(*, primary_key: bool = False) -> Column[str]:
+    owner = ForeignKey("workloads.id", ondelete="CASCADE")
+    return Column("workload_id", Text, owner, nullable=False, primary_key=primary_key)
+
+
+volumes = Table(
+    "volumes",
+    metadata,
+    _seq(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("group_name", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("gid", BigInteger, nullable=False),
+    Column("account_user", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("doc", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+_alive = volumes.c.phase != "Deleting"
+Index(
+    "volumes_name",
+    volumes.c.group_name,
+    volumes.c.name,
+    unique=True,
+    sqlite_where=_alive,
+    postgresql_where=_alive,
+)
+Index("volumes_group", volumes.c.group_name, volumes.c.seq)
+Index("volumes_phase", volumes.c.phase, volumes.c.seq)
+
+workloads = Table(
+    "workloads",
+    metadata,
+    _seq(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("group_name", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("wants", Text, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    # Before the document: a list reads this far and no further, however long the document is.
+    Column("summary", Text, nullable=False),
+    Column("doc", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+# One per way a list can be narrowed; each ends in seq, so that a page is read off its end. See listing.py.
+Index("workloads_group", workloads.c.group_name, workloads.c.seq)
+Index("workloads_group_state", workloads.c.group_name, workloads.c.state, workloads.c.seq)
+Index("workloads_group_name", workloads.c.group_name, workloads.c.name, workloads.c.state, workloads.c.seq)
+Index("workloads_state", workloads.c.state, workloads.c.seq)
+Index("workloads_name", workloads.c.name, workloads.c.state, workloads.c.seq)
+Index("workloads_ended", workloads.c.ended_at)
+_active = workloads.c.active.is_(True)
+Index("workloads_active", workloads.c.seq, sqlite_where=_active, postgresql_where=_active)
+
+history = Table(
+    "history",
+    metadata,
+    _seq(),
+    _workload_id(),
+    Column("attempt", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("message", Text),
+    Column("at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("history_workload", history.c.workload_id, history.c.seq)
+
+units = Table(
+    "units",
+    metadata,
+    _workload_id(primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("idx", Integer, primary_key=True, autoincrement=False),
+    Column("rank", Integer, primary_key=True, autoincrement=False),
+    Column("doc", Text, nullable=False),
+)
+
+mounts = Table(
+    "mounts",
+    metadata,
+    _workload_id(primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("volume_id", Text, nullable=False),
+    Column("active", Boolean, nullable=False),
+)
+Index("mounts_volume", mounts.c.volume_id, mounts.c.active)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    _seq(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("user_name", Text, nullable=False),
+    Column("uid", BigInteger),
+    Column("runs_server", Boolean, nullable=False),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("description", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    sqlite_autoincrement=True,
+)
+Index("tokens_user", tokens.c.user_name, tokens.c.seq)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("user_name", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("object_id", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("submissions_created", submissions.c.created_at)

@@ -1,0 +1,89 @@
+"""Tokens as they are kept: never the token, only its hash."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from penstock.domain.model import Model, Time
+from penstock.store.cursors import read_cursor, write_cursor
+from penstock.store.tables import tokens as t
+from penstock.store.transaction import Transaction, could_be_stored, from_ms, storable, to_ms, value
+
+_columns = [column for column in t.c if column.name != "hash"]
+
+_ADD = insert(t).inline()
+_BY_HASH = select(*_columns).where(t.c.hash == value("hashed"))
+_PAGE = (
+    select(*_columns)
+    .where(t.c.user_name == value("user"), t.c.seq <= value("start"))
+    .order_by(t.c.seq.desc())
+    .limit(value("count"))
+)
+_REMOVE = delete(t).where(t.c.id == value("ref"), t.c.user_name == value("user"))
+_TOUCH = update(t).where(t.c.id == value("ref")).values(last_used_at=value("time"))
+
+
+class Token(Model):
+    """What a token proves, and until when. Whether it has expired is for the asker to see."""
+
+    id: str
+    user: str
+    uid: int | None
+    runs_server: bool
+    description: str = ""
+    created_at: Time
+    expires_at: Time | None = None
+    last_used_at: Time | None = None
+
+
+class Tokens:
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, token: Token, hash: str) -> None:
+        row = {
+            "id": token.id,
+            "user_name": token.user,
+            "uid": token.uid,
+            "runs_server": token.runs_server,
+            "hash": hash,
+            "description": storable(token.description),
+            "created_at": to_ms(token.created_at),
+            "expires_at": to_ms(token.expires_at) if token.expires_at else None,
+            "last_used_at": to_ms(token.last_used_at) if token.last_used_at else None,
+        }
+        self._tx.write(_ADD, row)
+
+    def by_hash(self, hash: str) -> Token | None:
+        row = self._tx.first(_BY_HASH, {"hashed": hash})
+        return _token(row) if row else None
+
+    def page(self, user: str, *, limit: int = 100, cursor: str | None = None) -> tuple[list[Token], str | None]:
+        """The user's own, newest first, and where the next page begins."""
+        rows = self._tx.rows(_PAGE, {"user": user, "start": read_cursor(cursor), "count": limit + 1})
+        following = write_cursor(rows[limit][0]) if len(rows) > limit else None
+        return [_token(row) for row in rows[:limit]], following
+
+    def remove(self, id: str, user: str) -> bool:
+        """Was there one of this user's to remove?"""
+        return could_be_stored(id) and self._tx.write(_REMOVE, {"ref": id, "user": user}) > 0
+
+    def touch(self, id: str, time: datetime) -> None:
+        self._tx.write(_TOUCH, {"ref": id, "time": to_ms(time)})
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    _, id, user, uid, runs_server, description, created, expires, used = row
+    return Token(
+        id=id,
+        user=user,
+        uid=uid,
+        runs_server=bool(runs_server),
+        description=description,
+        created_at=from_ms(created),
+        expires_at=None if expires is None else from_ms(expires),
+        last_used_at=None if used is None else from_ms(used),
+    )

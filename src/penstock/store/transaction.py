@@ -1,0 +1,93 @@
+"""What a repository runs its statements in, and the few forms values take on their way into a row.
+
+SQLAlchemy writes the SQL, once for each statement; from then on the driver's own cursor runs it. Executing through
+SQLAlchemy each time costs five times as much, and on one interpreter that is what bounds how many can submit.
+So statements are made at import (or behind a cache), take named values, and give plain tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BindParameter, ClauseElement, Dialect, bindparam
+
+from penstock.domain.names import NAME, NAME_LIMIT
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+Values = dict[str, Any]
+
+
+class Transaction:
+    """One transaction after another on one connection."""
+
+    def __init__(self, cursor: Any, dialect: Dialect) -> None:
+        self._cursor = cursor
+        self._dialect = dialect
+        self.wrote = False
+        """Has a row changed since this was last set to False?"""
+
+    def rows(self, statement: ClauseElement, values: Values | None = None) -> list[tuple[Any, ...]]:
+        sql, fixed = _compiled(statement, self._dialect, ())
+        self._cursor.execute(sql, fixed | (values or {}))
+        found: list[tuple[Any, ...]] = self._cursor.fetchall()
+        return found
+
+    def first(self, statement: ClauseElement, values: Values) -> tuple[Any, ...] | None:
+        found = self.rows(statement, values)
+        return found[0] if found else None
+
+    def write(self, statement: ClauseElement, values: Values) -> int:
+        """Runs it and says how many rows it touched."""
+        sql, fixed = _compiled(statement, self._dialect, tuple(values))
+        self._cursor.execute(sql, fixed | values)
+        return self._touched()
+
+    def write_each(self, statement: ClauseElement, several: Sequence[Values]) -> int:
+        """Runs it with each of several values."""
+        if not several:
+            return 0
+        sql, fixed = _compiled(statement, self._dialect, tuple(several[0]))
+        self._cursor.executemany(sql, [fixed | values for values in several])
+        return self._touched()
+
+    def _touched(self) -> int:
+        touched: int = self._cursor.rowcount
+        self.wrote = self.wrote or touched != 0
+        return touched
+
+
+@lru_cache(maxsize=512)
+def _compiled(statement: ClauseElement, dialect: Dialect, columns: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """Its SQL, and the values that were written into the statement itself."""
+    compiled = statement.compile(
+        dialect=dialect, column_keys=columns or None, compile_kwargs={"render_postcompile": True}
+    )
+    return str(compiled), {name: given for name, given in compiled.params.items() if given is not None}
+
+
+def value(name: str) -> BindParameter[Any]:
+    """A place in a statement for a value that is given when it is run; the driver complains where it is missing."""
+    return bindparam(name, required=False)
+
+
+def to_ms(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def from_ms(milliseconds: int) -> datetime:
+    return _EPOCH + milliseconds * _MILLISECOND
+
+
+def could_be_stored(ref: str) -> bool:
+    """Could this be an id or name at all? PostgreSQL refuses even to look for NUL or half a surrogate pair."""
+    return len(ref) <= NAME_LIMIT and NAME.match(ref) is not None
+
+
+def storable(text: str) -> str:
+    """Text as both databases take it: no NUL, no half of a surrogate pair."""
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,235 @@
+"""Workloads as they are kept: the row with its summary, the history, the units and the mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Update, delete, func, insert, select, update
+
+from penstock.domain.model import now
+from penstock.domain.workloads import (
+    ENDED,
+    SHORT,
+    WAITING,
+    Change,
+    Reason,
+    State,
+    Unit,
+    Workload,
+    check_move,
+)
+from penstock.errors import Conflict
+from penstock.store import listing
+from penstock.store.cursors import read_cursor, write_cursor
+from penstock.store.tables import history as h
+from penstock.store.tables import mounts as m
+from penstock.store.tables import units as u
+from penstock.store.tables import workloads as w
+from penstock.store.transaction import Transaction, Values, could_be_stored, from_ms, storable, to_ms, value
+from penstock.wire import Summary
+
+FOUND_LIMIT = 20
+"""How many of one name a search gives: enough to say that it is ambiguous."""
+
+_by_id = w.c.id == value("ref")
+_active = w.c.active.is_(True)
+_unit_key = (u.c.workload_id == value("ref"), u.c.attempt == value("at_attempt"))
+
+_ADD = insert(w).inline()
+_ADD_LINE = insert(h).inline()
+_ADD_MOUNTS = insert(m).inline()
+_ADD_UNITS = insert(u).inline()
+_GET = select(w.c.doc).where(_by_id)
+_FIND = select(w.c.doc).where(_by_id, w.c.state != State.DELETED.value)
+_FIND_IN_GROUP = _FIND.where(w.c.group_name == value("group"))
+_UPDATE = update(w).where(_by_id, w.c.state == value("was"))
+_MOVE = _UPDATE.where(w.c.wants == value("wanted"))
+_RELEASE = update(m).where(m.c.workload_id == value("ref")).values(active=value("in_use"))
+_HISTORY = select(h.c.state, h.c.reason, h.c.message, h.c.at).where(h.c.workload_id == value("ref")).order_by(h.c.seq)
+_UNITS = select(u.c.doc).where(u.c.workload_id == value("ref")).order_by(u.c.attempt, u.c.idx, u.c.rank)
+_UNITS_OF_ATTEMPT = _UNITS.where(u.c.attempt == value("at_attempt"))
+_DROP_UNIT = delete(u).where(*_unit_key, u.c.idx == value("at_idx"), u.c.rank == value("at_rank"))
+_ACTIVE = select(w.c.doc).where(_active).order_by(w.c.seq)
+_WAITING = _ACTIVE.where(w.c.state.in_(sorted(WAITING)))
+_DELETED = select(w.c.doc).where(w.c.state == State.DELETED.value).order_by(w.c.seq)
+_ENDED_BEFORE = select(w.c.id).where(w.c.ended_at < value("time"), w.c.state.in_(sorted(ENDED - {State.DELETED})))
+_REMOVE = delete(w).where(_by_id)
+_USING = (
+    select(w.c.doc)
+    .where(w.c.id.in_(select(m.c.workload_id).where(m.c.volume_id == value("volume"), m.c.active.is_(True))))
+    .order_by(w.c.seq)
+)
+_COUNTS = select(w.c.state, func.count()).group_by(w.c.state)
+
+
+class Workloads:
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, workload: Workload, message: str | None = None) -> None:
+        row = _changing(workload) | {
+            "id": workload.id,
+            "group_name": workload.group,
+            "made_by": workload.user,
+            "name": workload.name,
+            "created_at": to_ms(workload.created_at),
+        }
+        self._tx.write(_ADD, row)
+        self._note(workload, workload.message if message is None else storable(message))
+        mounted = [
+            {"workload_id": workload.id, "path": path, "volume_id": volume, "active": not workload.ended}
+            for path, volume in workload.volume_ids.items()
+        ]
+        self._tx.write_each(_ADD_MOUNTS, mounted)
+
+    def get(self, id: str) -> Workload | None:
+        row = self._tx.first(_GET, {"ref": id}) if could_be_stored(id) else None
+        return Workload.model_validate_json(row[0]) if row else None
+
+    def find(self, ref: str, group: str | None) -> list[Workload]:
+        """The one with this id; or those of this name, active ones first, then the newest first.
+        `group` None looks in all groups."""
+        if not could_be_stored(ref):
+            return []
+        by_id = _FIND if group is None else _FIND_IN_GROUP
+        row = self._tx.first(by_id, {"ref": ref, "group": group})
+        if row:
+            return [Workload.model_validate_json(row[0])]
+        found: list[Workload] = []
+        for states in (listing.LISTED - ENDED, listing.LISTED & ENDED):
+            values = {"group": group, "name": ref, "start": read_cursor(None), "count": FOUND_LIMIT - len(found)}
+            rows = self._tx.rows(listing.documents(states, group is not None, True), values)
+            found += [Workload.model_validate_json(row[0]) for row in rows]
+        return found
+
+    def move(
+        self, workload: Workload, state: State, reason: Reason, message: str | None = None, **fields: object
+    ) -> Workload:
+        """The workload in its new state, with `fields` changed too. One that was changed since it was read is left
+        alone (Conflict): read it in the same write. Where nothing would change, nothing is written."""
+        check_move(workload.state, state)
+        message = None if message is None else storable(message)
+        changes = {"state": state, "reason": reason, "message": message, **fields}
+        if all(getattr(workload, field) == new for field, new in changes.items()):
+            return workload
+        moment = now()
+        if state in ENDED and not (workload.ended and workload.ended_at):
+            changes.setdefault("ended_at", moment)
+        moved = workload.model_copy(update=changes | {"updated_at": moment})
+        self._save(moved, _MOVE, was=workload.state.value, wanted=workload.wants.value)
+        if (moved.state, moved.reason, moved.message) != (workload.state, workload.reason, workload.message):
+            self._note(moved, message)
+        if moved.ended != workload.ended and moved.volume_ids:
+            self._tx.write(_RELEASE, {"ref": moved.id, "in_use": not moved.ended})
+        return moved
+
+    def update(self, workload: Workload) -> None:
+        """Everything but the state, which only `move` changes."""
+        self._save(workload, _UPDATE, was=workload.state.value)
+
+    def page(
+        self,
+        group: str | None,
+        *,
+        name: str | None = None,
+        states: Sequence[State] | None = None,
+        statuses: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> tuple[list[str], str | None]:
+        """Summaries as JSON text, newest first, and where the next page begins."""
+        wanted = listing.LISTED if states is None else listing.LISTED.intersection(states)
+        if statuses is not None:
+            wanted = frozenset(state for state in wanted if SHORT[state] in statuses)
+        values = {"group": group, "name": name, "start": read_cursor(cursor), "count": limit + 1}
+        if not wanted or (name is not None and not could_be_stored(name)):
+            return [], None
+        [(texts, count, last)] = self._tx.rows(listing.page(wanted, group is not None, name is not None), values)
+        if not count:
+            return [], None
+        summaries = texts.split(listing.SEPARATOR)
+        return summaries[:limit], write_cursor(last) if count > limit else None
+
+    def history(self, id: str) -> tuple[Change, ...]:
+        rows = self._tx.rows(_HISTORY, {"ref": id})
+        return tuple(
+            Change(state=State(state), reason=Reason(reason), message=message, at=from_ms(at))
+            for state, reason, message, at in rows
+        )
+
+    def units(self, id: str, attempt: int | None = None) -> tuple[Unit, ...]:
+        statement = _UNITS if attempt is None else _UNITS_OF_ATTEMPT
+        rows = self._tx.rows(statement, {"ref": id, "at_attempt": attempt})
+        return tuple(Unit.model_validate_json(row[0]) for row in rows)
+
+    def set_units(self, id: str, units: Sequence[Unit]) -> None:
+        """Puts each in the place of the one with the same attempt, index and rank."""
+        keys = [{"ref": id, "at_attempt": x.attempt, "at_idx": x.index, "at_rank": x.rank} for x in units]
+        self._tx.write_each(_DROP_UNIT, keys)
+        rows = [
+            {"workload_id": id, "attempt": x.attempt, "idx": x.index, "rank": x.rank, "doc": x.model_dump_json()}
+            for x in units
+        ]
+        self._tx.write_each(_ADD_UNITS, rows)
+
+    def active(self) -> list[Workload]:
+        """Those that have not ended, oldest first."""
+        return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_ACTIVE)]
+
+    def waiting(self) -> list[Workload]:
+        """Those that hold no resources yet, in the order they came."""
+        return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_WAITING)]
+
+    def deleted(self) -> list[Workload]:
+        """Those whose last traces are still to be removed."""
+        return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_DELETED)]
+
+    def ended_before(self, time: datetime) -> list[str]:
+        return [row[0] for row in self._tx.rows(_ENDED_BEFORE, {"time": to_ms(time)})]
+
+    def remove(self, id: str) -> None:
+        """History, units and mounts go with it."""
+        self._tx.write(_REMOVE, {"ref": id})
+
+    def using(self, volume_id: str) -> list[Workload]:
+        """Those that have not ended and mount this volume, oldest first."""
+        return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_USING, {"volume": volume_id})]
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each status."""
+        counted = dict.fromkeys((SHORT[state] for state in State if state in listing.LISTED), 0)
+        for state, number in self._tx.rows(_COUNTS):
+            if state != State.DELETED:
+                counted[SHORT[State(state)]] += number
+        return counted
+
+    def _save(self, workload: Workload, statement: Update, **expected: str) -> None:
+        if not self._tx.write(statement, _changing(workload) | expected | {"ref": workload.id}):
+            raise Conflict(
+                f"Workload '{workload.name}' ({workload.id}) was changed by someone else.", hint="Try again."
+            )
+
+    def _note(self, workload: Workload, message: str | None) -> None:
+        line = {
+            "workload_id": workload.id,
+            "attempt": workload.attempt,
+            "state": workload.state.value,
+            "reason": workload.reason.value,
+            "message": message,
+            "at": to_ms(workload.updated_at),
+        }
+        self._tx.write(_ADD_LINE, line)
+
+
+def _changing(workload: Workload) -> Values:
+    """The columns that follow the workload through its life."""
+    return {
+        "state": workload.state.value,
+        "wants": workload.wants.value,
+        "active": not workload.ended,
+        "updated_at": to_ms(workload.updated_at),
+        "ended_at": to_ms(workload.ended_at) if workload.ended_at else None,
+        "summary": Summary.of(workload).model_dump_json(),
+        "doc": workload.model_dump_json(),
+    }

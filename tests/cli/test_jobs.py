@@ -1,0 +1,285 @@
+"""`penstock jobs …` and `penstock run` as a person sees them."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+
+def submitted(penstock, text: str, *more: str) -> dict:
+    done = penstock("jobs", "submit", "-", "-o", "json", *more, stdin=text)
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def ended(penstock, text: str, *more: str) -> dict:
+    job = submitted(penstock, text, *more)
+    return json.loads(penstock("jobs", "wait", job["id"], "-o", "json").out)
+
+
+def test_a_followed_job_prints_its_log_and_says_how_it_ended(penstock):
+    (penstock.folder / "task.yaml").write_text("name: followed\nrun: echo hello\n")
+    done = penstock("jobs", "submit", "task.yaml", name="k8s-cli")
+    assert (done.code, done.out) == (0, "hello\n")
+    first, second, last = done.err.splitlines()
+    task_id = first.removeprefix("Task submitted successfully with ID: ")
+    assert second == "Name: followed"
+    assert last.startswith(f"Task {task_id} (followed) completed in ")
+
+
+def test_the_exit_code_of_a_followed_job_is_its_own(penstock):
+    done = penstock("run", "--name", "failing", "--", "bash", "-c", "echo out; exit 7")
+    assert (done.code, done.out) == (7, "out\n")
+    last = done.err.splitlines()[-1]
+    assert "(failing) failed after " in last
+    assert "exit code 7, PROGRAM_FAILED." in last
+
+
+def test_a_detached_job_gives_its_id_at_once(penstock):
+    done = penstock("jobs", "submit", "-", "--detach", stdin="name: detached\nrun: sleep 100\n")
+    assert done.code == 0
+    first, second = done.out.splitlines()
+    task_id = first.removeprefix("Task submitted successfully with ID: ")
+    assert second == "Name: detached"
+    stopped = penstock("jobs", "stop", task_id)
+    assert stopped.code == 0
+    assert stopped.out in (
+        f"Task {task_id} (detached) is being stopped\n",
+        f"Task {task_id} (detached) is stopped\n",
+    )
+    waited = penstock("jobs", "wait", task_id)
+    assert waited.code == 1
+    assert "(detached) stopped" in waited.err
+
+
+def test_jobs_are_listed_as_document_001_shows(penstock):
+    job = ended(penstock, "name: listed\nrun: 'true'\n")
+    created = job["created_at"][:19]
+    assert penstock("jobs", "list", "--name", "listed").out == (
+        f"Task ID   Name    Status     Created\n{job['id']}  listed  completed  {created}\n\nTotal tasks: 1\n"
+    )
+    assert penstock("jobs", "list", "--name", "listed", "--details", "-u").out == (
+        "Task ID   Name    Status     Created              User  Job Name         Namespace  Reason\n"
+        f"{job['id']}  listed  completed  {created}  root  listed-{job['id']}  root       FINISHED\n\nTotal tasks: 1\n"
+    )
+    assert penstock("jobs", "list", "--name", "none-such").out == "No tasks found\n"
+
+
+def test_a_job_that_waits_says_why_in_the_list_and_while_it_is_followed(penstock):
+    node = json.loads(penstock("nodes", "-o", "json").out)[0]
+    all_cpus = f"resources:\n  cpus: {node['cpus']}\n"
+    first = submitted(penstock, f"name: first\n{all_cpus}run: sleep 100\n")
+    waiting = penstock.started("run", "--name", "second", "--cpus", node["cpus"], "--", "echo", "hi")
+    lines = iter(waiting.stderr)
+    said = next(line for line in lines if line.startswith("Waiting: "))
+    row = penstock("jobs", "list", "--name", "second").out.splitlines()[1]
+    assert row.endswith(said.removeprefix("Waiting: ").strip())
+    assert penstock("jobs", "stop", first["id"]).code == 0
+    assert waiting.stdout.read() == "hi\n"
+    assert next(lines).endswith("s.\n")
+    assert waiting.wait() == 0
+    waiting.stdout.close()
+    waiting.stderr.close()
+
+
+def test_status_shows_what_was_asked_and_what_happened(penstock):
+    assert penstock("volumes", "create", "status-data", "1Gi", "-a", "ReadWriteMany").code == 0
+    text = (
+        "name: told\nnum_nodes: 2\nresources: {cpus: 500m, memory: 64Mi}\nenvs: {A: b}\n"
+        "volumes: {/data: status-data}\nmax_duration: 1h\nsetup: 'true'\nrun: |\n  echo one\n  exit $NODE_RANK\n"
+    )
+    job = ended(penstock, text)
+    shown = penstock("jobs", "status", "told").out
+    for line in (
+        f"Task ID:       {job['id']}",
+        "Status:        failed",
+        "State:         CRASHED",
+        "Reason:        PROGRAM_FAILED",
+        "Exit Code:     1",
+        f"Job Name:      told-{job['id']}",
+        "Nodes:         2",
+        "CPUs:          0.5",
+        "Memory:        64Mi",
+        "Max Duration:  1h",
+        "  A=b",
+        "  echo one",
+        "  exit $NODE_RANK",
+    ):
+        assert line in shown.splitlines(), shown
+    assert "\nHistory:\n  Time                 State" in shown
+    assert "\nOn each node:\n  Node  State" in shown
+    assert f"  /data: status-data ({job['volumes'][0]['id']})" in shown.splitlines()
+
+
+def test_logs_can_be_cut_and_chosen_by_node(penstock):
+    job = ended(penstock, "name: chatty\nnum_nodes: 2\nrun: for i in 1 2 3; do echo $NODE_RANK-$i; done\n")
+    assert sorted(penstock("jobs", "logs", "chatty").out.splitlines()) == [
+        f"node-{node} | {node}-{line}" for node in (0, 1) for line in (1, 2, 3)
+    ]
+    assert penstock("jobs", "logs", job["id"], "--node", "1", "--tail", "1", "--no-follow").out.endswith("1-3\n")
+    assert penstock("jobs", "logs", job["id"], "--since", "2000-01-01", "--node", "0").out.count("\n") == 3
+
+
+def test_bytes_that_are_no_text_survive(penstock):
+    done = penstock("run", "--", "printf", r"\xff\x00\n")
+    assert done.out.encode(errors="surrogateescape") == b"\xff\x00\n"
+
+
+@pytest.mark.parametrize("line", [["jobs", "logs"], ["run"]], ids=["logs", "run"])
+def test_ctrl_c_ends_the_following_and_says_that_the_job_goes_on(penstock, line):
+    if line == ["run"]:
+        following = penstock.started("run", "--name", "long", "--", "bash", "-c", "echo ready; sleep 100")
+    else:
+        job = submitted(penstock, "name: long\nrun: echo ready; sleep 100\n")
+        following = penstock.started("jobs", "logs", job["id"])
+    assert following.stdout.readline() == "ready\n"
+    following.send_signal(signal.SIGINT)
+    out, err = following.communicate()
+    assert following.returncode == 0
+    assert out == ""
+    last = err.splitlines()[-1]
+    ref = last.split()[-1]
+    assert last == f"The job goes on. Follow it with: penstock jobs logs {ref}; stop it with: penstock jobs stop {ref}"
+    assert json.loads(penstock("jobs", "status", ref, "-o", "json").out)["status"] == "running"
+    assert penstock("jobs", "stop", ref).code == 0
+    assert penstock("jobs", "wait", ref).code == 1
+
+
+def test_waiting_has_an_end_too(penstock):
+    job = submitted(penstock, "name: endless\nrun: sleep 100\n")
+    waited = penstock("jobs", "wait", "endless", "--timeout", "1s")
+    assert waited.code == 1
+    assert waited.err.startswith(f"Task {job['id']} (endless) is still ")
+    assert penstock("jobs", "wait", "endless", "--timeout", "soon").code == 2
+    penstock("jobs", "stop", "endless")
+
+
+def test_of_several_jobs_the_first_failure_is_the_exit_code(penstock):
+    good = submitted(penstock, "run: exit 0\n")
+    bad = submitted(penstock, "run: exit 5\n")
+    worse = submitted(penstock, "run: exit 6\n")
+    assert penstock("jobs", "wait", good["id"], bad["id"], worse["id"]).code == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["stop"], "Name a job, or say --all."),
+        (["stop", "--all-users"], "--all-users needs --all."),
+        (["stop", "a", "--all"], "Name jobs or say --all, not both."),
+        (["submit", "missing.yaml"], "Invalid value for FILE: missing.yaml: No such file or directory."),
+        (["submit", "-", "--env", "A"], "Invalid value for --env: 'A' is not KEY=VALUE."),
+        (["logs", "x", "--since", "yesterday"], "'yesterday' is not a duration (10m, 2h) or a time"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_named_and_exits_with_2(penstock, line, says):
+    done = penstock("jobs", *line)
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_all_jobs_are_stopped_at_once(penstock):
+    penstock("jobs", "stop", "--all")
+    for _ in range(2):
+        submitted(penstock, "run: sleep 100\n")
+    assert penstock("jobs", "stop", "--all").out == "Stopped 2 tasks\n"
+    assert penstock("jobs", "stop", "--all", "--all-users").out == "Stopped 0 tasks for all users\n"
+
+
+def test_a_wrong_task_names_file_line_key_and_the_right_one(penstock):
+    (penstock.folder / "task.yaml").write_text("name: wrong\nrunn: echo\n")
+    done = penstock("jobs", "submit", "task.yaml")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("Error: ")
+    assert "\n  task.yaml:2" in done.err
+    assert "did you mean 'run'" in done.err
+
+
+def test_variables_and_names_of_the_command_line_win(penstock):
+    text = "name: original\nenvs: {A: one, B: two}\nrun: echo $A $B\n"
+    done = penstock("jobs", "submit", "-", "--env", "A=x=y z", "--name", "other", stdin=text)
+    assert done.out == "x=y z two\n"
+    assert "Name: other" in done.err
+
+
+def test_a_dry_run_only_says_what_would_be(penstock):
+    done = penstock("jobs", "submit", "-", "--dry-run", stdin="name: dry\nrun: echo\n")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[0] == "Valid: yes"
+    assert done.out.splitlines()[1].startswith("Fits now: ")
+    assert penstock("jobs", "list", "--name", "dry").out == "No tasks found\n"
+
+
+def test_the_words_of_a_command_survive(penstock):
+    done = penstock("run", "--", "printf", "%s|", "a b", "$HOME", "it's", 'say "x"', "*", "")
+    assert done.out == 'a b|$HOME|it\'s|say "x"|*||'
+
+
+def test_a_single_word_may_hold_shell_syntax(penstock):
+    assert penstock("run", "--env", "A=b", "echo $A; echo c | tr c d").out == "b\nd\n"
+
+
+def test_a_volume_can_be_mounted_read_only(penstock):
+    assert penstock("volumes", "create", "sealed", "1Gi").code == 0
+    assert penstock("run", "--volume", "sealed:/data", "--", "bash", "-c", "echo x > /data/f").code == 0
+    done = penstock("run", "--volume", "sealed:/data:ro", "--", "bash", "-c", "cat /data/f; touch /data/g")
+    assert done.code != 0
+    assert done.out.splitlines()[0] == "x"
+    assert penstock("run", "--volume", "sealed", "--", "true").code == 2
+
+
+def test_code_beside_the_task_file_goes_along(penstock):
+    code = penstock.folder / "project" / "code"
+    code.mkdir(parents=True)
+    (code / "hello.py").write_text("print('from a file')\n")
+    (code / "secret.key").write_text("x")
+    (code / ".gitignore").write_text("*.key\n")
+    (code.parent / "task.yaml").write_text("workdir: ./code\nrun: ls; python3 hello.py\n")
+    done = penstock("jobs", "submit", "project/task.yaml")
+    assert (done.code, done.out) == (0, "hello.py\nfrom a file\n"), done.err
+    done = penstock("run", "--workdir", "project/code", "--", "ls", "-A")
+    assert done.out == ".gitignore\nhello.py\n"
+
+
+def test_a_workdir_that_is_not_there_is_named(penstock):
+    done = penstock("run", "--workdir", "nowhere", "--", "ls")
+    assert done.code == 1
+    assert done.err == "Error: The workdir nowhere is not a directory.\nHint: it is relative to the task file\n"
+
+
+def test_a_finished_job_is_deleted_and_a_running_one_is_not(penstock):
+    job = submitted(penstock, "name: going\nrun: sleep 100\n")
+    refused = penstock("jobs", "delete", "going", "--force")
+    assert refused.code == 1
+    assert "jobs stop" in refused.err
+    penstock("jobs", "stop", "going")
+    penstock("jobs", "wait", "going")
+    deleted = penstock("jobs", "delete", job["id"], "-f")
+    assert (deleted.code, deleted.out) == (0, f"Task {job['id']} deleted successfully\n"), deleted.err
+    assert penstock("jobs", "status", job["id"]).code == 1
+
+
+def test_watching_shows_what_changes(penstock):
+    watching = penstock.started("jobs", "list", "--name", "watched", "--watch", "-o", "json")
+    job = submitted(penstock, "name: watched\nrun: 'true'\n")
+    seen = []
+    for line in watching.stdout:
+        change = json.loads(line)
+        assert change["id"] == job["id"]
+        seen.append(change["status"])
+        if change["status"] == "completed":
+            break
+    watching.send_signal(signal.SIGINT)
+    watching.communicate()
+    assert watching.returncode == 130
+    assert seen[-1] == "completed"
+
+
+def test_the_active_virtual_environment_is_named_to_a_server_of_this_machine(penstock):
+    import sys
+
+    done = penstock("run", "--", "python", "-c", "import sys; print(sys.prefix)", VIRTUAL_ENV=sys.prefix)
+    assert done.out == f"{sys.prefix}\n", done.err

@@ -1,0 +1,66 @@
+"""What every folder of tests shares: the list of what was not run, a place to work in, a real server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import RunningServer, start_server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What is tested must not read the settings, profile or directories of the person who runs the tests."""
+    for variable in list(os.environ):
+        if variable.startswith(("PENSTOCK_", "K8S_CLI_", "XDG_")):
+            del os.environ[variable]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """After everything else: one line for each reason why something was not run."""
+    yield
+    for reason, count in _not_run(terminalreporter).items():
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(f"not run: {reason} ({tests})", yellow=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where everything must run (CI=true), leaving something out is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    on_controller = not hasattr(session.config, "workerinput")
+    if on_controller and os.environ.get("CI") == "true" and reporter and _not_run(reporter):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def _not_run(reporter: Any) -> Counter[str]:
+    reports = {(report.nodeid, _reason(report)) for report in reporter.stats.get("skipped", [])}
+    return Counter(reason for _, reason in sorted(reports))
+
+
+def _reason(report: Any) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """An empty directory with a path short enough for a Unix socket, which other accounts may pass through."""
+    path = Path(tempfile.mkdtemp(prefix="ps-", dir="/tmp"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def server(place: Path) -> Iterator[RunningServer]:
+    """A real server in a fresh directory, with nothing left of it or its jobs afterwards."""
+    running = start_server(place)
+    yield running
+    running.end()

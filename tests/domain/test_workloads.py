@@ -1,0 +1,72 @@
+"""The table of states, as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.domain.workloads import (
+    ENDED,
+    MOVES,
+    PLACED,
+    SHORT,
+    WAITING,
+    IllegalMove,
+    State,
+    check_move,
+)
+
+
+def reachable(start: State) -> set[State]:
+    seen, rest = set(), [start]
+    while rest:
+        state = rest.pop()
+        if state not in seen:
+            seen.add(state)
+            rest.extend(MOVES[state])
+    return seen
+
+
+def test_every_state_has_its_moves_and_its_short_word():
+    assert set(MOVES) == set(SHORT) == set(State)
+    assert set(SHORT.values()) == {"pending", "running", "completed", "failed", "stopped", "unknown", "deleted"}
+
+
+def test_a_state_waits_or_is_placed_or_has_ended():
+    assert sorted([*WAITING, *PLACED, *ENDED]) == sorted(State)
+
+
+def test_every_state_can_be_reached_and_every_one_can_end_and_be_deleted():
+    assert reachable(State.INSERTED) == set(State)
+    for state in State:
+        assert State.DELETED in reachable(state)
+
+
+def test_what_is_alive_can_always_be_stopped():
+    for state in WAITING:
+        assert State.STOPPED in MOVES[state]
+    for state in PLACED - {State.REQUESTED_CANCEL}:
+        assert State.REQUESTED_CANCEL in MOVES[state]
+
+
+def test_what_has_ended_stays_ended_unless_the_outcome_was_unknown():
+    for state in ENDED - {State.UNKNOWN, State.DELETED}:
+        assert MOVES[state] == {State.DELETED}
+    assert MOVES[State.DELETED] == frozenset()
+    assert State.EXITED in MOVES[State.UNKNOWN]
+
+
+def test_only_what_was_launched_can_exit():
+    before = {state for state in State if State.EXITED in MOVES[state]}
+    assert before <= PLACED | {State.UNKNOWN}
+    assert State.ASSIGNED not in before
+
+
+def test_a_move_the_table_does_not_know_is_a_defect():
+    check_move(State.RUNNING, State.EXITED)
+    with pytest.raises(IllegalMove, match="EXITED → RUNNING"):
+        check_move(State.EXITED, State.RUNNING)
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_denied_and_queued_may_be_entered_again(state):
+    assert (state in MOVES[state]) == (state in (State.DENIED, State.QUEUED))

@@ -1,0 +1,65 @@
+"""Every route is in the one table, and the table is what decides."""
+
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from penstock.domain.policy import OWN_GROUP, Verb
+from penstock.server.app import create_app
+from penstock.server.permissions import NEEDS
+from penstock.settings import Settings
+from tests.running import RunningServer
+
+
+def routes() -> list[APIRoute]:
+    return [route for route in create_app(Settings()).routes if isinstance(route, APIRoute)]
+
+
+def walked() -> set[tuple[str, str]]:
+    return {(method, route.path_format) for route in routes() for method in route.methods}
+
+
+def test_the_table_names_every_route_and_no_other():
+    assert walked() == set(NEEDS)
+
+
+def test_nothing_is_served_that_is_not_a_route_of_ours():
+    assert [route for route in create_app(Settings()).routes if not isinstance(route, APIRoute)] == []
+
+
+def test_every_verb_in_the_table_is_one_someone_can_have():
+    for verb, kind in NEEDS.values():
+        assert verb in (Verb.public, Verb.all_groups) or verb in OWN_GROUP[kind]
+
+
+def filled(path: str) -> str:
+    for name in ("ref", "task_id", "volume_id", "token_id", "file"):
+        path = path.replace(f"{{{name}}}", "aaaaaaaa")
+    return path
+
+
+@pytest.fixture(scope="module")
+def answers(module_server: RunningServer) -> dict[tuple[str, str], tuple[int, Any]]:
+    return {
+        (method, path): module_server.tcp(method, filled(path), body={} if method in ("POST", "PUT") else None)
+        for method, path in NEEDS
+    }
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(NEEDS))
+def test_without_an_identity_only_public_routes_answer(answers, method, path):
+    status, body = answers[method, path]
+    if NEEDS[method, path][0] is Verb.public:
+        assert status in (200, 404)
+    else:
+        assert status == 401, body
+        assert "penstock token create" in body["detail"]
+        assert "--auth header" in body["detail"]
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(key for key, need in NEEDS.items() if need[0] is not Verb.public))
+def test_a_bad_token_opens_nothing(module_server, method, path):
+    body = {} if method in ("POST", "PUT") else None
+    status, answer = module_server.tcp(method, filled(path), body, {"Authorization": "Bearer pst_wrong"})
+    assert status == 401, answer
