@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from tests.running import RunningServer, start_server
 
@@ -20,6 +21,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable in list(os.environ):
         if variable.startswith(("PENSTOCK_", "K8S_CLI_", "XDG_")):
             del os.environ[variable]
+    # A busy machine is not a defect of what is tested.
+    hypothesis_settings.register_profile("penstock", deadline=None)
+    hypothesis_settings.load_profile("penstock")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

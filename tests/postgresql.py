@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -40,6 +41,14 @@ class Cluster:
         with psycopg.connect(host=str(self.directory), user="postgres", autocommit=True) as connection:
             connection.execute(statement)
 
+    def dump(self, url: str, *options: str) -> str:
+        """The database as SQL, without what differs from one dump to the next."""
+        text = self._run("pg_dump", "--no-owner", *options, "-d", _for_programs(url))
+        return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(("--", "\\", "\n")))
+
+    def load(self, url: str, file: Path) -> None:
+        self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", _for_programs(url), text=file.read_text())
+
     def start(self) -> None:
         log = self.directory / "log"
         self._run("pg_ctl", "start", "--wait", "-D", self._data, "-l", log, "-o", f"{OPTIONS} -k {self.directory}")
@@ -54,25 +63,24 @@ class Cluster:
     def _data(self) -> Path:
         return self.directory / "data"
 
-    def _run(self, program: str, *arguments: str | Path) -> None:
+    def _run(self, program: str, *arguments: str | Path, text: str = "") -> str:
         account = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run(
-            [PROGRAMS / program, *arguments],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            **account,
-        )
-        assert done.returncode == 0, done.stderr
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            # Files, not pipes: the server that pg_ctl starts would keep a pipe open.
+            done = subprocess.run(
+                [PROGRAMS / program, *arguments], cwd="/", input=text, stdout=out, stderr=err, text=True, **account
+            )
+            out.seek(0), err.seek(0)
+            assert done.returncode == 0, err.read()
+            return out.read()
 
 
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[Cluster]:
-    if not (PROGRAMS / "initdb").exists():
-        pytest.skip("PostgreSQL 15 binaries are missing: apt-get install -y postgresql-15")
+def _for_programs(url: str) -> str:
+    return url.replace("+psycopg", "")
+
+
+@contextmanager
+def running_cluster() -> Iterator[Cluster]:
     directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     if os.geteuid() == 0:
         shutil.chown(directory, "postgres", "postgres")
@@ -85,3 +93,11 @@ def postgresql() -> Iterator[Cluster]:
         if (directory / "data" / "postmaster.pid").exists():
             cluster.stop()
         shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Cluster]:
+    if not (PROGRAMS / "initdb").exists():
+        pytest.skip("PostgreSQL 15 binaries are missing: apt-get install -y postgresql-15")
+    with running_cluster() as cluster:
+        yield cluster

@@ -105,13 +105,14 @@ def start_server(place: Path, **settings: str) -> RunningServer:
     """Starts a server whose home, configuration and data are in `place`, and waits until it answers."""
     environ = server_environ(place) | {f"PENSTOCK_{key.upper()}": value for key, value in settings.items()}
     hear, say = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.server"],
-        env=environ | {"PENSTOCK_READY_FD": str(say)},
-        pass_fds=[say],
-        stdin=subprocess.DEVNULL,
-        stderr=(place / "server.log").open("ab"),
-    )
+    with (place / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.server"],
+            env=environ | {"PENSTOCK_READY_FD": str(say)},
+            pass_fds=[say],
+            stdin=subprocess.DEVNULL,
+            stderr=log,
+        )
     os.close(say)
     try:
         ready = _first_line(hear)

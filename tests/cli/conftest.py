@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import RunningServer, server_environ, start_server
+from tests.running import RunningServer, processes_naming, server_environ, start_server
 
 SECONDS = 60
 
@@ -105,9 +105,12 @@ def alone(place: Path) -> Iterator[Program]:
     """The program where no server runs yet."""
     program = Program(server_environ(place), place)
     yield program
-    program("jobs", "stop", "--all")
-    stopped = program("server", "stop")
-    assert stopped.code == 0, stopped.err
+    if program("server", "status").code == 0:
+        active = program("jobs", "list", "--status", "pending,running", "-o", "name").out.split()
+        program("jobs", "stop", *active)
+        program("jobs", "wait", *active)
+        assert program("server", "stop").code == 0
+    assert not processes_naming(place)
 
 
 def steady(text: str, item: dict[str, Any]) -> str:

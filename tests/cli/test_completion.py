@@ -21,7 +21,7 @@ def test_bash_takes_the_script(penstock):
 
 def complete(program, *words: str) -> list[str]:
     environ = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return program(**environ).out.splitlines()
+    return [line for line in program(**environ).out.splitlines() if line]
 
 
 def test_commands_are_completed(penstock):

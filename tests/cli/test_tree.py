@@ -64,7 +64,7 @@ def test_a_mistyped_command_is_guessed(penstock):
     assert shown.out == ""
     assert shown.err == (
         "Usage: penstock jobs [OPTIONS] COMMAND [ARGS]...\n"
-        "Try 'penstock jobs -h' for help.\n\n"
+        "Try 'penstock jobs --help' for help.\n\n"
         "Error: No such command 'lsit'. Did you mean 'list'?\n"
     )
 

@@ -13,7 +13,7 @@ import http.client, os, socket, sys
 c = http.client.HTTPConnection("localhost")
 c.sock = socket.socket(socket.AF_UNIX); c.sock.connect(sys.argv[1])
 c.request(sys.argv[2], sys.argv[3], headers={"Content-Type": "application/json"}, body=sys.argv[4] or None)
-a = c.getresponse(); print(a.status, a.read().decode())
+a = c.getresponse(); print(a.status, a.read().decode(), end="")
 """
 
 

@@ -47,11 +47,8 @@ def test_a_job_that_ended_while_no_server_ran_has_its_true_end(server):
     made = server.submit("run: sleep 1; exit 5\n")
     running(server, made["id"])
     server.kill()
-    supervisor = processes_naming(server.place)
-    for pid in supervisor:
-        descriptor = os.pidfd_open(pid)
+    for pid in processes_naming(server.place):
         subprocess.run(["tail", f"--pid={pid}", "-f", "/dev/null"], check=True)
-        os.close(descriptor)
     new = again(server)
     try:
         done = new.ended(made["id"])

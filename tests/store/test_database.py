@@ -92,7 +92,7 @@ async def test_a_reader_sees_one_moment_of_the_whole_database(db: Database):
 
 
 async def test_a_reader_cannot_write(db: Database):
-    with pytest.raises(Exception, match="(?i)read-?only"):
+    with pytest.raises(Exception, match=r"(?i)read-?only"):
         await db.read(lambda tx: tx.workloads.add(a_workload()))
     assert await db.read(lambda tx: tx.workloads.active()) == []
 

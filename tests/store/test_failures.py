@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,15 +29,26 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
+def fill(file: Path) -> None:
+    """Until nothing more fits."""
+    with file.open("wb", buffering=0) as out, suppress(OSError):
+        while True:
+            out.write(bytes(4096))
+
+
+async def add_without_end(db: Database, kept: list[str]) -> None:
+    while True:
+        workload = a_workload()
+        await db.write(lambda tx, workload=workload: tx.workloads.add(workload))
+        kept.append(workload.id)
+
+
 @needs_root
 async def test_a_full_disk_is_said_and_what_was_answered_before_is_still_there(small_disk: Path):
     kept: list[str] = []
     async with await Database.open(f"sqlite:///{small_disk}/penstock.db") as db:
         with pytest.raises(StorageFull, match="full") as full:
-            for _ in range(2000):
-                workload = a_workload()
-                await db.write(lambda tx, workload=workload: tx.workloads.add(workload))
-                kept.append(workload.id)
+            await add_without_end(db, kept)
         assert full.value.status == 507
         found = await db.read(lambda tx: tx.workloads.active())
         assert [workload.id for workload in found] == kept
@@ -46,9 +58,7 @@ async def test_a_full_disk_is_said_and_what_was_answered_before_is_still_there(s
 async def test_when_there_is_room_again_writing_goes_on(small_disk: Path):
     filler = small_disk / "filler"
     async with await Database.open(f"sqlite:///{small_disk}/penstock.db") as db:
-        with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-            while True:
-                file.write(bytes(4096))
+        fill(filler)
         results = await asyncio.gather(
             *(db.write(lambda tx: tx.workloads.add(a_workload())) for _ in range(200)), return_exceptions=True
         )
@@ -61,9 +71,7 @@ async def test_when_there_is_room_again_writing_goes_on(small_disk: Path):
 
 @needs_root
 async def test_no_room_for_even_an_empty_database_stops_the_start(small_disk: Path):
-    with (small_disk / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-        while True:
-            file.write(bytes(4096))
+    fill(small_disk / "filler")
     with pytest.raises(StartRefused, match="full"):
         await Database.open(f"sqlite:///{small_disk}/penstock.db")
 
@@ -80,7 +88,7 @@ async def test_a_database_on_a_disk_that_has_become_read_only_stops_the_start(sm
     async with await Database.open(f"sqlite:///{small_disk}/penstock.db"):
         pass
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    with pytest.raises(StartRefused, match="read-only"):
+    with pytest.raises(StartRefused, match="Read-only"):
         await Database.open(f"sqlite:///{small_disk}/penstock.db")
 
 
@@ -90,9 +98,7 @@ async def test_a_file_that_is_no_database_stops_the_start(tmp_path: Path):
         await Database.open(f"sqlite:///{tmp_path}/penstock.db")
 
 
-async def test_another_program_that_holds_sqlite_is_waited_for_and_then_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_another_program_that_holds_sqlite_is_waited_for_and_then_named(tmp_path: Path):
     path = tmp_path / "penstock.db"
     async with await Database.open(f"sqlite:///{path}") as db:
         await db.write(lambda tx: tx._cursor.execute("PRAGMA busy_timeout=10").fetchone())

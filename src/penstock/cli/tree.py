@@ -55,8 +55,8 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches
 
-        near = " or ".join(f"'{name}'" for name in get_close_matches(args[0], self.places))
-        raise click.UsageError(f"No such command '{args[0]}'." + (f" Did you mean {near}?" if near else ""), ctx)
+        near = get_close_matches(args[0], self.places, n=1)
+        raise click.UsageError(f"No such command '{args[0]}'." + (f" Did you mean '{near[0]}'?" if near else ""), ctx)
 
 
 def command(name: str, *, examples: str, **more: Any) -> Decorator:

@@ -21,6 +21,7 @@ from penstock.wire import ErrorBody
 
 log = logging.getLogger(__name__)
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
+NOUNS = (server, volumes, workloads, tokens, document001, docs)
 
 
 def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
@@ -36,7 +37,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
         openapi_url=None,
     )
     app.state.parts = parts
-    for noun in (server, volumes, workloads, tokens, document001, docs):
+    for noun in NOUNS:
         app.include_router(noun.router)
     app.add_middleware(Gate, settings=settings)
     app.add_exception_handler(PenstockError, _known)

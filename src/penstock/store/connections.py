@@ -25,16 +25,14 @@ CONNECT_SECONDS = 5
 
 _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
-_SERVER_LOCK = 7_061_953_726_846_011_499
-"""Held by the one server that may write to a PostgreSQL database: two would start everything twice."""
-
+# Only one server may write to a PostgreSQL database: two would start everything twice.
 _ONE_SERVER = (
     # So that PostgreSQL sees soon that a server has vanished from the network, and lets go of its lock.
     "SET tcp_keepalives_idle=30",
     "SET tcp_keepalives_interval=10",
     "SET tcp_keepalives_count=3",
-    "SET lock_timeout='5s'",
-    f"SELECT pg_advisory_lock({_SERVER_LOCK})",
+    "SET lock_timeout='2s'",  # One that has just ended is let go of in far less.
+    "SELECT pg_advisory_lock(hashtext('penstock'), hashtext(current_schema()))",
     "SET lock_timeout=0",
 )
 

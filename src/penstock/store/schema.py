@@ -32,6 +32,9 @@ _revision = Table(
 )
 
 
+_OWN_DATABASE = "Give Penstock a database, or a PostgreSQL schema, of its own in database_url."
+
+
 def prepare(engine: Engine) -> None:
     """Makes the schema in an empty database, brings an older one up, refuses one this version does not know.
     All of it or nothing: both databases make tables inside a transaction."""
@@ -45,9 +48,12 @@ def prepare(engine: Engine) -> None:
 
 
 def _prepare(connection: Connection) -> None:
-    if not inspect(connection).has_table(_revision.name):
-        metadata.create_all(connection)
-        _revision.create(connection)
+    tables = set(inspect(connection).get_table_names())
+    if _revision.name not in tables:
+        if taken := sorted(tables & set(metadata.tables)):
+            raise StartRefused(f"The database has tables of something else ({', '.join(taken)}).", hint=_OWN_DATABASE)
+        metadata.create_all(connection, checkfirst=False)
+        _revision.create(connection, checkfirst=False)
         connection.execute(insert(_revision).values(version_num=HEAD))
         return
     found = connection.execute(select(_revision.c.version_num)).scalar()

@@ -1,0 +1,85 @@
+"""Volumes and launches to try an engine with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.domain.names import new_id
+from penstock.domain.users import Account
+from penstock.domain.volumes import AccessMode, Volume
+from penstock.domain.workloads import Spec
+from penstock.engines.base import BoundMount, Engine, Launch, LogQuery, Presence, Report, Run
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+def the_account() -> Account:
+    """Who work runs as: ourselves, or what stands for root."""
+    me = NOBODY if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    return Account(uid=me.pw_uid, gid=me.pw_gid, user=me.pw_name)
+
+
+def a_volume(name: str = "data", **fields: Any) -> Volume:
+    given = {
+        "id": new_id(),
+        "size": "1Gi",
+        "size_bytes": 2**30,
+        "storage_class": "standard",
+        "access_modes": (AccessMode.ReadWriteMany,),
+        "created_at": datetime.now(UTC),
+    }
+    return Volume(name=name, group="ann", user="ann", **(given | fields))
+
+
+def a_launch(run: str, mounts: dict[str, Volume] | None = None, **fields: Any) -> Launch:
+    """A launch that runs the text; what belongs to the spec goes there."""
+    spec = {key: fields.pop(key) for key in list(fields) if key in Spec.model_fields}
+    given = {"workload_id": new_id(), "attempt": 1, "account": the_account(), "master_port": 29500, "stop_grace": 5}
+    bound = tuple(
+        BoundMount(path=path, volume=volume, read_only=volume.read_only) for path, volume in (mounts or {}).items()
+    )
+    return Launch(name="try", spec=Spec(run=run, **spec), mounts=bound, **(given | fields))
+
+
+def run_of(launch: Launch) -> Run:
+    return Run(launch.workload_id, launch.attempt)
+
+
+async def ended(engine: Engine, run: Run) -> Report:
+    """Wait for the end, as a server does: by what the engine says has changed."""
+    changes = engine.changes()
+    look = asyncio.ensure_future(anext(changes))
+    try:
+        async with asyncio.timeout(60):
+            while (report := await engine.observe(run)).presence is Presence.running:
+                await look
+                look = asyncio.ensure_future(anext(changes))
+    finally:
+        look.cancel()
+    return report
+
+
+async def log_of(engine: Engine, run: Run, rank: int = 0, **query: Any) -> bytes:
+    return b"".join([data async for data in engine.logs(run, rank, LogQuery(**query))])
+
+
+async def outcome(engine: Engine, launch: Launch) -> tuple[Report, str]:
+    """Start it, wait for its end, and return how it ended and what its first node printed."""
+    await engine.start(launch)
+    report = await ended(engine, run_of(launch))
+    return report, (await log_of(engine, run_of(launch))).decode(errors="replace")
+
+
+async def printed(engine: Engine, run: Run, text: str, rank: int = 0) -> None:
+    """Return once the node has printed the text."""
+    seen = b""
+    async with asyncio.timeout(30):
+        async for data in engine.logs(run, rank, LogQuery(follow=True)):
+            seen += data
+            if text.encode() in seen:
+                return
+    raise AssertionError(f"{text!r} was never printed, only {seen!r}")

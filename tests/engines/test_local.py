@@ -1,0 +1,37 @@
+"""The embedded engine, through the suite that every engine passes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.local import LocalEngine
+from penstock.settings import Settings
+from tests.engines.contract import EngineContract
+from tests.engines.machine import opened
+
+pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+
+
+class TestLocalEngine(EngineContract):
+    @pytest.fixture
+    async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
+        async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks")) as engine:
+            yield engine
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server for everyone")
+class TestSystemServer(EngineContract):
+    """Work of another account than root's: it is taken on before the sandbox is made."""
+
+    @pytest.fixture
+    async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
+        settings = Settings(
+            data_dir=place / "data", gpu_lock_dir=place / "locks", mode="system", root_account="daemon"
+        )
+        async with opened(settings) as engine:
+            yield engine
