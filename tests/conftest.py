@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +16,9 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from tests.running import RunningServer, start_server
+
+RUN_JOBS = {"place", "server", "module_server"}
+"""Fixtures of tests that start a real server and jobs on it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +56,23 @@ def _not_run(reporter: Any) -> Counter[str]:
 def _reason(report: Any) -> str:
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return text.removeprefix("Skipped: ")
+
+
+@functools.cache
+def _sandbox_fault() -> str | None:
+    """Why jobs cannot run on this machine."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return "bubblewrap is not installed: sudo apt-get install -y bubblewrap"
+    namespaces = ["--unshare-pid"] if os.geteuid() == 0 else ["--unshare-user", "--unshare-pid"]
+    tried = subprocess.run([bwrap, *namespaces, "--ro-bind", "/", "/", "true"], capture_output=True, text=True)
+    return f"bubblewrap does not work here: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What runs jobs needs their sandbox."""
+    if RUN_JOBS.intersection(getattr(item, "fixturenames", ())) and (fault := _sandbox_fault()):
+        pytest.skip(fault)
 
 
 @pytest.fixture

@@ -101,9 +101,10 @@ def _exchange(
     return answer.status, json.loads(raw) if is_json else raw.decode(errors="replace")
 
 
-def start_server(place: Path, **settings: str) -> RunningServer:
+def start_server(place: Path, environ: dict[str, str] | None = None, **settings: str) -> RunningServer:
     """Starts a server whose home, configuration and data are in `place`, and waits until it answers."""
-    environ = server_environ(place) | {f"PENSTOCK_{key.upper()}": value for key, value in settings.items()}
+    chosen = {f"PENSTOCK_{key.upper()}": value for key, value in settings.items()}
+    environ = server_environ(place) | (environ or {}) | chosen
     hear, say = os.pipe()
     with (place / "server.log").open("ab") as log:
         process = subprocess.Popen(

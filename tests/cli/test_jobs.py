@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 
 import pytest
 
@@ -276,6 +278,25 @@ def test_watching_shows_what_changes(penstock):
     watching.communicate()
     assert watching.returncode == 130
     assert seen[-1] == "completed"
+
+
+def test_watching_on_a_terminal_draws_the_list_again(penstock):
+    job = submitted(penstock, "name: redrawn\nrun: sleep 100\n")
+    ours, theirs = os.openpty()
+    line = penstock.line("jobs", "list", "--name", "redrawn", "--watch")
+    environ = penstock.environ | {"NO_COLOR": "1", "TERM": "xterm"}
+    watching = subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
+    os.close(theirs)
+    shown = b""
+    while b"running" not in shown:
+        shown += os.read(ours, 65536)
+    assert penstock("jobs", "stop", job["id"]).code == 0
+    while b"stopped" not in shown:
+        shown += os.read(ours, 65536)
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(10) == 130
+    os.close(ours)
+    assert shown.count(b"\x1b[H\x1b[JTask ID") >= 2
 
 
 def test_the_active_virtual_environment_is_there_at_its_own_path(penstock):

@@ -100,9 +100,15 @@ def test_where_nobody_can_be_asked_force_is_asked_for(penstock):
     assert refused.code == 2
     assert refused.err.endswith(
         f"Error: Delete volume guarded ({volume['id']}, 10Gi) and all its data? "
-        "There is no terminal to ask on: use --force.\n"
+        "Nobody is there to answer: use --force.\n"
     )
     assert penstock("volumes", "list", "--name", "guarded", "-o", "name").out == f"{volume['id']}\n"
+
+
+def test_an_answer_may_be_piped_in(penstock):
+    volume = made(penstock, "piped")
+    assert penstock("volumes", "delete", "piped", stdin="n\n").out == "Cancelled\n"
+    assert penstock("volumes", "delete", "piped", stdin="y\n").out == f"Volume {volume['id']} deleted successfully\n"
 
 
 def test_deleting_asks_and_no_means_no(penstock):

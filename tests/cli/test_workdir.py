@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.workdir import _Pipe, pack, walk
+from penstock.cli.workdir import Pipe, Progress, pack, walk
 from penstock.errors import BadRequest, TooLarge
 
 
@@ -24,7 +24,7 @@ def tree(top: Path, files: dict[str, str]) -> Path:
 def packed(directory: Path, limit: int | None = None) -> bytes:
     sent: list[bytes] = []
     entries = list(walk(directory))
-    pack(entries, _Pipe(sent.append, directory, entries, limit))
+    pack(entries, Pipe(sent.append, directory, entries, limit), Progress(directory, entries))
     return b"".join(sent)
 
 
@@ -112,4 +112,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     entries = list(walk(tree(tmp_path, {"a.py": ""})))
     (tmp_path / "a.py").unlink()
     with pytest.raises(BadRequest, match=r"a\.py cannot be sent: No such file or directory\."):
-        pack(entries, _Pipe(lambda _: None, tmp_path, entries, None))
+        pack(entries, Pipe(lambda _: None, tmp_path, entries, None), Progress(tmp_path, entries))

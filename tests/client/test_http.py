@@ -229,3 +229,18 @@ def test_a_token_of_the_environment_goes_before_the_kept_one(monkeypatch):
     with peer(ok(b"{}")) as server:
         Client(server.url).get("/x")
     assert b"\r\nAuthorization: Bearer pst_env\r\n" in server.requests[0]
+
+
+def test_a_server_without_tls_at_an_https_address_is_told_apart():
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(Unreachable, match=r"No server answers at https://127\.0\.0\.1:\d+: .*SSL"):
+            Client(f"https://127.0.0.1:{listener.getsockname()[1]}").get("/x")
+        thread.join()

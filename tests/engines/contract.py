@@ -109,7 +109,7 @@ class EngineContract:
         assert log == "blue\nhere\nhi\nstill\n"
 
     async def test_the_environment_reaches_every_node_with_ours_winning(self, engine: Engine) -> None:
-        envs = {"TEXT": "it's \"quoted\" $HOME\nand two lines", "NODE_RANK": "99"}
+        envs = {"TEXT": 'it\'s "quoted" $HOME\nand two lines', "NODE_RANK": "99"}
         names = "TEXT NODE_RANK NUM_NODES MASTER_PORT PENSTOCK_TASK_ID SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES"
         launch = a_launch(f'for name in {names}; do echo "${{!name}}"; done', envs=envs, nodes=2)
         await engine.start(launch)
@@ -128,7 +128,7 @@ class EngineContract:
         assert await log_of(engine, run_of(launch)) == b"ran\n"
 
     async def test_a_node_that_fails_ends_the_others_and_is_the_reason(self, engine: Engine) -> None:
-        launch = a_launch('[ $NODE_RANK = 1 ] && exit 5; sleep 600', nodes=3)
+        launch = a_launch("[ $NODE_RANK = 1 ] && exit 5; sleep 600", nodes=3)
         report, _ = await outcome(engine, launch)
         assert [unit.reason for unit in report.units] == [
             Reason.ANOTHER_NODE_ENDED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import pwd
 from datetime import UTC, datetime
@@ -19,8 +20,9 @@ NOBODY = pwd.getpwnam("nobody")
 
 def the_account() -> Account:
     """Who work runs as: ourselves, or what stands for root."""
-    me = NOBODY if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
-    return Account(uid=me.pw_uid, gid=me.pw_gid, user=me.pw_name)
+    if os.geteuid() == 0:
+        return Account(uid=NOBODY.pw_uid, gid=NOBODY.pw_gid, user=NOBODY.pw_name)
+    return Account(uid=os.geteuid(), gid=os.getegid(), user=getpass.getuser())
 
 
 def a_volume(name: str = "data", **fields: Any) -> Volume:
@@ -38,7 +40,9 @@ def a_volume(name: str = "data", **fields: Any) -> Volume:
 def a_launch(run: str, mounts: dict[str, Volume] | None = None, **fields: Any) -> Launch:
     """A launch that runs the text; what belongs to the spec goes there."""
     spec = {key: fields.pop(key) for key in list(fields) if key in Spec.model_fields}
-    given = {"workload_id": new_id(), "attempt": 1, "account": the_account(), "master_port": 29500, "stop_grace": 5}
+    if "account" not in fields:
+        fields["account"] = the_account()
+    given = {"workload_id": new_id(), "attempt": 1, "master_port": 29500, "stop_grace": 5}
     bound = tuple(
         BoundMount(path=path, volume=volume, read_only=volume.read_only) for path, volume in (mounts or {}).items()
     )

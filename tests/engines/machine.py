@@ -24,11 +24,14 @@ async def opened(settings: Settings) -> AsyncIterator[LocalEngine]:
 
 
 def processes_with(mark: str) -> list[int]:
-    """Every process of the machine that has the text in its environment or on its command line."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                if mark.encode() in (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
+    """Every process that has the text on its command line, in its environment or among what is mounted for it."""
+    numbers = [folder.name for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    return [int(number) for number in numbers if mark.encode() in _about(Path("/proc") / number)]
+
+
+def _about(folder: Path) -> bytes:
+    found = b""
+    for name in ("cmdline", "environ", "mountinfo"):
+        with suppress(OSError):
+            found += (folder / name).read_bytes()
     return found

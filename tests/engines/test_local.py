@@ -30,8 +30,6 @@ class TestSystemServer(EngineContract):
 
     @pytest.fixture
     async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
-        settings = Settings(
-            data_dir=place / "data", gpu_lock_dir=place / "locks", mode="system", root_account="daemon"
-        )
+        settings = Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", mode="system", root_account="daemon")
         async with opened(settings) as engine:
             yield engine

@@ -18,3 +18,10 @@ def module_server() -> Iterator[RunningServer]:
     yield running
     running.end()
     shutil.rmtree(place)
+
+
+@pytest.fixture(scope="module")
+def module_token(module_server: RunningServer) -> tuple[str, dict[str, str]]:
+    """The TCP address and the header that opens it."""
+    _, made = module_server.request("POST", "/v1/tokens", {})
+    return module_server.address, {"Authorization": f"Bearer {made['token']}"}

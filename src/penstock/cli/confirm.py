@@ -8,7 +8,10 @@ import click
 
 
 def confirmed(question: str) -> bool:
-    """The person's answer; where there is nobody to ask, an error that names --force."""
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} There is no terminal to ask on: use --force.")
-    return click.confirm(question, err=True)
+    """The answer, typed or piped in; where there is nobody to give one, an error that names --force."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError(f"{question} Nobody is there to answer: use --force.") from None

@@ -132,7 +132,7 @@ def terminal_width() -> int | None:
     """None where nothing is to be shortened, because a program reads it."""
     if os.environ.get("COLUMNS", "").isdigit():
         return int(os.environ["COLUMNS"]) or None
-    return os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+    return os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:

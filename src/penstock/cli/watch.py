@@ -58,5 +58,5 @@ def _append(items: list[Row], output: str) -> None:
 def _redraw(lines: list[str]) -> None:
     import os
 
-    height = os.get_terminal_size(1).lines
+    height = os.get_terminal_size(1).lines or len(lines) + 1
     click.echo("\x1b[H\x1b[J" + "\n".join(lines[: height - 1]))

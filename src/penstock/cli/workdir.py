@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from pathspec import GitIgnoreSpec
 
@@ -50,7 +50,7 @@ def upload(client: Client, directory: Path, limit: int | None) -> str:
     entries = list(walk(directory))
 
     def fill(send: Send) -> None:
-        pack(entries, _Pipe(send, directory, entries, limit))
+        pack(entries, Pipe(send, directory, entries, limit), Progress(directory, entries))
 
     answer = client.put("/v1/uploads", fill)
     return str(answer["id"])
@@ -106,7 +106,7 @@ def _ignored(path: Path, folder: bool, rules: Sequence[Rules]) -> bool:
     return False
 
 
-class _Pipe:
+class Pipe:
     """Where the archive is written: passes it on in pieces, counts it, and stops at the limit."""
 
     def __init__(self, send: Send, directory: Path, entries: Sequence[Entry], limit: int | None) -> None:
@@ -116,7 +116,6 @@ class _Pipe:
         self._limit = limit
         self._sent = 0
         self._held = bytearray()
-        self._began = self._shown = monotonic()
 
     def write(self, data: bytes) -> int:
         self._sent += len(data)
@@ -131,19 +130,6 @@ class _Pipe:
         self._send(bytes(self._held))
         self._held.clear()
 
-    def show_progress(self, done: int, *, last: bool = False) -> None:
-        """A bar, on a terminal, once it has taken a while."""
-        now = monotonic()
-        if not sys.stderr.isatty() or now - self._began < PATIENCE or (now - self._shown < 0.1 and not last):
-            return
-        self._shown = now
-        total = sum(_size(entry) for entry in self._entries) or 1
-        filled = BAR * done // total
-        bar = "#" * filled + "-" * (BAR - filled)
-        sys.stderr.write(f"\rSending {self._directory} [{bar}] {show_bytes(done)} of {show_bytes(total)}\x1b[K")
-        sys.stderr.write("\n" if last else "")
-        sys.stderr.flush()
-
     def _too_large(self, limit: int) -> TooLarge:
         largest = sorted(self._entries, key=_size, reverse=True)[:3]
         names = ", ".join(f"{entry.name} ({show_bytes(_size(entry))})" for entry in largest)
@@ -153,26 +139,66 @@ class _Pipe:
         )
 
 
+class Progress:
+    """A bar on the terminal, once sending has taken a while."""
+
+    def __init__(self, directory: Path, entries: Sequence[Entry]) -> None:
+        self._directory = directory
+        self._total = sum(map(_size, entries)) or 1
+        self._done = 0
+        self._next = monotonic() + PATIENCE
+        self._shown = False
+
+    def advance(self, amount: int) -> None:
+        self._done += amount
+        if monotonic() < self._next or not sys.stderr.isatty():
+            return
+        self._next = monotonic() + 0.1
+        self._shown = True
+        filled = min(BAR, BAR * self._done // self._total)
+        bar = "#" * filled + "-" * (BAR - filled)
+        amounts = f"{show_bytes(self._done)} of {show_bytes(self._total)}"
+        sys.stderr.write(f"\rSending {self._directory} [{bar}] {amounts}\x1b[K")
+        sys.stderr.flush()
+
+    def finish(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class _Watched:
+    """A file whose reading is shown as progress."""
+
+    def __init__(self, file: BinaryIO, progress: Progress) -> None:
+        self._file = file
+        self._progress = progress
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._progress.advance(len(data))
+        return data
+
+
 def _size(entry: Entry) -> int:
     return entry.status.st_size if stat.S_ISREG(entry.status.st_mode) else 0
 
 
-def pack(entries: Sequence[Entry], pipe: _Pipe) -> None:
+def pack(entries: Sequence[Entry], pipe: Pipe, progress: Progress) -> None:
     """Write the entries to the pipe as .tar.gz."""
-    done = 0
-    with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=6, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for entry in entries:
-            _add(archive, entry)
-            done += _size(entry)
-            pipe.show_progress(done)
-    pipe.flush()
-    pipe.show_progress(done, last=True)
+    try:
+        with (
+            gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=6, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for entry in entries:
+                _add(archive, entry, progress)
+        pipe.flush()
+    finally:
+        progress.finish()
 
 
-def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+def _add(archive: tarfile.TarFile, entry: Entry, progress: Progress) -> None:
     info = tarfile.TarInfo(entry.name)
     info.mode = stat.S_IMODE(entry.status.st_mode) & 0o777
     info.mtime = int(entry.status.st_mtime)
@@ -184,14 +210,10 @@ def _add(archive: tarfile.TarFile, entry: Entry) -> None:
             info.type, info.linkname = tarfile.SYMTYPE, str(entry.path.readlink())
             archive.addfile(info)
         else:
-            _add_file(archive, info, entry)
+            with entry.path.open("rb") as file:
+                info.size = os.fstat(file.fileno()).st_size
+                archive.addfile(info, _Watched(file, progress))
+    except ConnectionError:
+        raise  # the server's answer says why
     except OSError as error:
-        if isinstance(error, ConnectionError):
-            raise
         raise BadRequest(f"{entry.path} cannot be sent: {error.strerror or error}.") from error
-
-
-def _add_file(archive: tarfile.TarFile, info: tarfile.TarInfo, entry: Entry) -> None:
-    with entry.path.open("rb") as file:
-        info.size = os.fstat(file.fileno()).st_size
-        archive.addfile(info, file)

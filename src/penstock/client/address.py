@@ -115,4 +115,8 @@ def connect_url(url: Url) -> socket.socket:
         return connection
     import ssl
 
-    return ssl.create_default_context().wrap_socket(connection, server_hostname=url.host)
+    try:
+        return ssl.create_default_context().wrap_socket(connection, server_hostname=url.host)
+    except OSError:
+        connection.close()
+        raise

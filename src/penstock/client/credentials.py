@@ -29,12 +29,15 @@ def write_credentials(server: str, user: str, token: str | None) -> None:
     known = _read_all()
     known[server] = {"user": user} | ({"token": token} if token else {})
     path = credentials_path()
-    os.makedirs(config_dir(), mode=0o700, exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(known, file, indent=2)
-    os.replace(fresh, path)
+    try:
+        os.makedirs(config_dir(), mode=0o700, exist_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            json.dump(known, file, indent=2)
+        os.replace(fresh, path)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _read_all() -> dict[str, Any]:

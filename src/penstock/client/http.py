@@ -46,7 +46,8 @@ class Answer:
 
     def ready(self, seconds: float) -> bool:
         """Is there something to read, waiting this long for it?"""
-        return bool(self._buffer) or bool(select.select([self._connection], [], [], seconds)[0])
+        held = getattr(self._connection, "pending", int)()  # bytes that TLS has read but not handed on
+        return bool(self._buffer or held or select.select([self._connection], [], [], seconds)[0])
 
     def close(self) -> None:
         self._connection.close()

@@ -25,6 +25,8 @@ _SQLITE = {
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
     sqlite3.SQLITE_CORRUPT: "is damaged",
     sqlite3.SQLITE_NOTADB: "is damaged, or is no database",
+    sqlite3.SQLITE_PROTOCOL: "is locked by another program",
+    sqlite3.SQLITE_NOMEM: "has run out of memory",
 }
 _POSTGRESQL = {
     "08": "does not answer",
@@ -42,11 +44,15 @@ def translated(error: BaseException) -> BaseException:
     """Our error for it where it is one of the disk or the connection; otherwise itself."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     postgresql = sys.modules.get("psycopg")
+    ours = None
     if isinstance(cause, sqlite3.Error):
-        return _from_sqlite(cause) or error
-    if postgresql and isinstance(cause, postgresql.Error):
-        return _from_postgresql(cause) or error
-    return error
+        ours = _from_sqlite(cause)
+    elif postgresql and isinstance(cause, postgresql.Error):
+        ours = _from_postgresql(cause)
+    if ours is None:
+        return error
+    ours.__cause__ = error
+    return ours
 
 
 def _from_sqlite(error: sqlite3.Error) -> PenstockError | None:
@@ -79,4 +85,6 @@ def _full() -> StorageFull:
 
 def _unavailable(words: str, cause: str) -> Unavailable:
     first_line = cause.strip().partition("\n")[0]
-    return Unavailable(f"The database {words} ({first_line}).", hint="Try again; the server's log has more.")
+    return Unavailable(
+        f"The database {words} ({first_line}).", hint="Try again; if it stays so, see `penstock server logs`."
+    )

@@ -60,7 +60,7 @@ class Session:
             return value
         except BaseException as error:
             self._rollback()
-            raise translated(error) from error.__cause__
+            raise translated(error)  # noqa: B904 - which has its cause already
 
     def write(self, functions: Sequence[Callable[[Store], Any]]) -> tuple[list[Outcome], bool]:
         """Runs them in one transaction and commits once. Also says whether a row changed.

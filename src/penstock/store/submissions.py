@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import sha256
 
 from sqlalchemy import delete, insert, select
 
 from penstock.domain.model import now
 from penstock.store.tables import submissions as s
-from penstock.store.transaction import Transaction, storable, to_ms, value
+from penstock.store.transaction import Transaction, to_ms, value
 
 _GET = select(s.c.digest, s.c.kind, s.c.object_id).where(s.c.user_name == value("user"), s.c.key == value("the_key"))
 _PUT = insert(s).inline()
@@ -21,12 +22,17 @@ class Submissions:
 
     def get(self, user: str, key: str) -> tuple[str, str, str] | None:
         """Digest of the request, kind and id of what it made."""
-        row = self._tx.first(_GET, {"user": user, "the_key": storable(key)})
+        row = self._tx.first(_GET, {"user": user, "the_key": _digest(key)})
         return (row[0], row[1], row[2]) if row else None
 
     def put(self, user: str, key: str, digest: str, kind: str, object_id: str) -> None:
-        row = {"user_name": user, "key": storable(key), "digest": digest, "kind": kind, "object_id": object_id}
+        row = {"user_name": user, "key": _digest(key), "digest": digest, "kind": kind, "object_id": object_id}
         self._tx.write(_PUT, row | {"created_at": to_ms(now())})
 
     def prune(self, before: datetime) -> int:
         return self._tx.write(_PRUNE, {"time": to_ms(before)})
+
+
+def _digest(key: str) -> str:
+    """A key may be any text of any length; an index takes neither."""
+    return sha256(key.encode(errors="surrogatepass")).hexdigest()

@@ -42,8 +42,8 @@ volumes = Table(
 _alive = volumes.c.phase != "Deleting"
 Index(
     "volumes_name",
-    volumes.c.group_name,
     volumes.c.name,
+    volumes.c.group_name,
     unique=True,
     sqlite_where=_alive,
     postgresql_where=_alive,
@@ -108,8 +108,7 @@ mounts = Table(
     "mounts",
     metadata,
     _workload_id(primary_key=True),
-    Column("path", Text, primary_key=True),
-    Column("volume_id", Text, nullable=False),
+    Column("volume_id", Text, primary_key=True),
     Column("active", Boolean, nullable=False),
 )
 Index("mounts_volume", mounts.c.volume_id, mounts.c.active)

@@ -33,7 +33,7 @@ FOUND_LIMIT = 20
 """How many of one name a search gives: enough to say that it is ambiguous."""
 
 _by_id = w.c.id == value("ref")
-_active = w.c.active.is_(True)
+_active, _ended = w.c.active.is_(True), w.c.active.is_(False)
 _unit_key = (u.c.workload_id == value("ref"), u.c.attempt == value("at_attempt"))
 
 _ADD = insert(w).inline()
@@ -53,7 +53,7 @@ _DROP_UNIT = delete(u).where(*_unit_key, u.c.idx == value("at_idx"), u.c.rank ==
 _ACTIVE = select(w.c.doc).where(_active).order_by(w.c.seq)
 _WAITING = _ACTIVE.where(w.c.state.in_(sorted(WAITING)))
 _DELETED = select(w.c.doc).where(w.c.state == State.DELETED.value).order_by(w.c.seq)
-_ENDED_BEFORE = select(w.c.id).where(w.c.ended_at < value("time"), w.c.state.in_(sorted(ENDED - {State.DELETED})))
+_ENDED_BEFORE = select(w.c.id).where(w.c.ended_at < value("time"), w.c.state != State.DELETED.value, _ended)
 _REMOVE = delete(w).where(_by_id)
 _USING = (
     select(w.c.doc)
@@ -78,8 +78,8 @@ class Workloads:
         self._tx.write(_ADD, row)
         self._note(workload, workload.message if message is None else storable(message))
         mounted = [
-            {"workload_id": workload.id, "path": path, "volume_id": volume, "active": not workload.ended}
-            for path, volume in workload.volume_ids.items()
+            {"workload_id": workload.id, "volume_id": volume, "active": not workload.ended}
+            for volume in sorted(set(workload.volume_ids.values()))
         ]
         self._tx.write_each(_ADD_MOUNTS, mounted)
 

@@ -16,11 +16,11 @@ CREATE TABLE history (
 );
 INSERT INTO "history" VALUES(1,'arunning',1,'INSERTED','SUBMITTED',NULL,1794778275123);
 INSERT INTO "history" VALUES(2,'anendeda',1,'INSERTED','SUBMITTED',NULL,1794778275123);
-INSERT INTO "history" VALUES(3,'arunning',1,'QUEUED','NO_AVAILABLE_RESOURCES','no CPU is free',1794780854833);
-INSERT INTO "history" VALUES(4,'anendeda',1,'ASSIGNED','PLACED',NULL,1794780854834);
-INSERT INTO "history" VALUES(5,'anendeda',1,'LAUNCHING','PLACED',NULL,1794780854834);
-INSERT INTO "history" VALUES(6,'anendeda',1,'RUNNING','PLACED',NULL,1794780854834);
-INSERT INTO "history" VALUES(7,'anendeda',1,'EXITED','PLACED',NULL,1794780854835);
+INSERT INTO "history" VALUES(3,'arunning',1,'QUEUED','NO_AVAILABLE_RESOURCES','no CPU is free',1794781158693);
+INSERT INTO "history" VALUES(4,'anendeda',1,'ASSIGNED','PLACED',NULL,1794781158696);
+INSERT INTO "history" VALUES(5,'anendeda',1,'LAUNCHING','PLACED',NULL,1794781158696);
+INSERT INTO "history" VALUES(6,'anendeda',1,'RUNNING','PLACED',NULL,1794781158696);
+INSERT INTO "history" VALUES(7,'anendeda',1,'EXITED','PLACED',NULL,1794781158696);
 CREATE TABLE mounts (
 	workload_id TEXT NOT NULL, 
 	path TEXT NOT NULL, 
@@ -40,7 +40,7 @@ CREATE TABLE submissions (
 	created_at BIGINT NOT NULL, 
 	PRIMARY KEY (user_name, "key")
 );
-INSERT INTO "submissions" VALUES('ann','key','digest','Workload','arunning',1794780854841);
+INSERT INTO "submissions" VALUES('ann','key','digest','Workload','arunning',1794781158698);
 CREATE TABLE tokens (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	id TEXT NOT NULL, 
@@ -97,18 +97,18 @@ CREATE TABLE workloads (
 	doc TEXT NOT NULL, 
 	UNIQUE (id)
 );
-INSERT INTO "workloads" VALUES(1,'arunning','ann','ann','runs','QUEUED','RUN',1,1794778275123,1794780854833,NULL,'{"id":"arunning","name":"runs","group":"ann","user":"ann","status":"pending","state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":null,"updated_at":"2026-11-15T22:14:14.833Z"}','{"id":"arunning","name":"runs","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"runs","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:14:14.833Z","started_at":null,"ended_at":null}');
-INSERT INTO "workloads" VALUES(2,'anendeda','ann','ann','ended','EXITED','RUN',0,1794778275123,1794780854835,1794780854835,'{"id":"anendeda","name":"ended","group":"ann","user":"ann","status":"completed","state":"EXITED","reason":"PLACED","message":null,"exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":"2026-11-15T22:14:14.835Z","updated_at":"2026-11-15T22:14:14.835Z"}','{"id":"anendeda","name":"ended","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"ended","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"EXITED","reason":"PLACED","message":null,"wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:14:14.835Z","started_at":null,"ended_at":"2026-11-15T22:14:14.835Z"}');
+INSERT INTO "workloads" VALUES(1,'arunning','ann','ann','runs','QUEUED','RUN',1,1794778275123,1794781158693,NULL,'{"id":"arunning","name":"runs","group":"ann","user":"ann","status":"pending","state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":null,"updated_at":"2026-11-15T22:19:18.693Z"}','{"id":"arunning","name":"runs","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"runs","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:19:18.693Z","started_at":null,"ended_at":null}');
+INSERT INTO "workloads" VALUES(2,'anendeda','ann','ann','ended','EXITED','RUN',0,1794778275123,1794781158696,1794781158696,'{"id":"anendeda","name":"ended","group":"ann","user":"ann","status":"completed","state":"EXITED","reason":"PLACED","message":null,"exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":"2026-11-15T22:19:18.696Z","updated_at":"2026-11-15T22:19:18.696Z"}','{"id":"anendeda","name":"ended","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"ended","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"EXITED","reason":"PLACED","message":null,"wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:19:18.696Z","started_at":null,"ended_at":"2026-11-15T22:19:18.696Z"}');
 CREATE INDEX volumes_phase ON volumes (phase, seq);
-CREATE UNIQUE INDEX volumes_name ON volumes (group_name, name) WHERE phase != 'Deleting';
 CREATE INDEX volumes_group ON volumes (group_name, seq);
-CREATE INDEX workloads_group_name ON workloads (group_name, name, state, seq);
+CREATE UNIQUE INDEX volumes_name ON volumes (name, group_name) WHERE phase != 'Deleting';
+CREATE INDEX workloads_group_state ON workloads (group_name, state, seq);
 CREATE INDEX workloads_ended ON workloads (ended_at);
+CREATE INDEX workloads_name ON workloads (name, state, seq);
+CREATE INDEX workloads_active ON workloads (seq) WHERE active IS 1;
+CREATE INDEX workloads_group_name ON workloads (group_name, name, state, seq);
 CREATE INDEX workloads_state ON workloads (state, seq);
 CREATE INDEX workloads_group ON workloads (group_name, seq);
-CREATE INDEX workloads_group_state ON workloads (group_name, state, seq);
-CREATE INDEX workloads_active ON workloads (seq) WHERE active IS 1;
-CREATE INDEX workloads_name ON workloads (name, state, seq);
 CREATE INDEX tokens_user ON tokens (user_name, seq);
 CREATE INDEX submissions_created ON submissions (created_at);
 CREATE INDEX history_workload ON history (workload_id, seq);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -51,10 +50,8 @@ def print_log(client: Client, job_id: str, query: Query, *, say_why: bool = Fals
 
 def _write(piece: bytes) -> None:
     """Bytes as the program wrote them, at once."""
-    sys.stdout.flush()
-    view = memoryview(piece)
-    while view:
-        view = view[os.write(1, view) :]
+    sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
 
 
 def _say_why_it_waits(client: Client, job_id: str, answer: Answer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -25,6 +26,7 @@ from penstock.engines.local.supervisor.erase import erase
 from penstock.engines.local.watching import Watching
 from penstock.settings import Settings
 
+log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
 """Hundredths of a second a run that is removed while it runs has to end."""
 
@@ -41,8 +43,7 @@ class LocalEngine:
         self._holding: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to."""
         self._sandbox_works = settings.sandbox == "none"
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._cleaned: set[Run] = set()
+        self._cleaning: dict[Run, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
         self._layout.make()
@@ -52,11 +53,11 @@ class LocalEngine:
         self._watching = Watching(self._layout, self._following)
         for run in self._layout.all_runs():
             self._adopt(run)
-        self._background(asyncio.to_thread(self._sweep))
+        self._sweeping = asyncio.create_task(asyncio.to_thread(_sweep, self._layout.runs))
 
     async def close(self) -> None:
         """Stop looking. What runs goes on."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(self._sweeping, *self._cleaning.values())
         self._watching.close()
         self._following.close()
 
@@ -65,16 +66,6 @@ class LocalEngine:
         if not records.ended(run_dir) and (began := records.read_began(run_dir)) is not None:
             self._holding[run] = tuple(began.get("gpus", ()))
             self._watching.add(run, began.get("pid"))
-
-    def _sweep(self) -> None:
-        """Finish removals that a crash cut short."""
-        for path in self._layout.runs.glob(".removed-*"):
-            erase(str(path))
-
-    def _background(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
@@ -151,9 +142,8 @@ class LocalEngine:
         if report.presence in (Presence.ended, Presence.lost):
             self._holding.pop(run, None)
             self._watching.drop(run)
-        if report.presence is Presence.lost and run not in self._cleaned:
-            self._cleaned.add(run)
-            self._background(asyncio.to_thread(_clean_up, run_dir))
+        if report.presence is Presence.lost and run not in self._cleaning:
+            self._cleaning[run] = asyncio.create_task(asyncio.to_thread(_clean_up, run_dir))
         return report
 
     async def stop(self, run: Run, grace: int) -> None:
@@ -176,9 +166,10 @@ class LocalEngine:
                 await asyncio.sleep(0.01)
         self._holding.pop(run, None)
         self._watching.drop(run)
+        if cleaning := self._cleaning.pop(run, None):
+            await cleaning
         await asyncio.to_thread(_remove, run_dir)
         self._following.forget(run)
-        self._cleaned.discard(run)
 
     async def runs(self) -> list[Run]:
         return await asyncio.to_thread(self._layout.all_runs)
@@ -195,7 +186,20 @@ def _clean_up(run_dir: Path) -> None:
     for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
         remove_group(Path(path))
     for path in run_dir.glob("rank-*"):
+        _try_to_erase(path)
+
+
+def _sweep(runs: Path) -> None:
+    """Finish removals that a crash cut short."""
+    for path in runs.glob(".removed-*"):
+        _try_to_erase(path)
+
+
+def _try_to_erase(path: Path) -> None:
+    try:
         erase(str(path))
+    except OSError as error:
+        log.warning("%s could not be removed: %s", path, error)
 
 
 def _remove(run_dir: Path) -> None:

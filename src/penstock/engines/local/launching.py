@@ -20,6 +20,8 @@ from penstock.errors import StorageFull, Unavailable
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import main; main()"
 """Imported rather than run as a file, so that the compiled form is used."""
+PACKAGE = Path(__file__).parent
+"""Where `supervisor` is imported from."""
 PATIENCE = 1.0
 
 
@@ -56,8 +58,7 @@ def _take(fd: int) -> bool:
 
 async def spawn(run_dir: Path, held: list[int]) -> None:
     """Return once the run has begun on disk. What we start is not the supervisor but its parent, which ends then."""
-    package = str(Path(__file__).parent)
-    argv = [sys.executable, "-I", "-S", "-c", BOOT, package, str(run_dir), *map(str, held)]
+    argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGE), str(run_dir), *map(str, held)]
     with disk_errors(run_dir), (run_dir / "supervisor.log").open("ab") as errors:
         process = subprocess.Popen(  # noqa: ASYNC220 (a vfork: a millisecond)
             argv,

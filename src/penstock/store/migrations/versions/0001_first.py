@@ -45,7 +45,7 @@ def _volumes() -> None:
     )
     alive = sa.text("phase != 'Deleting'")
     op.create_index(
-        "volumes_name", "volumes", ["group_name", "name"], unique=True, sqlite_where=alive, postgresql_where=alive
+        "volumes_name", "volumes", ["name", "group_name"], unique=True, sqlite_where=alive, postgresql_where=alive
     )
     op.create_index("volumes_group", "volumes", ["group_name", "seq"])
     op.create_index("volumes_phase", "volumes", ["phase", "seq"])
@@ -108,8 +108,7 @@ def _of_workloads() -> None:
     op.create_table(
         "mounts",
         _workload_id(primary_key=True),
-        sa.Column("path", sa.Text, primary_key=True),
-        sa.Column("volume_id", sa.Text, nullable=False),
+        sa.Column("volume_id", sa.Text, primary_key=True),
         sa.Column("active", sa.Boolean, nullable=False),
     )
     op.create_index("mounts_volume", "mounts", ["volume_id", "active"])

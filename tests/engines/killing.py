@@ -1,0 +1,57 @@
+"""Kill supervisors in their first milliseconds, and look for what they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from penstock.domain.users import Account
+from penstock.engines.base import Launch, Presence
+from penstock.engines.local import LocalEngine, checks, launching
+from penstock.engines.local.claims import Claims
+from penstock.engines.local.layout import Layout
+from penstock.engines.local.limits import Limits
+from penstock.engines.local.plans import Machine
+from penstock.engines.local.supervisor.processes import first_child
+from penstock.settings import Settings
+from tests.engines.launching import a_launch, run_of
+from tests.engines.machine import processes_with
+
+
+async def kill_supervisors(settings: Settings, account: Account, times: int) -> int:
+    """How many had begun. Fails if a process stays, or if one that began does not read as lost."""
+    engine, begun = LocalEngine(settings), 0
+    await engine.open()
+    for _ in range(times):
+        launch = a_launch("sleep 600", account=account)
+        await asyncio.to_thread(_start_and_kill, settings, launch)
+        report = await engine.observe(run_of(launch))
+        assert report.presence in (Presence.lost, Presence.absent), report
+        begun += report.presence is Presence.lost
+        await engine.remove(run_of(launch))
+    await engine.close()
+    return begun
+
+
+def _start_and_kill(settings: Settings, launch: Launch) -> None:
+    layout = Layout(settings)
+    machine = Machine(settings, layout, Claims(settings, layout), Limits(), {}, checks.find_bwrap())
+    run_dir = layout.run_dir(run_of(launch))
+    held = launching.prepare(run_dir, launch, machine)
+    argv = [sys.executable, "-I", "-S", "-c", launching.BOOT, str(launching.PACKAGE), str(run_dir), str(held[0])]
+    parent = subprocess.Popen(argv, pass_fds=held, stderr=subprocess.DEVNULL)
+    os.close(held[0])
+    while not (supervisor := first_child(parent.pid)):
+        time.sleep(0.0002)
+    time.sleep(random.uniform(0, 0.015))
+    os.kill(supervisor, signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 5
+    while left := processes_with(launch.workload_id):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.005)
