@@ -22,8 +22,9 @@ def main() -> None:
     print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, Linux {platform.release()}\n", flush=True)
     lines: list[Line] = []
     for measure in MEASUREMENTS:
-        lines += measure()
-        print(f"measured: {', '.join(line.what for line in lines[-2:])}", flush=True)
+        fresh = measure()
+        print(f"measured: {'; '.join(line.what for line in fresh)}", flush=True)
+        lines += fresh
     print("\n" + show(lines))
 
 

@@ -16,6 +16,8 @@ class Line:
     beside: float | None = None
     beside_what: str = ""
     note: str = ""
+    as_difference: bool = False
+    """The goal is so much more, not so many times as much."""
 
 
 def show(lines: list[Line]) -> str:
@@ -30,6 +32,8 @@ def show(lines: list[Line]) -> str:
 def _cells(line: Line) -> tuple[str, ...]:
     beside = _amount(line.beside, line.unit) if line.beside is not None else "-"
     ratio = f"{line.measured / line.beside:.2f}" if line.beside else "-"
+    if line.beside and line.as_difference:
+        ratio = f"+{_amount(line.measured - line.beside, line.unit)}"
     verdict = {True: "met", False: "missed", None: "?"}[line.met]
     return (line.what, _amount(line.measured, line.unit), beside, ratio, line.goal, verdict, line.beside_what)
 

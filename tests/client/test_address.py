@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import Client
 from penstock.client.address import connect_unix, named_url, parse_url, quote, user_socket
-from penstock.errors import SettingsError
+from penstock.errors import SettingsError, Unreachable
 from penstock.settings import load
 
 
@@ -94,3 +95,11 @@ def test_a_socket_deep_in_the_tree_is_reached(tmp_path: Path, monkeypatch):
         with connect_unix(str(deep / "penstock.sock")) as connection, listener.accept()[0] as other:
             connection.sendall(b"hello")
             assert other.recv(5) == b"hello"
+
+
+def test_a_machine_that_is_not_linux_is_told_to_name_a_server(monkeypatch):
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(Unreachable, match=r"The embedded engine needs Linux, and no server is named\.") as caught:
+        Client().get("/v1/workloads")
+    assert caught.value.hint
+    assert "export PENSTOCK_API_URL=" in caught.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -47,6 +48,9 @@ def _start_and_kill(settings: Settings, launch: Launch) -> None:
     parent = subprocess.Popen(argv, pass_fds=held, stderr=subprocess.DEVNULL)
     os.close(held[0])
     while not (supervisor := first_child(parent.pid)):
+        if parent.poll() is not None:  # on a busy machine it may have begun before we looked
+            supervisor = int(json.loads((run_dir / "began").read_text())["pid"])
+            break
         time.sleep(0.0002)
     time.sleep(random.uniform(0, 0.015))
     os.kill(supervisor, signal.SIGKILL)

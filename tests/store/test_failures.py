@@ -6,14 +6,18 @@ import asyncio
 import os
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psycopg
+import psycopg.errors
 import pytest
 
-from penstock.errors import StartRefused, StorageFull, Unavailable
+from penstock.errors import PenstockError, StartRefused, StorageFull, Unavailable
 from penstock.store.database import Database
+from penstock.store.failures import translated
 from tests.postgresql import Cluster
 from tests.store.making import a_workload
 
@@ -167,3 +171,54 @@ async def test_a_second_server_on_one_postgresql_database_is_refused(postgresql:
 async def test_a_postgresql_that_is_not_there_stops_the_start(tmp_path: Path):
     with pytest.raises(StartRefused, match="does not answer"):
         await Database.open(f"postgresql+psycopg://nobody@/none?host={tmp_path}")
+
+
+PRIMARY = {
+    "ERROR": 1, "INTERNAL": 2, "PERM": 3, "ABORT": 4, "BUSY": 5, "LOCKED": 6, "NOMEM": 7, "READONLY": 8,
+    "INTERRUPT": 9, "IOERR": 10, "CORRUPT": 11, "NOTFOUND": 12, "FULL": 13, "CANTOPEN": 14, "PROTOCOL": 15,
+    "EMPTY": 16, "SCHEMA": 17, "TOOBIG": 18, "CONSTRAINT": 19, "MISMATCH": 20, "MISUSE": 21, "NOLFS": 22,
+    "AUTH": 23, "FORMAT": 24, "RANGE": 25, "NOTADB": 26,
+}  # fmt: skip
+DEFECTS = {"ERROR", "INTERNAL", "ABORT", "INTERRUPT", "NOTFOUND", "EMPTY", "SCHEMA", "TOOBIG", "CONSTRAINT"} | {
+    "MISMATCH",
+    "MISUSE",
+    "NOLFS",
+    "AUTH",
+    "FORMAT",
+    "RANGE",
+}
+"""What SQLite says when the fault is in our statement or our use of it."""
+
+
+def test_everything_sqlite_can_say_is_either_of_the_disk_or_a_defect_of_ours():
+    for name, number in PRIMARY.items():
+        error = sqlite3.OperationalError("said")
+        error.sqlite_errorcode = number
+        ours = translated(error)
+        assert isinstance(ours, PenstockError) == (name not in DEFECTS), name
+
+
+def test_everything_postgresql_can_say_of_its_disk_or_connection_is_an_error_of_ours():
+    known = {kind for kind in vars(psycopg.errors).values() if isinstance(getattr(kind, "sqlstate", None), str)}
+    of_outside = {kind for kind in known if kind.sqlstate[:2] in ("08", "53", "57", "58", "XX")}
+    assert len(of_outside) > 20
+    for kind in of_outside:
+        assert isinstance(translated(kind("said")), Unavailable | StorageFull), kind
+    for kind in (psycopg.errors.UniqueViolation, psycopg.errors.SyntaxError, psycopg.errors.UndefinedTable):
+        assert isinstance(translated(kind("said")), kind)
+
+
+def test_what_the_database_said_is_kept_as_the_cause():
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    ours = translated(error)
+    assert isinstance(ours, Unavailable)
+    assert ours.__cause__ is error
+    assert "disk I/O error" in ours.message
+
+
+async def test_a_missing_driver_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StartRefused, match="PostgreSQL is missing") as refused:
+        await Database.open("postgresql://nobody@/none")
+    assert "pip install 'penstock[postgresql]'" in (refused.value.hint or "")

@@ -20,7 +20,8 @@ USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")
 
 def new_id() -> str:
     """8 characters of lower-case base32, a letter first, so that no YAML reader takes one for a number."""
-    return secrets.choice(LETTERS) + "".join(secrets.choice(BASE32) for _ in range(7))
+    first, *rest = secrets.token_bytes(8)
+    return LETTERS[first % 26] + "".join(BASE32[byte % 32] for byte in rest)
 
 
 def shorten(text: str, limit: int = 60) -> str:

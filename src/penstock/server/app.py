@@ -21,7 +21,8 @@ from penstock.wire import ErrorBody
 
 log = logging.getLogger(__name__)
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
-NOUNS = (server, volumes, workloads, tokens, document001, docs)
+NOUNS = (workloads, volumes, server, tokens, document001, docs)
+"""The most asked first: they are tried in this order."""
 
 
 def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:

@@ -23,14 +23,15 @@ REMEDIES = (
 )
 
 
-def parts_of(request: Request) -> Parts:
+async def parts_of(request: Request) -> Parts:
+    """Asynchronous, because FastAPI gives every other dependency a thread."""
     parts: Parts = request.app.state.parts
     return parts
 
 
 async def identify(request: Request) -> Caller:
     """Kernel, token or (in header mode) X-User; anything else is nobody."""
-    parts = parts_of(request)
+    parts = await parts_of(request)
     peer: Peer = request.scope["state"].get("peer") or Peer()
     bearer = request.headers.get("authorization")
     if bearer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from functools import lru_cache
 
 from penstock.domain.users import Account, Caller
 from penstock.errors import Forbidden, StartRefused
@@ -20,32 +21,46 @@ def account_of(caller: Caller, settings: Settings) -> Account:
     if uid == 0:
         return root_account(settings)
     try:
-        entry = pwd.getpwuid(uid)
+        return _known(uid)
     except KeyError:
         return Account(uid=uid, gid=uid, user=f"uid-{uid}")
-    return Account(uid=uid, gid=entry.pw_gid, user=entry.pw_name)
 
 
 def root_account(settings: Settings) -> Account:
     """The account in `root_account`, checked: it must exist and must not be root again."""
     try:
-        entry = pwd.getpwnam(settings.root_account)
+        account = _named(settings.root_account)
     except KeyError:
         raise StartRefused(
             f"The account '{settings.root_account}' does not exist, and work never runs as root.",
             hint="Set root_account to an existing unprivileged account.",
         ) from None
-    if entry.pw_uid == 0:
+    if account.uid == 0:
         raise StartRefused(
             f"The account '{settings.root_account}' is root, and work never runs as root.",
             hint="Set root_account to an unprivileged account, such as nobody.",
         )
-    return Account(uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
+    return account
 
 
 def user_name(uid: int) -> str:
     """What a Unix account is called here."""
     try:
-        return pwd.getpwuid(uid).pw_name
+        return _known(uid).user
     except KeyError:
         return f"uid-{uid}"
+
+
+@lru_cache
+def _known(uid: int) -> Account:
+    """Looked up once: the system's answer costs more than the rest of a request. A failure is not remembered."""
+    return _account(pwd.getpwuid(uid))
+
+
+@lru_cache
+def _named(name: str) -> Account:
+    return _account(pwd.getpwnam(name))
+
+
+def _account(entry: pwd.struct_passwd) -> Account:
+    return Account(uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)

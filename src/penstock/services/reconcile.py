@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -43,16 +44,19 @@ class Queue:
     unsaid: set[str] = field(default_factory=set)
     """Waiting, and not yet told why."""
     said: dict[str, str] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
 
     def forget(self, workload_id: str) -> bool:
         """True if that made room, or moved the queue."""
         self.unsaid.discard(workload_id)
         self.said.pop(workload_id, None)
+        self.ports.pop(workload_id, None)
         waited = self.waiting.pop(workload_id, None)
         return self.held.pop(workload_id, None) is not None or waited is not None
 
     def give_back(self, workload_id: str) -> None:
         ask, _ = self.held.pop(workload_id)
+        self.ports.pop(workload_id, None)
         self.waiting = {workload_id: ask} | self.waiting
 
 
@@ -144,6 +148,7 @@ class Reconciler:
                 self._queue.said[workload.id] = workload.message
         elif not workload.ended:
             self._queue.held[workload.id] = (ask, tuple(uuid for rank in workload.gpus for uuid in rank))
+            self._queue.ports[workload.id] = workload.master_port or 0
 
     async def _step_until_quiet(self, workload_id: str) -> None:
         try:
@@ -217,7 +222,7 @@ class Reconciler:
             return
         for decision in starts:
             self._hold(decision)
-        placed = await self._db.write(lambda tx: _record(tx, starts, says, self.node.name))
+        placed = await self._db.write(lambda tx: _record(tx, starts, says, self.node.name, queue.ports))
         queue.said |= says
         queue.unsaid -= set(says)
         for decision in starts:
@@ -231,6 +236,7 @@ class Reconciler:
         ask = self._queue.waiting.pop(decision.workload_id)
         self._queue.unsaid.discard(decision.workload_id)
         self._queue.held[decision.workload_id] = (ask, tuple(uuid for rank in decision.gpus for uuid in rank))
+        self._queue.ports[decision.workload_id] = free_port(decision.workload_id, self._queue.ports.values())
 
     # loops
 
@@ -271,17 +277,16 @@ class Reconciler:
             self.touch(workload_id)
 
 
-def _record(tx: Store, starts: list[Decision], says: dict[str, str], node: str) -> set[str]:
+def _record(tx: Store, starts: list[Decision], says: dict[str, str], node: str, ports: Mapping[str, int]) -> set[str]:
     """Writes what was decided. A workload stopped meanwhile is left alone."""
     placed = set()
-    ports = {workload.master_port for workload in tx.workloads.active() if workload.master_port} if starts else set()
     for decision in starts:
         workload = tx.workloads.get(decision.workload_id)
         if workload and workload.state in WAITING and workload.wants is Wants.RUN:
-            port = free_port(workload.id, ports)
-            ports.add(port)
             workload = tx.workloads.move(workload, State.ASSIGNED, Reason.PLACED, f"on {node}")
-            tx.workloads.move(workload, State.LAUNCHING, Reason.PLACED, gpus=decision.gpus, master_port=port)
+            tx.workloads.move(
+                workload, State.LAUNCHING, Reason.PLACED, gpus=decision.gpus, master_port=ports[workload.id]
+            )
             placed.add(workload.id)
     for workload_id, message in says.items():
         workload = tx.workloads.get(workload_id)

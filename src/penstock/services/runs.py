@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from penstock.services.uploads import Uploads
 from penstock.store.database import Database
 from penstock.store.session import Store
 
+log = logging.getLogger(__name__)
 NOT_SEEN_RUNNING = PLACED - {State.RUNNING, State.REQUESTED_CANCEL}
 
 
@@ -57,6 +59,7 @@ class Runs:
             said = f"{error.message} {error.hint or ''}".strip()
             return await self._end(workload, State.CRASHED, Reason.LAUNCH_FAILED, said)
         except OSError as error:
+            log.warning("%s could not be started", workload.id, exc_info=True)
             return await self._end(workload, State.CRASHED, Reason.LAUNCH_FAILED, f"could not be prepared: {error}")
         return None
 

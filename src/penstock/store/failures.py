@@ -30,13 +30,20 @@ _SQLITE = {
 }
 _POSTGRESQL = {
     "08": "does not answer",
-    "57P": "is shutting down or starting",
+    "28": "does not let us in",
+    "42501": "does not let us do this",
+    "57": "is shutting down, starting, or gave up on us",
     "53": "has run out of a resource",
     "25006": "is read-only",
+    "25P03": "gave up on us",
+    "25P04": "gave up on us",
     "55P03": "is in use by another server",
     "40": "could not do two things at once",
     "58": "reports an error of its disk",
+    "XX": "is damaged",
 }
+"""By how their SQLSTATE begins."""
+
 _POSTGRESQL_FULL = "53100"
 
 

@@ -31,7 +31,6 @@ CREATE SEQUENCE public.history_seq_seq
 ALTER SEQUENCE public.history_seq_seq OWNED BY public.history.seq;
 CREATE TABLE public.mounts (
     workload_id text NOT NULL,
-    path text NOT NULL,
     volume_id text NOT NULL,
     active boolean NOT NULL
 );
@@ -118,19 +117,19 @@ ALTER TABLE ONLY public.workloads ALTER COLUMN seq SET DEFAULT nextval('public.w
 INSERT INTO public.alembic_version VALUES ('0001');
 INSERT INTO public.history VALUES (1, 'arunning', 1, 'INSERTED', 'SUBMITTED', NULL, 1794778275123);
 INSERT INTO public.history VALUES (2, 'anendeda', 1, 'INSERTED', 'SUBMITTED', NULL, 1794778275123);
-INSERT INTO public.history VALUES (3, 'arunning', 1, 'QUEUED', 'NO_AVAILABLE_RESOURCES', 'no CPU is free', 1794781160840);
-INSERT INTO public.history VALUES (4, 'anendeda', 1, 'ASSIGNED', 'PLACED', NULL, 1794781160841);
-INSERT INTO public.history VALUES (5, 'anendeda', 1, 'LAUNCHING', 'PLACED', NULL, 1794781160842);
-INSERT INTO public.history VALUES (6, 'anendeda', 1, 'RUNNING', 'PLACED', NULL, 1794781160842);
-INSERT INTO public.history VALUES (7, 'anendeda', 1, 'EXITED', 'PLACED', NULL, 1794781160843);
-INSERT INTO public.mounts VALUES ('arunning', '/data', 'avolumea', true);
-INSERT INTO public.mounts VALUES ('anendeda', '/data', 'avolumea', false);
-INSERT INTO public.submissions VALUES ('ann', 'key', 'digest', 'Workload', 'arunning', 1794781160847);
+INSERT INTO public.history VALUES (3, 'arunning', 1, 'QUEUED', 'NO_AVAILABLE_RESOURCES', 'no CPU is free', 1794781356507);
+INSERT INTO public.history VALUES (4, 'anendeda', 1, 'ASSIGNED', 'PLACED', NULL, 1794781356509);
+INSERT INTO public.history VALUES (5, 'anendeda', 1, 'LAUNCHING', 'PLACED', NULL, 1794781356511);
+INSERT INTO public.history VALUES (6, 'anendeda', 1, 'RUNNING', 'PLACED', NULL, 1794781356512);
+INSERT INTO public.history VALUES (7, 'anendeda', 1, 'EXITED', 'PLACED', NULL, 1794781356514);
+INSERT INTO public.mounts VALUES ('arunning', 'avolumea', true);
+INSERT INTO public.mounts VALUES ('anendeda', 'avolumea', false);
+INSERT INTO public.submissions VALUES ('ann', '2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683', 'digest', 'Workload', 'arunning', 1794781356527);
 INSERT INTO public.tokens VALUES (1, 'atokenaa', 'ann', 1000, true, 'hash', 'laptop', 1794778275123, NULL, NULL);
 INSERT INTO public.units VALUES ('anendeda', 1, 0, 0, '{"attempt":1,"index":0,"rank":0,"state":"EXITED","reason":null,"message":null,"exit_code":0,"started_at":null,"ended_at":"2026-11-15T21:31:15.123Z","peak_memory_bytes":null}');
 INSERT INTO public.volumes VALUES (1, 'avolumea', 'ann', 'ann', 'data', 'Pending', 1000, 1001, 'ann', 1794778275123, '{"id":"avolumea","name":"data","group":"ann","user":"ann","source":"claim","size":"10Gi","size_bytes":10737418240,"storage_class":"standard","access_modes":["ReadWriteOnce"],"phase":"Pending","message":null,"created_at":"2026-11-15T21:31:15.123Z"}');
-INSERT INTO public.workloads VALUES (1, 'arunning', 'ann', 'ann', 'runs', 'QUEUED', 'RUN', true, 1794778275123, 1794781160840, NULL, '{"id":"arunning","name":"runs","group":"ann","user":"ann","status":"pending","state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":null,"updated_at":"2026-11-15T22:19:20.840Z"}', '{"id":"arunning","name":"runs","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"runs","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:19:20.840Z","started_at":null,"ended_at":null}');
-INSERT INTO public.workloads VALUES (2, 'anendeda', 'ann', 'ann', 'ended', 'EXITED', 'RUN', false, 1794778275123, 1794781160843, 1794781160843, '{"id":"anendeda","name":"ended","group":"ann","user":"ann","status":"completed","state":"EXITED","reason":"PLACED","message":null,"exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":"2026-11-15T22:19:20.843Z","updated_at":"2026-11-15T22:19:20.843Z"}', '{"id":"anendeda","name":"ended","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"ended","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"EXITED","reason":"PLACED","message":null,"wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:19:20.843Z","started_at":null,"ended_at":"2026-11-15T22:19:20.843Z"}');
+INSERT INTO public.workloads VALUES (1, 'arunning', 'ann', 'ann', 'runs', 'QUEUED', 'RUN', true, 1794778275123, 1794781356507, NULL, '{"id":"arunning","name":"runs","group":"ann","user":"ann","status":"pending","state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":null,"updated_at":"2026-11-15T22:22:36.507Z"}', '{"id":"arunning","name":"runs","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"runs","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:22:36.507Z","started_at":null,"ended_at":null}');
+INSERT INTO public.workloads VALUES (2, 'anendeda', 'ann', 'ann', 'ended', 'EXITED', 'RUN', false, 1794778275123, 1794781356514, 1794781356514, '{"id":"anendeda","name":"ended","group":"ann","user":"ann","status":"completed","state":"EXITED","reason":"PLACED","message":null,"exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":"2026-11-15T22:22:36.514Z","updated_at":"2026-11-15T22:22:36.514Z"}', '{"id":"anendeda","name":"ended","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"ended","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"EXITED","reason":"PLACED","message":null,"wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:22:36.514Z","started_at":null,"ended_at":"2026-11-15T22:22:36.514Z"}');
 SELECT pg_catalog.setval('public.history_seq_seq', 7, true);
 SELECT pg_catalog.setval('public.tokens_seq_seq', 1, true);
 SELECT pg_catalog.setval('public.volumes_seq_seq', 1, true);
@@ -140,7 +139,7 @@ ALTER TABLE ONLY public.alembic_version
 ALTER TABLE ONLY public.history
     ADD CONSTRAINT history_pkey PRIMARY KEY (seq);
 ALTER TABLE ONLY public.mounts
-    ADD CONSTRAINT mounts_pkey PRIMARY KEY (workload_id, path);
+    ADD CONSTRAINT mounts_pkey PRIMARY KEY (workload_id, volume_id);
 ALTER TABLE ONLY public.submissions
     ADD CONSTRAINT submissions_pkey PRIMARY KEY (user_name, key);
 ALTER TABLE ONLY public.tokens

@@ -16,21 +16,20 @@ CREATE TABLE history (
 );
 INSERT INTO "history" VALUES(1,'arunning',1,'INSERTED','SUBMITTED',NULL,1794778275123);
 INSERT INTO "history" VALUES(2,'anendeda',1,'INSERTED','SUBMITTED',NULL,1794778275123);
-INSERT INTO "history" VALUES(3,'arunning',1,'QUEUED','NO_AVAILABLE_RESOURCES','no CPU is free',1794781158693);
-INSERT INTO "history" VALUES(4,'anendeda',1,'ASSIGNED','PLACED',NULL,1794781158696);
-INSERT INTO "history" VALUES(5,'anendeda',1,'LAUNCHING','PLACED',NULL,1794781158696);
-INSERT INTO "history" VALUES(6,'anendeda',1,'RUNNING','PLACED',NULL,1794781158696);
-INSERT INTO "history" VALUES(7,'anendeda',1,'EXITED','PLACED',NULL,1794781158696);
+INSERT INTO "history" VALUES(3,'arunning',1,'QUEUED','NO_AVAILABLE_RESOURCES','no CPU is free',1794781350537);
+INSERT INTO "history" VALUES(4,'anendeda',1,'ASSIGNED','PLACED',NULL,1794781350540);
+INSERT INTO "history" VALUES(5,'anendeda',1,'LAUNCHING','PLACED',NULL,1794781350541);
+INSERT INTO "history" VALUES(6,'anendeda',1,'RUNNING','PLACED',NULL,1794781350541);
+INSERT INTO "history" VALUES(7,'anendeda',1,'EXITED','PLACED',NULL,1794781350541);
 CREATE TABLE mounts (
 	workload_id TEXT NOT NULL, 
-	path TEXT NOT NULL, 
 	volume_id TEXT NOT NULL, 
 	active BOOLEAN NOT NULL, 
-	PRIMARY KEY (workload_id, path), 
+	PRIMARY KEY (workload_id, volume_id), 
 	FOREIGN KEY(workload_id) REFERENCES workloads (id) ON DELETE CASCADE
 );
-INSERT INTO "mounts" VALUES('arunning','/data','avolumea',1);
-INSERT INTO "mounts" VALUES('anendeda','/data','avolumea',0);
+INSERT INTO "mounts" VALUES('arunning','avolumea',1);
+INSERT INTO "mounts" VALUES('anendeda','avolumea',0);
 CREATE TABLE submissions (
 	user_name TEXT NOT NULL, 
 	"key" TEXT NOT NULL, 
@@ -40,7 +39,7 @@ CREATE TABLE submissions (
 	created_at BIGINT NOT NULL, 
 	PRIMARY KEY (user_name, "key")
 );
-INSERT INTO "submissions" VALUES('ann','key','digest','Workload','arunning',1794781158698);
+INSERT INTO "submissions" VALUES('ann','2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683','digest','Workload','arunning',1794781350554);
 CREATE TABLE tokens (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	id TEXT NOT NULL, 
@@ -97,18 +96,18 @@ CREATE TABLE workloads (
 	doc TEXT NOT NULL, 
 	UNIQUE (id)
 );
-INSERT INTO "workloads" VALUES(1,'arunning','ann','ann','runs','QUEUED','RUN',1,1794778275123,1794781158693,NULL,'{"id":"arunning","name":"runs","group":"ann","user":"ann","status":"pending","state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":null,"updated_at":"2026-11-15T22:19:18.693Z"}','{"id":"arunning","name":"runs","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"runs","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:19:18.693Z","started_at":null,"ended_at":null}');
-INSERT INTO "workloads" VALUES(2,'anendeda','ann','ann','ended','EXITED','RUN',0,1794778275123,1794781158696,1794781158696,'{"id":"anendeda","name":"ended","group":"ann","user":"ann","status":"completed","state":"EXITED","reason":"PLACED","message":null,"exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":"2026-11-15T22:19:18.696Z","updated_at":"2026-11-15T22:19:18.696Z"}','{"id":"anendeda","name":"ended","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"ended","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"EXITED","reason":"PLACED","message":null,"wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:19:18.696Z","started_at":null,"ended_at":"2026-11-15T22:19:18.696Z"}');
-CREATE INDEX volumes_phase ON volumes (phase, seq);
+INSERT INTO "workloads" VALUES(1,'arunning','ann','ann','runs','QUEUED','RUN',1,1794778275123,1794781350537,NULL,'{"id":"arunning","name":"runs","group":"ann","user":"ann","status":"pending","state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":null,"updated_at":"2026-11-15T22:22:30.537Z"}','{"id":"arunning","name":"runs","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"runs","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"QUEUED","reason":"NO_AVAILABLE_RESOURCES","message":"no CPU is free","wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:22:30.537Z","started_at":null,"ended_at":null}');
+INSERT INTO "workloads" VALUES(2,'anendeda','ann','ann','ended','EXITED','RUN',0,1794778275123,1794781350541,1794781350541,'{"id":"anendeda","name":"ended","group":"ann","user":"ann","status":"completed","state":"EXITED","reason":"PLACED","message":null,"exit_code":null,"nodes":1,"cpus":"4","memory":null,"accelerators":null,"created_at":"2026-11-15T21:31:15.123Z","started_at":null,"ended_at":"2026-11-15T22:22:30.541Z","updated_at":"2026-11-15T22:22:30.541Z"}','{"id":"anendeda","name":"ended","group":"ann","user":"ann","account":{"uid":1000,"gid":1001,"user":"ann"},"spec":{"name":"ended","nodes":1,"resources":{"cpus_milli":4000,"memory_bytes":null,"gpus":0,"gpu_products":[],"image":null},"envs":{"WHO":"wörld \u0000 🌊"},"mounts":[],"workdir":null,"setup":null,"run":"echo hello","max_duration":null},"volume_ids":{"/data":"avolumea"},"files":{},"venv":null,"notices":[],"state":"EXITED","reason":"PLACED","message":null,"wants":"RUN","attempt":1,"gpus":[],"master_port":null,"exit_code":null,"created_at":"2026-11-15T21:31:15.123Z","updated_at":"2026-11-15T22:22:30.541Z","started_at":null,"ended_at":"2026-11-15T22:22:30.541Z"}');
 CREATE INDEX volumes_group ON volumes (group_name, seq);
 CREATE UNIQUE INDEX volumes_name ON volumes (name, group_name) WHERE phase != 'Deleting';
+CREATE INDEX volumes_phase ON volumes (phase, seq);
+CREATE INDEX workloads_state ON workloads (state, seq);
+CREATE INDEX workloads_active ON workloads (seq) WHERE active IS 1;
+CREATE INDEX workloads_group ON workloads (group_name, seq);
 CREATE INDEX workloads_group_state ON workloads (group_name, state, seq);
 CREATE INDEX workloads_ended ON workloads (ended_at);
 CREATE INDEX workloads_name ON workloads (name, state, seq);
-CREATE INDEX workloads_active ON workloads (seq) WHERE active IS 1;
 CREATE INDEX workloads_group_name ON workloads (group_name, name, state, seq);
-CREATE INDEX workloads_state ON workloads (state, seq);
-CREATE INDEX workloads_group ON workloads (group_name, seq);
 CREATE INDEX tokens_user ON tokens (user_name, seq);
 CREATE INDEX submissions_created ON submissions (created_at);
 CREATE INDEX history_workload ON history (workload_id, seq);

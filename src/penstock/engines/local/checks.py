@@ -15,6 +15,7 @@ from penstock.domain.quantities import show_bytes
 from penstock.engines.base import Check
 from penstock.engines.local.limits import Limits
 from penstock.engines.local.sandbox import Payload, command, setpriv_prefix
+from penstock.engines.local.scripts import DEFAULT_PATH
 from penstock.errors import Unavailable
 from penstock.settings import Settings
 
@@ -64,7 +65,14 @@ def probe_sandbox(settings: Settings) -> None:
 def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:
     user, group = who or (None, None)
     done = subprocess.run(
-        argv, user=user, group=group, extra_groups=[] if who else None, capture_output=True, check=False, timeout=30
+        argv,
+        user=user,
+        group=group,
+        extra_groups=[] if who else None,
+        env={"PATH": DEFAULT_PATH},
+        capture_output=True,
+        check=False,
+        timeout=30,
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip() or f"code {done.returncode}"

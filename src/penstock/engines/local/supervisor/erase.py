@@ -1,14 +1,16 @@
 """Remove a directory and all below it, without following a link out of it.
 
-Every step is relative to an open directory. A directory found inside is moved up to the top before it is emptied, so
-neither depth nor path length matters and two descriptors are enough. Stopped half way, it can simply be done again.
+Every step is relative to an open directory. One found very deep inside is moved up to the top before it is emptied, so
+that neither depth nor path length matters. Stopped half way, it can simply be done again.
 """
 
 # ruff: noqa: PTH101, PTH119, PTH120, PTH208
 from __future__ import annotations
 
 import os
+from errno import ENOTEMPTY
 
+DEPTH = 50
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -54,39 +56,40 @@ def _open(parent: int, name: str) -> int:
 
 def _erase_directory(parent: int, name: str) -> None:
     top = _open(parent, name)
-    moved = 0
     try:
         while names := os.listdir(top):
             for entry in names:
-                if not _unlinked(top, entry):
-                    moved = _empty(top, entry, moved)
-                    os.rmdir(entry, dir_fd=top)
+                _erase_entry(top, entry, top, 1)
     finally:
         os.close(top)
     os.rmdir(name, dir_fd=parent)
 
 
-def _empty(top: int, name: str, moved: int) -> int:
-    """Empty the directory; what directories it has go up to the top, for a later round."""
-    fd = _open(top, name)
+def _erase_entry(parent: int, name: str, top: int, depth: int) -> None:
+    """Remove what is there; a directory too deep for us goes up to the top, for a later round."""
+    if _unlinked(parent, name):
+        return
+    fd = _open(parent, name)
     try:
+        if depth > DEPTH:
+            _move_up(parent, name, top)
+            return
         for entry in os.listdir(fd):
-            if not _unlinked(fd, entry):
-                os.close(_open(fd, entry))
-                moved = _move_up(fd, entry, top, moved)
+            _erase_entry(fd, entry, top, depth + 1)
     finally:
         os.close(fd)
-    return moved
+    os.rmdir(name, dir_fd=parent)
 
 
-def _move_up(fd: int, entry: str, top: int, moved: int) -> int:
+def _move_up(parent: int, name: str, top: int) -> None:
+    number = 0
     while True:
-        moved += 1
+        number += 1
         try:
-            os.rename(entry, f".erase-{moved}", src_dir_fd=fd, dst_dir_fd=top)
-            return moved
+            os.rename(name, f".erase-{number}", src_dir_fd=parent, dst_dir_fd=top)
+            return
         except (FileExistsError, NotADirectoryError):
             continue
         except OSError as error:
-            if error.errno != 39:  # ENOTEMPTY: taken by one that a crash left behind
+            if error.errno != ENOTEMPTY:  # taken, perhaps by one that a crash left behind
                 raise
