@@ -221,7 +221,7 @@ class TokenPage(Page):
     items: tuple[TokenView, ...]
 
 
-class StorageClassPage(Model):
+class StorageClassPage(Page):
     items: tuple[StorageClass, ...]
 
 
@@ -280,7 +280,7 @@ class NodeView(Model):
     limits_enforced: bool
 
 
-class NodePage(Model):
+class NodePage(Page):
     items: tuple[NodeView, ...]
 
 

@@ -18,6 +18,7 @@ from penstock.engines.local.claims import Claims
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.limits import Limits
 from penstock.engines.local.plans import Machine
+from penstock.engines.local.records import lock_is_held
 from penstock.engines.local.supervisor.processes import first_child
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, run_of
@@ -56,6 +57,6 @@ def _start_and_kill(settings: Settings, launch: Launch) -> None:
     os.kill(supervisor, signal.SIGKILL)
     parent.wait()
     deadline = time.monotonic() + 5
-    while left := processes_with(launch.workload_id):
+    while (left := processes_with(launch.workload_id)) or lock_is_held(run_dir):
         assert time.monotonic() < deadline, left
         time.sleep(0.005)

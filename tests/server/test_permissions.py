@@ -62,3 +62,20 @@ def test_a_bad_token_opens_nothing(module_server, method, path):
     body = {} if method in ("POST", "PUT") else None
     status, answer = module_server.tcp(method, filled(path), body, {"Authorization": "Bearer pst_wrong"})
     assert status == 401, answer
+
+
+def test_every_list_has_pages_and_a_filter():
+    paths = create_app(Settings()).openapi()["paths"]
+    lists = [operation["get"] for path, operation in paths.items() if _is_list(path, operation)]
+    assert len(lists) == 5
+    for operation in lists:
+        names = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
+        assert {"limit", "cursor"} < names
+        assert names & {"name", "description"}
+
+
+def _is_list(path: str, operation: dict[str, Any]) -> bool:
+    if not path.startswith("/v1/") or "get" not in operation:
+        return False
+    answer = operation["get"]["responses"]["200"].get("content", {}).get("application/json", {})
+    return answer.get("schema", {}).get("$ref", "").endswith("Page")

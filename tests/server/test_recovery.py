@@ -143,6 +143,21 @@ def test_a_queue_survives(place):
         new.end()
 
 
+def test_what_ended_before_the_retention_is_forgotten_with_its_log(server):
+    made = server.submit("run: echo hello\n")
+    server.ended(made["id"])
+    server.kill()
+    new = again(server, retention="1s")
+    try:
+        while new.request("GET", f"/v1/workloads/{made['id']}")[0] != 404:
+            new.kill()
+            new = again(server, retention="1s")
+        while list((server.place / "data" / "runs").glob(f"*{made['id']}*")):
+            new.request("GET", "/v1/workloads?wait=1&seen=0")
+    finally:
+        new.end()
+
+
 def test_the_second_server_on_a_directory_refuses(server):
     with pytest.raises(StartFailed, match=f"Another server \\(process {server.process.pid}\\) uses"):
         again(server)

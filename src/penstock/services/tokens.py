@@ -51,8 +51,12 @@ class Tokens:
         await self._db.write(lambda tx: tx.tokens.add(token, hashed(secret)))
         return NewTokenView(token=secret, **_view(token).model_dump())
 
-    async def page(self, caller: Caller, limit: int, cursor: str | None) -> tuple[list[TokenView], str | None]:
-        found, after = await self._db.read(lambda tx: tx.tokens.page(caller.user, limit=limit, cursor=cursor))
+    async def page(
+        self, caller: Caller, *, description: str | None, limit: int, cursor: str | None
+    ) -> tuple[list[TokenView], str | None]:
+        found, after = await self._db.read(
+            lambda tx: tx.tokens.page(caller.user, description=description, limit=limit, cursor=cursor)
+        )
         return [_view(token) for token in found], after
 
     async def delete(self, caller: Caller, token_id: str) -> None:

@@ -22,6 +22,7 @@ _PAGE = (
     .order_by(t.c.seq.desc())
     .limit(value("count"))
 )
+_DESCRIBED = _PAGE.where(t.c.description == value("described"))
 _REMOVE = delete(t).where(t.c.id == value("ref"), t.c.user_name == value("user"))
 _TOUCH = update(t).where(t.c.id == value("ref")).values(last_used_at=value("time"))
 
@@ -61,9 +62,15 @@ class Tokens:
         row = self._tx.first(_BY_HASH, {"hashed": hash})
         return _token(row) if row else None
 
-    def page(self, user: str, *, limit: int = 100, cursor: str | None = None) -> tuple[list[Token], str | None]:
+    def page(
+        self, user: str, *, description: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> tuple[list[Token], str | None]:
         """The user's own, newest first, and where the next page begins."""
-        rows = self._tx.rows(_PAGE, {"user": user, "start": read_cursor(cursor), "count": limit + 1})
+        values = {"user": user, "start": read_cursor(cursor), "count": limit + 1}
+        if description is None:
+            rows = self._tx.rows(_PAGE, values)
+        else:
+            rows = self._tx.rows(_DESCRIBED, values | {"described": storable(description)})
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [_token(row) for row in rows[:limit]], following
 

@@ -11,7 +11,7 @@ from penstock import __version__
 from penstock.domain.policy import is_admin
 from penstock.domain.quantities import show_cpus
 from penstock.server.identity import CallerOf, PartsOf
-from penstock.server.routes.paging import answer
+from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
 from penstock.wire import CheckList, CheckView, GpuView, Health, NodePage, NodeView, ServerView, Whoami
 
 router = APIRouter(tags=["server"])
@@ -79,7 +79,7 @@ async def doctor(parts: PartsOf) -> Response:
 
 
 @router.get("/v1/nodes", response_model=NodePage)
-async def nodes(parts: PartsOf) -> Response:
+async def nodes(parts: PartsOf, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """What there is to run on, and what of it is free."""
     holders, room = parts.reconciler.holders(), parts.reconciler.room()
     views = [
@@ -94,4 +94,4 @@ async def nodes(parts: PartsOf) -> Response:
         )
         for node in await parts.engine.nodes()
     ]
-    return answer(NodePage(items=tuple(views)))
+    return page_of_few(views, name, limit, cursor, parts.db.version)

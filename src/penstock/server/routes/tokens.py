@@ -18,9 +18,11 @@ async def create_token(body: NewToken, caller: CallerOf, parts: PartsOf) -> Resp
 
 
 @router.get("/v1/tokens", response_model=TokenPage)
-async def list_tokens(caller: CallerOf, parts: PartsOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_tokens(
+    caller: CallerOf, parts: PartsOf, description: str | None = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
     """The caller's tokens, without their secrets."""
-    tokens, after = await parts.tokens.page(caller, limit, cursor)
+    tokens, after = await parts.tokens.page(caller, description=description, limit=limit, cursor=cursor)
     return page_of(tokens, after, parts.db.version)
 
 

@@ -8,7 +8,17 @@ from fastapi import APIRouter, Header, Query, Response
 
 from penstock.domain.policy import Kind
 from penstock.server.identity import CallerOf, PartsOf, require_all_groups
-from penstock.server.routes.paging import AllUsers, Cursor, Limit, Seen, Wait, answer, page_of, until_changed
+from penstock.server.routes.paging import (
+    AllUsers,
+    Cursor,
+    Limit,
+    Seen,
+    Wait,
+    answer,
+    page_of,
+    page_of_few,
+    until_changed,
+)
 from penstock.wire import Deleted, NewVolume, StorageClassPage, VolumePage, VolumeView
 
 router = APIRouter(tags=["volumes"])
@@ -60,6 +70,8 @@ async def delete_volume(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
 
 
 @router.get("/v1/storage-classes", response_model=StorageClassPage)
-async def list_storage_classes(parts: PartsOf) -> Response:
+async def list_storage_classes(
+    parts: PartsOf, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
     """Where volumes can be made."""
-    return answer(StorageClassPage(items=tuple(await parts.volumes.classes())))
+    return page_of_few(await parts.volumes.classes(), name, limit, cursor, parts.db.version)
