@@ -123,11 +123,11 @@ async def test_on_a_full_disk_a_start_is_refused_with_the_reason_and_can_be_repe
             (disk / "filler").unlink()
             report, log = await outcome(engine, launch)
             assert (report.units[0].exit_code, log) == (0, "ran\n")
-            running = a_launch("echo up; read -t 600 < <(sleep 600); exit 0")
+            running = a_launch("echo up; sleep 600")
             await engine.start(running)
             await printed(engine, run_of(running), "up")
             (disk / "filler").write_bytes(b"x" * _room(disk))
-            os.kill(_payload(running.workload_id), 9)
+            os.kill(await _payload(running.workload_id), 9)
             report = await ended(engine, run_of(running))
             assert report.units[0].exit_code is not None
             (disk / "filler").unlink()
@@ -135,6 +135,10 @@ async def test_on_a_full_disk_a_start_is_refused_with_the_reason_and_can_be_repe
         os.system(f"umount {disk}")
 
 
-def _payload(mark: str) -> int:
-    shells = [pid for pid in processes_with(mark) if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return shells[0]
+async def _payload(mark: str) -> int:
+    """The job's `sleep`, once it is there."""
+    while True:
+        for pid in processes_with(mark):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep"):
+                return pid
+        await asyncio.sleep(0.01)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -157,3 +158,15 @@ async def test_cpu_limits_are_set(engine: LocalEngine) -> None:
     program = "from time import *; end = time() + 1\nwhile time() < end: pass\nprint(process_time())"
     _, log = await outcome(engine, a_launch(f'/usr/bin/python3 -c "{program}"', resources={"cpus_milli": 300}))
     assert float(log) < 0.6
+
+
+async def test_a_supervisor_whose_directory_is_taken_away_does_not_stay_for_ever(
+    engine: LocalEngine, settings: Settings
+) -> None:
+    launch = a_launch("echo up; sleep 0.3")
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+    supervisor = os.pidfd_open(supervisor_of(settings, run_of(launch)))
+    shutil.rmtree(settings.data_dir / "runs" / f"{launch.workload_id}-1")
+    assert await asyncio.to_thread(select.select, [supervisor], [], [], 20) == ([supervisor], [], [])
+    os.close(supervisor)

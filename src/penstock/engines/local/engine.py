@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.domain.nodes import Gpu, Node
@@ -19,11 +20,13 @@ from penstock.engines.local.claims import Claims
 from penstock.engines.local.following import Following
 from penstock.engines.local.gpus import find_gpus, locked
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.limits import Limits, detect, remove_group
+from penstock.engines.local.limits import Limits, detect
 from penstock.engines.local.plans import Machine
 from penstock.engines.local.supervisor.durable import replace
 from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
+from penstock.errors import PenstockError
 from penstock.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,8 @@ class LocalEngine:
         self._layout.make()
         self._limits = await asyncio.to_thread(detect)
         self._gpus = await asyncio.to_thread(find_gpus)
+        with suppress(PenstockError):  # whoever starts something then hears it
+            await self._try_sandbox()
         self._following = Following(self._layout, self._settings.log_limit)
         self._watching = Watching(self._layout, self._following)
         for run in self._layout.all_runs():
@@ -63,9 +68,13 @@ class LocalEngine:
 
     def _adopt(self, run: Run) -> None:
         run_dir = self._layout.run_dir(run)
-        if not records.ended(run_dir) and (began := records.read_began(run_dir)) is not None:
+        if records.ended(run_dir) or not run_dir.is_dir():
+            return
+        if (began := records.read_began(run_dir)) is not None:
             self._holding[run] = tuple(began.get("gpus", ()))
             self._watching.add(run, began.get("pid"))
+        elif records.lock_is_held(run_dir):
+            self._watching.await_began(run)
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
@@ -112,9 +121,7 @@ class LocalEngine:
     async def _start(self, run: Run, launch: Launch) -> None:
         run_dir = self._layout.run_dir(run)
         if run not in self._holding and records.read_began(run_dir) is None:
-            if not self._sandbox_works:
-                await asyncio.to_thread(checks.probe_sandbox, self._settings)
-                self._sandbox_works = True
+            await self._try_sandbox()
             self._holding[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
             try:
                 await self._launch(run_dir, launch)
@@ -124,11 +131,18 @@ class LocalEngine:
         self._adopt(run)
         self._following.ring(run)
 
+    async def _try_sandbox(self) -> None:
+        if not self._sandbox_works:
+            await asyncio.to_thread(checks.probe_sandbox, self._settings)
+            self._sandbox_works = True
+
     async def _launch(self, run_dir: Path, launch: Launch) -> None:
         bwrap = checks.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
-        held = await asyncio.to_thread(launching.prepare, run_dir, launch, machine)
+        held: list[int] = []
+        while not held and records.read_began(run_dir) is None and not records.ended(run_dir):
+            held = await asyncio.to_thread(launching.prepare, run_dir, launch, machine)
         try:
             if held:
                 await launching.spawn(run_dir, held)
@@ -142,6 +156,8 @@ class LocalEngine:
         if report.presence in (Presence.ended, Presence.lost):
             self._holding.pop(run, None)
             self._watching.drop(run)
+        if report.presence is Presence.running:
+            self._adopt(run)
         if report.presence is Presence.lost and run not in self._cleaning:
             self._cleaning[run] = asyncio.create_task(asyncio.to_thread(_clean_up, run_dir))
         return report
@@ -184,7 +200,7 @@ class LocalEngine:
 def _clean_up(run_dir: Path) -> None:
     """What a killed supervisor could not: its control groups and the private directories of its nodes."""
     for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
-        remove_group(Path(path))
+        remove_group(path)
     for path in run_dir.glob("rank-*"):
         _try_to_erase(path)
 
@@ -207,7 +223,7 @@ def _remove(run_dir: Path) -> None:
         return
     with disk_errors(run_dir):
         for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
-            remove_group(Path(path))
+            remove_group(path)
         grave = run_dir.with_name(f".removed-{run_dir.name}")
         erase(str(grave))
         run_dir.rename(grave)

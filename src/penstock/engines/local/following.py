@@ -68,15 +68,15 @@ class Following:
         offset = _start(reader, query)
         while True:
             turn = bell.turn
-            over = bell.closed or self._over(run, rank)
-            if reader.turn != turn or over:
+            if reader.turn != turn:
+                reader.over = bell.closed or self._over(run, rank)
                 reader.refresh()
                 reader.turn = turn
             while (found := reader.read(offset))[0]:
                 data, offset = found
                 yield data
                 await asyncio.sleep(0)
-            if over:
+            if reader.over:
                 return
             await bell.next(turn)
 

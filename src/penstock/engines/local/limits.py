@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Resources
+from penstock.engines.local.supervisor.processes import remove_group
 
 PERIOD = 100_000
 MOUNTS = Path("/proc/self/mounts")
@@ -129,7 +130,7 @@ def _works(limits: Limits) -> bool:
         return False
     finally:
         for path in made:
-            remove_group(path)
+            remove_group(str(path))
     return True
 
 
@@ -138,11 +139,3 @@ def _delegate(root: Path) -> None:
         control = directory / "cgroup.subtree_control"
         if not {"cpu", "memory"} <= set(control.read_text().split()):
             control.write_text("+cpu +memory")
-
-
-def remove_group(path: Path) -> None:
-    """An engine does this only for a run whose supervisor was killed before it could."""
-    try:
-        path.rmdir()
-    except OSError:
-        return

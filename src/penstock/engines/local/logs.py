@@ -21,6 +21,8 @@ class LogReader:
         self._read: dict[int, bytes] = {}
         self.turn = -1
         """The turn of the bell it was refreshed at."""
+        self.over = False
+        """Nothing more would be printed, as of that turn."""
 
     def refresh(self) -> None:
         prefix, suffix = f"rank-{self._rank}.", ".log"

@@ -73,7 +73,7 @@ def _rank(
     place = _place(folder, launch, machine)
     envs = _envs(launch, machine, place, venv, rank)
     made = _write_scripts(folder, launch, place, envs, venv)
-    _own([folder, *made], who)
+    _own([*made, folder], who)
     group = f"{run_dir.name}-{rank}"
     asked = launch.spec.resources
     return {
@@ -140,6 +140,7 @@ def _write_scripts(
 
 
 def _own(paths: list[Path], who: Identity) -> None:
+    """The folder last: as long as it is root's, the account cannot get in and exchange what we are about to give it."""
     if os.geteuid() == 0:
         for path in paths:
             os.chown(path, who.account.uid, who.account.gid, follow_symlinks=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 
 from penstock.engines.base import Run
@@ -30,6 +30,7 @@ class Watching:
         self._inotify = Inotify()
         self._loop = asyncio.get_running_loop()
         self._watched: dict[Run, _Watched] = {}
+        self._awaited: set[Run] = set()
         self._listeners: set[_Listener] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -38,6 +39,7 @@ class Watching:
             return
         wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run))
         watched = self._watched[run] = _Watched(wd)
+        self._awaited.discard(run)
         try:
             watched.pidfd = os.pidfd_open(pid or -1)
         except (OSError, ValueError):
@@ -46,6 +48,19 @@ class Watching:
         self._loop.add_reader(watched.pidfd, self._gone, run)
         if records.ended(self._layout.run_dir(run)):  # it was quicker than we were
             self._tell(run)
+
+    def await_began(self, run: Run) -> None:
+        """A server that is gone was just starting it: look again when that came to something or to nothing."""
+        if run not in self._awaited:
+            self._awaited.add(run)
+            self._later(self._after_start(run))
+
+    async def _after_start(self, run: Run) -> None:
+        run_dir = self._layout.run_dir(run)
+        while records.read_began(run_dir) is None and records.lock_is_held(run_dir):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        self._awaited.discard(run)
+        self._tell(run)
 
     def drop(self, run: Run) -> None:
         if watched := self._watched.pop(run, None):
@@ -81,7 +96,10 @@ class Watching:
     def _gone(self, run: Run) -> None:
         if watched := self._watched.get(run):
             self._close(watched)
-        task = self._loop.create_task(self._after_lock(run))
+        self._later(self._after_lock(run))
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -1,6 +1,6 @@
 """The supervisor's life: begin, watch, end."""
 
-# ruff: noqa: PTH103, PTH106, PTH110, PTH123
+# ruff: noqa: PTH103, PTH110, PTH123
 from __future__ import annotations
 
 import marshal
@@ -13,7 +13,7 @@ from .durable import dumps, replace, reserve, write_all, write_new
 from .erase import erase
 from .logfile import LogFile
 from .outcome import describe, outcome
-from .processes import read_text
+from .processes import read_text, remove_group
 from .rank import Rank
 
 TYPE_CHECKING = False
@@ -105,7 +105,7 @@ class Supervisor:
                 rank.kill()
                 os.waitpid(rank.pid, 0)
         for path in self._groups():
-            _remove_group(path)
+            remove_group(path)
         os._exit(1)
 
     def _groups(self) -> list[str]:
@@ -246,12 +246,14 @@ class Supervisor:
             except OSError as error:
                 print(f"{path}: {error}", file=sys.stderr)
         for path in self._groups():
-            _remove_group(path)
+            remove_group(path)
         text = dumps({"units": [rank.outcome for rank in self.ranks]})
         while True:
             try:
                 replace("result.json", text)
                 return
+            except FileNotFoundError:
+                return  # the run's directory was removed: nobody wants to know
             except OSError as error:
                 print(f"result.json: {error}; trying again", file=sys.stderr)
                 time.sleep(1)
@@ -263,14 +265,3 @@ def _make_groups(groups: list[dict[str, Any]]) -> None:
         for name, value in group["write"]:
             with open(f"{group['path']}/{name}", "w") as file:
                 file.write(value)
-
-
-def _remove_group(path: str) -> None:
-    for _ in range(50):
-        try:
-            os.rmdir(path)
-            return
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(0.01)

@@ -1,6 +1,6 @@
 """Process trees and counters of control groups, read from /proc and /sys."""
 
-# ruff: noqa: PTH123, PTH208
+# ruff: noqa: PTH106, PTH123, PTH208
 from __future__ import annotations
 
 import os
@@ -88,3 +88,15 @@ def kill_tree(pid: int) -> None:
         except ChildProcessError:
             return
         time.sleep(0.002)
+
+
+def remove_group(path: str) -> None:
+    """Remove a control group; its last process may still be on its way out."""
+    for _ in range(50):
+        try:
+            os.rmdir(path)
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.01)
