@@ -26,7 +26,7 @@ bench: dev-environment ## Measures what the speed goals name, beside the alterna
 	$(BIN)/python -m bench.run
 
 docs: dev-environment ## Writes docs/reference from the code.
-	$(BIN)/python scripts/reference.py
+	$(BIN)/python -m scripts.reference
 
 requirements: ## Compiles requirements/*.txt anew from pyproject.toml (needs uv).
 	$(COMPILE) pyproject.toml --group build -o requirements/run.txt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+REFERENCE = Path("docs/reference")
 NOTE = "<!-- Written by `make docs`; change the code, not this file. -->\n"
 WIDTH = 100
 
@@ -199,8 +200,12 @@ def _cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|").replace("\n", " ")
 
 
+def write(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in pages().items():
+        (directory / name).write_text(content)
+        print(directory / name)
+
+
 if __name__ == "__main__":
-    REFERENCE.mkdir(parents=True, exist_ok=True)
-    for file_name, content in pages().items():
-        (REFERENCE / file_name).write_text(content)
-        print(f"docs/reference/{file_name}")
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE)

@@ -43,7 +43,7 @@ def test_a_body_that_hides_its_length_is_cut_off_at_the_limit(module_server):
     head = b"POST /v1/volumes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     head += b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
-    answer = raw(module_server, head + chunk * 5 + b"0\r\n\r\n")
+    answer = raw(module_server, head + chunk * 4 + b"1\r\nx\r\n")
     assert b" 413 " in answer.splitlines()[0]
 
 

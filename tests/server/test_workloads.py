@@ -1,5 +1,8 @@
 """Workloads as a user meets them over HTTP: submit, queue, states, stop, delete, logs."""
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.running import RunningServer, start_server
@@ -236,3 +239,16 @@ class TestQueue:
         _, found = submit(server, "run: 'true'\n", dry_run=True)
         assert not found["fits_now"]
         assert found["message"] == "It would wait: needs 0.5 CPUs; 0 of 2 are free."
+
+    def test_one_whose_volume_vanished_while_it_waited_fails_with_that_and_frees_its_followers(self, server):
+        server.request("POST", "/v1/volumes", {"name": "doomed", "size": "1Gi"})
+        blocker = server.submit("resources: {cpus: 2}\nrun: sleep 60\n")
+        waiting = server.submit("volumes: {/data: doomed}\nrun: cat /data/x\n")
+        shutil.rmtree(next((server.place / "data" / "volumes").glob("doomed-*")))
+        with ThreadPoolExecutor() as pool:
+            followed = pool.submit(server.request, "GET", f"/v1/workloads/{waiting['id']}/logs?follow=true")
+            server.request("POST", f"/v1/workloads/{blocker['id']}/stop")
+            assert followed.result(60) == (200, "")
+        done = server.ended(waiting["id"])
+        assert (done["status"], done["reason"]) == ("failed", "VOLUME_LOST")
+        assert "doomed" in done["message"]

@@ -77,6 +77,8 @@ def _message(found: dict[str, Any]) -> str:
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error.__cause__, PenstockError):  # raised while FastAPI read the body
+        return _body(error.__cause__)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
         return _body(NotFound("There is nothing at this address.", hint="GET /docs lists what there is."))

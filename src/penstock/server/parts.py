@@ -7,6 +7,7 @@ from datetime import datetime
 
 from penstock.domain.model import now
 from penstock.engines.base import Engine
+from penstock.services.bell import Bell
 from penstock.services.logs import Logs
 from penstock.services.reconcile import Reconciler
 from penstock.services.tokens import Tokens
@@ -34,16 +35,16 @@ class Parts:
 
     @classmethod
     def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
-        uploads = Uploads(settings)
-        reconciler = Reconciler(db, engine, settings, uploads)
+        uploads, bell = Uploads(settings), Bell()
+        reconciler = Reconciler(db, engine, settings, uploads, bell)
         return cls(
             settings=settings,
             db=db,
             engine=engine,
             reconciler=reconciler,
             volumes=Volumes(db, engine, settings),
-            workloads=Workloads(db, engine, settings, reconciler, uploads),
-            logs=Logs(db, engine),
+            workloads=Workloads(db, engine, settings, reconciler, uploads, bell),
+            logs=Logs(db, engine, bell),
             uploads=uploads,
             tokens=Tokens(db),
             address=address,

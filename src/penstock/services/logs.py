@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from penstock.domain.users import Caller
 from penstock.domain.workloads import WAITING, Workload
 from penstock.engines.base import Engine, LogQuery, Run
 from penstock.errors import Invalid, Problem
 from penstock.services import lookup
+from penstock.services.bell import Bell
 from penstock.store.database import Database
 
 LONGEST_LINE = 64 * 1024
-PATIENCE = 60.0
 
 
 class Logs:
-    def __init__(self, db: Database, engine: Engine) -> None:
+    def __init__(self, db: Database, engine: Engine, bell: Bell) -> None:
         self._db = db
         self._engine = engine
+        self._bell = bell
 
     async def open(self, caller: Caller, ref: str, node: int | None, query: LogQuery) -> AsyncIterator[bytes]:
         """Checks everything before the first byte, so that an error is an error and not a broken stream."""
@@ -31,28 +32,55 @@ class Logs:
         return self._stream(workload, ranks, query)
 
     async def _stream(self, workload: Workload, ranks: list[int], query: LogQuery) -> AsyncIterator[bytes]:
-        if query.follow and not await self._placed(workload.id):
+        if query.follow and not await self._until(workload.id, _is_placed):
             return
         run = Run(workload.id, workload.attempt)
         if len(ranks) == 1:
-            async for chunk in self._engine.logs(run, ranks[0], query):
-                yield chunk
-            return
-        streams = {rank: _lines(rank, self._engine.logs(run, rank, query)) for rank in ranks}
-        merged = _merged(streams) if query.follow else _in_turn(streams)
-        async for chunk in merged:
+            stream = self._engine.logs(run, ranks[0], query)
+        else:
+            streams = {rank: _lines(rank, self._engine.logs(run, rank, query)) for rank in ranks}
+            stream = _merged(streams) if query.follow else _in_turn(streams)
+        if query.follow and workload.started_at is None:
+            stream = self._given_up_if_never_started(workload.id, stream)
+        async for chunk in stream:
             yield chunk
 
-    async def _placed(self, workload_id: str) -> bool:
-        """Waits until it is placed; False if it ended or vanished without."""
-        while True:
-            seen = self._db.version
-            workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
-            if workload is None or (workload.ended and workload.started_at is None):
-                return False
-            if workload.state not in WAITING:
-                return True
-            await self._db.changed(seen, PATIENCE)
+    async def _given_up_if_never_started(self, workload_id: str, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A launch may fail, and then the engine has nothing to follow and never will."""
+        first = asyncio.ensure_future(anext(stream, None))
+        never = asyncio.create_task(self._until(workload_id, _has_started))
+        try:
+            await asyncio.wait([first, never], return_when=asyncio.FIRST_COMPLETED)
+            if not first.done() and not never.result():
+                return
+            chunk = await first
+        finally:
+            first.cancel()
+            never.cancel()
+        if chunk is not None:
+            yield chunk
+            async for chunk in stream:
+                yield chunk
+
+    async def _until(self, workload_id: str, holds: Callable[[Workload], bool]) -> bool:
+        """Waits until it holds; False if the workload ended or vanished without ever having started."""
+        with self._bell.listen(workload_id) as rung:
+            while True:
+                rung.clear()
+                workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
+                if workload is None or (workload.ended and workload.started_at is None):
+                    return False
+                if holds(workload):
+                    return True
+                await rung.wait()
+
+
+def _is_placed(workload: Workload) -> bool:
+    return workload.state not in WAITING
+
+
+def _has_started(workload: Workload) -> bool:
+    return workload.started_at is not None
 
 
 async def _lines(rank: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -21,6 +21,7 @@ from penstock.domain.workloads import WAITING, Reason, Spec, State, Wants, Workl
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
 from penstock.services import scheduler
+from penstock.services.bell import Bell
 from penstock.services.ports import free_port
 from penstock.services.runs import Runs
 from penstock.services.scheduler import Ask, Decision
@@ -61,10 +62,11 @@ class Queue:
 
 
 class Reconciler:
-    def __init__(self, db: Database, engine: Engine, settings: Settings, uploads: Uploads) -> None:
+    def __init__(self, db: Database, engine: Engine, settings: Settings, uploads: Uploads, bell: Bell) -> None:
         self._db = db
         self._engine = engine
         self._uploads = uploads
+        self._bell = bell
         self._runs = Runs(db, engine, uploads, parse_duration(settings.stop_grace))
         self._default_cpus = parse_cpus(settings.default_cpus)
         self._retention = timedelta(seconds=parse_duration(settings.retention))
@@ -177,6 +179,7 @@ class Reconciler:
         elif workload.state not in WAITING:
             async with self._launching:
                 after = await self._runs.advance(workload)
+            self._bell.ring(workload_id)
             if after.state is State.QUEUED:
                 self._queue.give_back(workload_id)
                 asyncio.get_running_loop().call_later(RETRY, self._wake.set)
@@ -226,6 +229,7 @@ class Reconciler:
         queue.said |= says
         queue.unsaid -= set(says)
         for decision in starts:
+            self._bell.ring(decision.workload_id)
             if decision.workload_id in placed:
                 self.touch(decision.workload_id)
             else:

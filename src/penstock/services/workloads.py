@@ -15,6 +15,7 @@ from penstock.engines.base import Engine
 from penstock.errors import Conflict, FilesNeeded, Invalid, NotFound, Problem
 from penstock.services import lookup, once, scheduler
 from penstock.services.accounts import account_of
+from penstock.services.bell import Bell
 from penstock.services.reconcile import Reconciler
 from penstock.services.uploads import Uploads
 from penstock.services.venvs import usable_venv
@@ -28,13 +29,14 @@ LARGEST_PAGE = 500
 
 class Workloads:
     def __init__(
-        self, db: Database, engine: Engine, settings: Settings, reconciler: Reconciler, uploads: Uploads
+        self, db: Database, engine: Engine, settings: Settings, reconciler: Reconciler, uploads: Uploads, bell: Bell
     ) -> None:
         self._db = db
         self._engine = engine
         self._settings = settings
         self._reconciler = reconciler
         self._uploads = uploads
+        self._bell = bell
 
     # submit
 
@@ -195,16 +197,17 @@ class Workloads:
         return await self._db.read(look)
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
-        """The workload once it has ended, or as it is when the time is up. Woken by commits, not by a timer."""
+        """The workload once it has ended, or as it is when the time is up. Woken by its own changes only."""
         until = time.monotonic() + timeout
-        while True:
-            seen = self._db.version
-            view = await self.get(caller, ref)
-            left = until - time.monotonic()
-            if view.ended_at is not None or left <= 0:
-                return view
-            ref = view.id
-            await self._db.changed(seen, left)
+        view = await self.get(caller, ref)
+        with self._bell.listen(view.id) as rung:
+            while True:
+                rung.clear()
+                view = await self.get(caller, view.id)
+                left = until - time.monotonic()
+                if view.ended_at is not None or left <= 0:
+                    return view
+                await rung.wait(left)
 
     # end
 
@@ -222,6 +225,7 @@ class Workloads:
         return [self._stopped(workload) for workload in await self._db.write(change)]
 
     def _stopped(self, workload: Workload) -> Summary:
+        self._bell.ring(workload.id)
         self._reconciler.touch(workload.id)
         return Summary.of(workload)
 
