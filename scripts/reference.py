@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import json
 import sys
@@ -149,33 +150,27 @@ def _default(schema: dict[str, Any]) -> str:
 
 
 def settings() -> list[tuple[str, str, str, str]]:
-    """Name, type, default and text of each setting, as the class body and the docstring below each field say."""
+    """Name, type, default and text of each setting; the text is the docstring below its field."""
     import penstock.settings
 
     tree = ast.parse(inspect.getsource(penstock.settings))
     body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Settings").body
-    found = []
-    for field, text in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.value:
-            documented = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-            says = inspect.cleandoc(str(text.value.value)) if documented else ""  # type: ignore[attr-defined]
-            found.append((field.target.id, ast.unparse(field.annotation), _written(field.value), says))
-    return found
-
-
-def _written(value: ast.expr) -> str:
-    text = ast.unparse(value)
-    known = {
-        "field(default_factory=default_data_dir)": "~/.local/share/penstock (XDG_DATA_HOME is honoured)",
-        "field(default_factory=dict)": "none",
-        "()": "none",
-        "''": "empty",
+    texts = {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
     }
-    if text in known:
-        return known[text]
-    if isinstance(value, ast.Call):
-        return f"`{ast.literal_eval(value.args[0])}`"
-    return f"`{ast.literal_eval(value)}`"
+    known = dataclasses.fields(penstock.settings.Settings)
+    return [(field.name, str(field.type), _default_of(field), texts.get(field.name, "")) for field in known]
+
+
+def _default_of(field: dataclasses.Field[Any]) -> str:
+    if field.name == "data_dir":
+        return "`~/.local/share/penstock` (`XDG_DATA_HOME` is honoured), in system mode `/var/lib/penstock`"
+    if field.default is dataclasses.MISSING or field.default in ((), ""):
+        return "empty"
+    return f"`{field.default}`"
 
 
 def settings_page() -> str:

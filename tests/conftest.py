@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +90,18 @@ def server(place: Path) -> Iterator[RunningServer]:
     running = start_server(place)
     yield running
     running.end()
+
+
+@pytest.fixture(scope="session")
+def compiled_fake(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """A shared library, under a name, made of a file in tests/fakes: what cannot be had here, at its narrowest edge."""
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is missing: apt-get install -y gcc libc6-dev")
+
+    def compiled(source: str, name: str) -> Path:
+        library = tmp_path_factory.mktemp("fakes") / name
+        path = Path(__file__).parent / "fakes" / source
+        subprocess.run(["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", library, path, "-ldl"], check=True)
+        return library
+
+    return compiled

@@ -134,6 +134,7 @@ def server_environ(place: Path) -> dict[str, str]:
         "HOME": str(place),
         "XDG_CONFIG_HOME": str(place / "config"),
         "PENSTOCK_DATA_DIR": str(place / "data"),
+        "PENSTOCK_SYSTEM_SOCKET": str(place / "system" / "penstock.sock"),
         "PENSTOCK_PORT": "0",
     }
 

@@ -9,24 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.running import RunningServer, start_server
-
-HERE = Path(__file__).resolve().parent
-
-
-@pytest.fixture(scope="module")
-def fake_gpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a libnvidia-ml.so.1 that is a fake."""
-    folder = tmp_path_factory.mktemp("nvml")
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", target, HERE / "fakes/nvml.c"], check=True)
-    folder.chmod(0o755)
-    return folder
 
 
 class Person:
@@ -53,9 +41,10 @@ class Person:
 
 
 @pytest.fixture(params=["k8s-cli", "penstock"])
-def person(request: pytest.FixtureRequest, place: Path, fake_gpus: Path) -> Iterator[Person]:
+def person(request: pytest.FixtureRequest, place: Path, compiled_fake: Callable[[str, str], Path]) -> Iterator[Person]:
     (place / "fast").mkdir(mode=0o711)
-    environ = {"LD_LIBRARY_PATH": str(fake_gpus), "FAKE_NVML": ",".join(["NVIDIA A10"] * 8)}
+    library = compiled_fake("nvml.c", "libnvidia-ml.so.1")
+    environ = {"LD_LIBRARY_PATH": str(library.parent), "FAKE_NVML": ",".join(["NVIDIA A10"] * 8)}
     settings = {"cpus": "64", "memory": "256Gi", "storage_classes": f"fast-ssd={place / 'fast'}"}
     server = start_server(place, **settings, gpu_lock_dir=str(place / "locks"), environ=environ)
     yield Person(server, request.param)

@@ -38,7 +38,10 @@ class Settings:
 
     mode: Literal["user", "system"] = "user"
     """`user`: a private server of the one who started it. `system`: started by root for everyone on the machine;
-    the socket is /run/penstock/penstock.sock and work runs as the caller's own account."""
+    its socket is `system_socket` and work runs as the caller's own account."""
+
+    system_socket: Path = SYSTEM_SOCKET
+    """Where a system server listens, and where every command looks first. The same for everyone on the machine."""
 
     database_url: str = ""
     """SQLAlchemy address of the database; empty is SQLite in `data_dir`.
@@ -99,7 +102,7 @@ class Settings:
 
     @property
     def socket_path(self) -> Path:
-        return SYSTEM_SOCKET if self.mode == "system" else self.data_dir / "penstock.sock"
+        return self.system_socket if self.mode == "system" else self.data_dir / "penstock.sock"
 
     @property
     def url(self) -> str:

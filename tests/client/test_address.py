@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Client
-from penstock.client.address import connect_unix, named_url, parse_url, quote, user_socket
+from penstock.client.address import connect_unix, local_sockets, named_url, parse_url, quote
 from penstock.errors import SettingsError, Unreachable
 from penstock.settings import load
 
@@ -69,20 +69,20 @@ def test_the_quick_way_to_the_socket_agrees_with_the_settings(monkeypatch, tmp_p
         monkeypatch.setenv("PENSTOCK_DATA_DIR", data)
     if xdg:
         monkeypatch.setenv("XDG_DATA_HOME", xdg)
-    assert user_socket() == str(load().socket_path)
+    assert local_sockets() == (str(load().system_socket), str(load().socket_path))
 
 
 def test_a_data_directory_of_the_settings_file_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "penstock").mkdir()
     (tmp_path / "penstock" / "config.toml").write_text('data_dir = "/srv/elsewhere"\n')
-    assert user_socket() == "/srv/elsewhere/penstock.sock"
+    assert local_sockets()[1] == "/srv/elsewhere/penstock.sock"
 
 
 def test_a_relative_data_directory_is_refused(monkeypatch):
     monkeypatch.setenv("PENSTOCK_DATA_DIR", "data")
     with pytest.raises(SettingsError, match="PENSTOCK_DATA_DIR must be an absolute path"):
-        user_socket()
+        local_sockets()
 
 
 def test_a_socket_deep_in_the_tree_is_reached(tmp_path: Path, monkeypatch):

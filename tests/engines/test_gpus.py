@@ -8,15 +8,13 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-NVML = Path(__file__).parent.parent / "fakes" / "nvml.c"
 pytestmark = [
     pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed"),
-    pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
 ]
 
@@ -34,10 +32,9 @@ def devices() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("devices")
-def test_two_servers_on_one_machine_never_share_a_gpu(place: Path) -> None:
-    library = place / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library, NVML], check=True)
-    surroundings = os.environ | {"LD_LIBRARY_PATH": str(place), "FAKE_NVML": "NVIDIA A10,NVIDIA H100 80GB"}
+def test_two_servers_on_one_machine_never_share_a_gpu(place: Path, compiled_fake: Callable[[str, str], Path]) -> None:
+    library = compiled_fake("nvml.c", "libnvidia-ml.so.1")
+    surroundings = os.environ | {"LD_LIBRARY_PATH": str(library.parent), "FAKE_NVML": "NVIDIA A10,NVIDIA H100 80GB"}
     command = [sys.executable, "-m", "tests.engines.gpus_in_use", str(place)]
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

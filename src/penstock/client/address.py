@@ -64,17 +64,20 @@ def config_dir() -> str:
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
-def user_socket() -> str:
-    """The socket of this user's server: what settings.load() says, without the cost of it where nothing is set."""
+def local_sockets() -> tuple[str, str]:
+    """The machine's and this user's: what settings.load() says, without the cost of it where nothing is set."""
     files = ("/etc/penstock/config.toml", f"{config_dir()}/config.toml")
     if any(map(os.path.exists, files)) or "PENSTOCK_MODE" in os.environ:
         from penstock.settings import load
 
-        return str(load().socket_path)
+        found = load()
+        return str(found.system_socket), str(found.socket_path)
+    system = os.environ.get("PENSTOCK_SYSTEM_SOCKET") or SYSTEM_SOCKET
     data_dir = os.environ.get("PENSTOCK_DATA_DIR") or _xdg("XDG_DATA_HOME", ".local/share")
-    if not data_dir.startswith("/"):
-        raise SettingsError("PENSTOCK_DATA_DIR must be an absolute path.", hint=f"it is '{data_dir}'")
-    return f"{data_dir}/penstock.sock"
+    for variable, path in (("PENSTOCK_SYSTEM_SOCKET", system), ("PENSTOCK_DATA_DIR", data_dir)):
+        if not path.startswith("/"):
+            raise SettingsError(f"{variable} must be an absolute path.", hint=f"it is '{path}'")
+    return system, f"{data_dir}/penstock.sock"
 
 
 def _xdg(variable: str, fallback: str) -> str:

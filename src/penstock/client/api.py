@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from penstock.client.address import (
-    SYSTEM_SOCKET,
     Url,
     connect_unix,
     connect_url,
+    local_sockets,
     named_url,
     quote,
-    user_socket,
 )
 from penstock.client.credentials import LOCAL, read_credentials
 from penstock.client.http import Answer, Fill, exchange
@@ -193,19 +192,20 @@ class Client:
                 "The embedded engine needs Linux, and no server is named.",
                 hint="name one: export PENSTOCK_API_URL=https://… (or --api-url), then penstock auth login USERNAME",
             )
-        for path in dict.fromkeys((SYSTEM_SOCKET, user_socket())):
+        system, mine = local_sockets()
+        for path in dict.fromkeys((system, mine)):
             try:
                 return connect_unix(path)
             except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
                 continue
             except PermissionError as error:
-                if path != SYSTEM_SOCKET:
+                if path != system:
                     raise Unreachable(f"{path} may not be opened: {error.strerror}.") from error
         if self._start is None:
             raise Unreachable("No server is running.", hint="penstock server start")
         self._start()
         try:
-            return connect_unix(user_socket())
+            return connect_unix(mine)
         except OSError as error:
             raise Unreachable(f"The server does not answer: {error}.", hint="penstock server logs") from error
 
