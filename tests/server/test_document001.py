@@ -84,6 +84,19 @@ def test_the_life_of_a_task(ask):
     assert ask("GET", f"/tasks/{task_id}", user={"X-User": "other"})[0] == 404
 
 
+def test_a_long_list_can_be_had_in_pages(ask):
+    user = {"X-User": "many"}
+    for number in range(3):
+        ask("POST", "/volumes/create", {"name": f"v{number}", "size": "1Gi"}, user)
+    first = ask("GET", "/volumes?limit=2", user=user)[1]
+    rest = ask("GET", f"/volumes?limit=2&cursor={first['next']}", user=user)[1]
+    assert [volume["name"] for volume in first["volumes"] + rest["volumes"]] == ["v2", "v1", "v0"]
+    assert rest["next"] is None
+    assert len(ask("GET", "/volumes", user=user)[1]["volumes"]) == 3
+    assert ask("GET", "/volumes?name=v1&status=Bound", user=user)[1]["volumes"][0]["name"] == "v1"
+    assert ask("GET", "/tasks?status=failed&limit=5", user=user)[1] == {"tasks": [], "next": None}
+
+
 def test_stopping_one_and_all(ask):
     first, second = (ask("POST", "/tasks/submit", {"run": "sleep 60"})[1]["task_id"] for _ in range(2))
     status, body = ask("POST", f"/tasks/{first}/stop")

@@ -1,5 +1,6 @@
 """Who is asking: the kernel, a token, or (only where chosen) a header; and what nobody believes."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -17,11 +18,11 @@ a = c.getresponse(); print(a.status, a.read().decode(), end="")
 """
 
 
-def speak_as(uid: int, socket: Path, method: str, path: str, body: str = "") -> tuple[int, str]:
+def speak_as(uid: int, socket: Path, method: str, path: str, body: str = "", gid: int | None = None) -> tuple[int, str]:
     """A request over the Unix socket from a process of another account."""
     done = subprocess.run(
         ["/usr/bin/python3", "-c", SPEAK, str(socket), method, path, body],
-        user=uid, group=uid, extra_groups=[], capture_output=True, text=True, check=False,
+        user=uid, group=gid or uid, extra_groups=[], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert not done.stderr, done.stderr
     status, _, answer = done.stdout.partition(" ")
@@ -162,8 +163,6 @@ class TestSystemMode:
         task = '{"text": "name: who\\nrun: id -u\\n"}'
         status, text = speak_as(one, server.socket, "POST", "/v1/workloads", task)
         assert status == 201, text
-        import json
-
         made = json.loads(text)
         status, text = speak_as(one, server.socket, "GET", f"/v1/workloads/{made['id']}/wait?timeout=60")
         assert json.loads(text)["status"] == "completed", text
@@ -174,6 +173,13 @@ class TestSystemMode:
         assert speak_as(other, server.socket, "POST", "/v1/server/stop")[0] == 403
         _, everyone = server.request("GET", "/v1/workloads?all_users=true")
         assert [item["id"] for item in everyone["items"]] == [made["id"]]
+
+    def test_an_account_without_a_name_keeps_its_own_group(self, server):
+        """Not the group that happens to have the same number: 27 is sudo's."""
+        status, text = speak_as(27, server.socket, "POST", "/v1/workloads", '{"text": "run: id -g"}', gid=65534)
+        made = json.loads(text)
+        speak_as(27, server.socket, "GET", f"/v1/workloads/{made['id']}/wait?timeout=60")
+        assert speak_as(27, server.socket, "GET", f"/v1/workloads/{made['id']}/logs") == (200, "65534\n")
 
     def test_a_volume_belongs_to_the_account_that_made_it(self, server):
         status, text = speak_as(2, server.socket, "POST", "/v1/volumes", '{"name": "data", "size": "1Gi"}')

@@ -4,6 +4,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -123,9 +124,29 @@ def test_a_killed_supervisor_takes_its_job_along_and_the_outcome_is_unknown(serv
         os.kill(pid, signal.SIGKILL)
     done = server.ended(made["id"])
     assert (done["state"], done["status"], done["exit_code"]) == ("UNKNOWN", "unknown", None)
+    assert done["reason"] == "OUTCOME_UNKNOWN"
     assert done["message"]
     left = subprocess.run(["pgrep", "-f", "sleep 471[12]"], capture_output=True, text=True, check=False).stdout
     assert left == ""
+
+
+def test_those_who_wait_are_answered_when_the_server_stops(server):
+    made = server.submit("run: sleep 3\n")
+    running(server, made["id"])
+    _, page = server.request("GET", "/v1/workloads")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(server.request, "GET", f"/v1/workloads/{made['id']}/wait?timeout=60")
+        watching = pool.submit(server.request, "GET", f"/v1/workloads?wait=60&seen={page['version']}")
+        server.request("GET", "/healthz")
+        assert server.request("POST", "/v1/server/stop")[0] == 202
+        assert waiting.result()[1]["status"] == "running"
+        assert watching.result()[0] == 200
+    server.process.wait()
+    new = again(server)
+    try:
+        assert new.ended(made["id"])["status"] == "completed"
+    finally:
+        new.end()
 
 
 def test_a_queue_survives(place):

@@ -88,6 +88,9 @@ def test_a_volume_whose_directory_is_gone_is_lost_and_cannot_be_used(module_serv
     status, body = module_server.request("POST", "/v1/workloads", task)
     assert status == 422
     assert "Lost" in body["detail"]
+    _, either = module_server.request("GET", "/v1/volumes?status=Lost,Pending&limit=1")
+    assert [volume["name"] for volume in either["items"]] == ["gone"]
+    assert module_server.request("GET", "/v1/volumes?status=lost")[0] == 422
     assert module_server.request("DELETE", "/v1/volumes/gone")[0] == 200
 
 

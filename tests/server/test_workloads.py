@@ -182,6 +182,14 @@ def test_a_relative_workdir_must_be_sent_and_the_answer_says_so(module_server):
     assert body["details"]["files"] == {"workdir": "./code"}
 
 
+def test_what_is_wrong_beyond_the_text_is_said_at_once_with_its_place(module_server):
+    text = "num_nodes: 2\nresources:\n  cpus: 100000\nvolumes:\n  /data: nowhere\nrun: 'true'\n"
+    status, body = submit(module_server, text, source="train.yaml")
+    assert status == 422
+    places = [(problem["where"], problem["field"]) for problem in body["problems"]]
+    assert places == [("train.yaml:3:3", "resources.cpus"), ("train.yaml:5:3", "volumes./data")]
+
+
 def test_a_list_is_filtered_by_the_server(module_server):
     module_server.ended(module_server.submit("name: filtered\nrun: exit 1\n")["id"])
     _, failed = module_server.request("GET", "/v1/workloads?name=filtered&status=failed,stopped")

@@ -29,6 +29,7 @@ class Caller(Model):
     user: str
     proof: Proof
     uid: int | None = None
+    gid: int | None = None
     runs_server: bool = False
     """The uid that runs the server, proven by kernel or token: the admin before any policy is written."""
 

@@ -35,16 +35,21 @@ log = logging.getLogger("penstock")
 class Announced(uvicorn.Server):
     """Tells the one who started it as soon as it listens."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], stopping: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
+        self._stopping = stopping
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn's own raises the signal again when it is done, and nothing after it is closed."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self.handle_exit, number, None)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
         yield
+
+    def _stop(self, number: int) -> None:
+        self._stopping()
+        self.handle_exit(number, None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -67,6 +72,11 @@ def main() -> int:
     except OSError as error:
         refused = StartRefused(f"The server cannot start: {error}.")
         log.error("%s", refused)
+        _tell({"error": refused.body()})
+        return 1
+    except Exception as error:
+        log.exception("a defect at the start")
+        refused = StartRefused(f"The server met a defect of its own: {error}.", hint="penstock server logs")
         _tell({"error": refused.body()})
         return 1
     return 0
@@ -100,7 +110,8 @@ def _claim(settings: Settings, stack: ExitStack) -> None:
     place = settings.data_dir
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o711 if settings.mode == "system" else 0o700)
-        lock = stack.enter_context((place / "server.lock").open("a+"))
+        lock = stack.enter_context(os.fdopen(os.open(place / "server.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+"))
+        os.fchmod(lock.fileno(), 0o600)  # nobody else may hold it
     except OSError as error:
         raise StartRefused(
             f"The data directory {place} cannot be used: {error.strerror}.", hint="See the setting data_dir."
@@ -151,7 +162,7 @@ async def _listen(settings: Settings, parts: Parts, sockets: list[socket.socket]
         timeout_graceful_shutdown=1,
     )
     log.info("listening on %s and %s", ready["socket"], ready["address"])
-    await Announced(config, lambda: _tell(ready)).serve(sockets=sockets)
+    await Announced(config, lambda: _tell(ready), parts.stop_waiting).serve(sockets=sockets)
 
 
 def _engine(settings: Settings) -> Engine:

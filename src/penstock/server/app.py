@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from penstock import __version__
@@ -44,6 +45,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _defect)
     return app
 
@@ -62,9 +64,10 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 async def _unreadable(request: Request, error: Exception) -> JSONResponse:
     """FastAPI's findings about query and body, in our words and our shape."""
     found: list[dict[str, Any]] = list(error.errors()) if isinstance(error, RequestValidationError) else []
-    problems = [Problem(_message(each), field=".".join(map(str, each["loc"][1:])) or None) for each in found]
     if any(each["type"] == "json_invalid" for each in found):
-        return _body(BadRequest("The body is not JSON.", problems=problems))
+        why = str(found[0].get("ctx", {}).get("error", "it cannot be read"))[:300]
+        return _body(BadRequest(f"The body is not JSON: {why}."))
+    problems = [Problem(_message(each), field=".".join(map(str, each["loc"][1:])) or None) for each in found]
     return _body(Invalid("The request cannot be read.", problems=problems))
 
 
@@ -84,6 +87,11 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         return _body(NotFound("There is nothing at this address.", hint="GET /docs lists what there is."))
     message = "This address does not take that method." if status == 405 else "The request was refused."
     return _body(BadRequest(message), status)
+
+
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    """Nobody is there to read it."""
+    return _body(BadRequest("The client went away."))
 
 
 async def _defect(request: Request, error: Exception) -> JSONResponse:

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from penstock.domain.names import USER, shorten
-from penstock.domain.policy import Kind, Verb, allowed
+from penstock.domain.policy import ADMIN_VERBS, Kind, Verb, allowed
 from penstock.domain.users import Caller, Proof
 from penstock.errors import Forbidden, Invalid, Problem, Unauthenticated
 from penstock.server.parts import Parts
@@ -40,10 +40,13 @@ async def identify(request: Request) -> Caller:
     if parts.settings.auth == "header" and named is not None:
         return await _by_header(request, peer, named)
     if peer.uid is not None:
-        return Caller(user=user_name(peer.uid), proof=Proof.socket, uid=peer.uid, runs_server=peer.uid == os.geteuid())
+        runs_server = peer.uid == os.geteuid()
+        name = user_name(peer.uid)
+        return Caller(user=name, proof=Proof.socket, uid=peer.uid, gid=peer.gid, runs_server=runs_server)
     if named is not None:
         raise Unauthenticated("X-User is not believed: this server asks for a token.", hint=REMEDIES)
-    raise Unauthenticated("Nobody knows who you are.", hint=REMEDIES)
+    hint = "Name yourself: X-User." if parts.settings.auth == "header" else REMEDIES
+    raise Unauthenticated("Nobody knows who you are.", hint=hint)
 
 
 async def _by_token(parts: Parts, bearer: str) -> Caller:
@@ -79,6 +82,8 @@ async def permitted(request: Request) -> Caller | None:
         return None
     caller = await identify(request)
     if not allowed(caller, verb, kind):
+        if verb in ADMIN_VERBS:
+            raise Forbidden("Only the one who runs this server may do that.")
         raise Forbidden(f"You may not {verb} a {kind} here.")
     return caller
 

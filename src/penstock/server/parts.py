@@ -29,6 +29,7 @@ class Parts:
     logs: Logs
     uploads: Uploads
     tokens: Tokens
+    bell: Bell
     address: str | None
     """Where TCP listens."""
     started_at: datetime
@@ -47,6 +48,7 @@ class Parts:
             logs=Logs(db, engine, bell),
             uploads=uploads,
             tokens=Tokens(db),
+            bell=bell,
             address=address,
             started_at=now(),
         )
@@ -55,6 +57,11 @@ class Parts:
         await self.engine.open()
         await self.volumes.recover()
         await self.reconciler.open()
+
+    def stop_waiting(self) -> None:
+        """Long polls are answered with what is, so that their clients can ask the next server."""
+        self.bell.stop()
+        self.db.stop_waiting()
 
     async def close(self) -> None:
         await self.reconciler.close()

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+SHARE = 4
+"""One account may hold a quarter of the descriptors there are."""
 
 
 @dataclass(frozen=True)
@@ -25,24 +30,41 @@ class Peer:
     """`uid` where the kernel says it; `local` and `remote` are TCP addresses."""
 
     uid: int | None = None
+    gid: int | None = None
     local: tuple[str, int] | None = None
     remote: tuple[str, int] | None = None
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """Puts the peer of the connection into each request's state."""
+    """Puts the peer of the connection into each request's state, and keeps one account from taking all there are."""
+
+    open_by_uid: ClassVar[Counter[int]] = Counter()
+    _counted: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = self.app_state | {"peer": peer_of(transport)}
+        peer = peer_of(transport)
+        self.app_state = self.app_state | {"peer": peer}
+        if peer.uid is None or peer.uid == os.geteuid():
+            return
+        self._counted = peer.uid
+        self.open_by_uid[peer.uid] += 1
+        if self.open_by_uid[peer.uid] > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._counted is not None:
+            self.open_by_uid[self._counted] -= 1
+            self._counted = None
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
     connection: Any = transport.get_extra_info("socket")
     if connection is not None and connection.family == socket.AF_UNIX:
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, uid, _ = struct.unpack("3i", raw)
-        return Peer(uid=uid)
+        _, uid, gid = struct.unpack("3i", raw)
+        return Peer(uid=uid, gid=gid)
     local, remote = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
     return Peer(local=tuple(local[:2]) if local else None, remote=tuple(remote[:2]) if remote else None)
 

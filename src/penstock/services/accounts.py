@@ -10,20 +10,22 @@ from penstock.domain.users import Account, Caller
 from penstock.errors import Forbidden, StartRefused
 from penstock.settings import Settings
 
+NOGROUP = 65534
+
 
 def account_of(caller: Caller, settings: Settings) -> Account:
     """A user's server works as that user, a system server as each caller; root becomes the unprivileged account."""
-    uid = os.geteuid()
+    uid, gid = os.geteuid(), os.getegid()
     if settings.mode == "system":
         if caller.uid is None:
             raise Forbidden("This server runs work under the caller's Unix account, and you have none here.")
-        uid = caller.uid
+        uid, gid = caller.uid, NOGROUP if caller.gid is None else caller.gid
     if uid == 0:
         return root_account(settings)
     try:
         return _known(uid)
     except KeyError:
-        return Account(uid=uid, gid=uid, user=f"uid-{uid}")
+        return Account(uid=uid, gid=gid, user=f"uid-{uid}")
 
 
 def root_account(settings: Settings) -> Account:

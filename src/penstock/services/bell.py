@@ -31,6 +31,13 @@ class Rung:
 class Bell:
     def __init__(self) -> None:
         self._listeners: dict[str, set[Rung]] = {}
+        self.stopping = False
+        """The server is about to stop: whoever waits answers with what is now."""
+
+    def stop(self) -> None:
+        self.stopping = True
+        for workload_id in list(self._listeners):
+            self.ring(workload_id)
 
     def ring(self, workload_id: str) -> None:
         for listener in self._listeners.get(workload_id, ()):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
+from penstock.domain.model import iso
 from penstock.domain.names import ID, shorten
 from penstock.domain.policy import is_admin
 from penstock.domain.users import Caller
@@ -47,10 +48,15 @@ def _admins_id(caller: Caller, ref: str) -> bool:
     return is_admin(caller) and ID.match(ref) is not None
 
 
+def _what(thing: Volume | Workload) -> str:
+    status = thing.status if isinstance(thing, Workload) else thing.phase
+    return f"{status}, {iso(thing.created_at)[:19]}"
+
+
 def _one(found: Sequence[Thing], ref: str, word: str) -> Thing:
     if not found:
         raise NotFound(f"{word} {shorten(ref)} not found")
     if len(found) > 1:
-        ids = ", ".join(each.id for each in found[:10])
-        raise Ambiguous(f"{shorten(ref)} is the name of {len(found)}: {ids}.", hint="Use one of the ids.")
+        each = ", ".join(f"{one.id} ({_what(one)})" for one in found[:10])
+        raise Ambiguous(f"{shorten(ref)} is the name of {len(found)}: {each}.", hint="Use one of the ids.")
     return found[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,8 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
+PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""What will be better in a moment: the workload goes back into the queue."""
 NOT_SEEN_RUNNING = PLACED - {State.RUNNING, State.REQUESTED_CANCEL}
 
 
@@ -59,6 +62,9 @@ class Runs:
             said = f"{error.message} {error.hint or ''}".strip()
             return await self._end(workload, State.CRASHED, Reason.LAUNCH_FAILED, said)
         except OSError as error:
+            if error.errno in PASSING:
+                said = f"the machine is short of something: {error.strerror}"
+                return await self._move(workload, State.QUEUED, Reason.GIVEN_BACK, said, gpus=(), master_port=None)
             log.warning("%s could not be started", workload.id, exc_info=True)
             return await self._end(workload, State.CRASHED, Reason.LAUNCH_FAILED, f"could not be prepared: {error}")
         return None
@@ -128,7 +134,8 @@ class Runs:
 def _doubted(unit: Unit) -> Unit:
     if unit.ended_at is not None:
         return unit
-    return unit.model_copy(update={"state": State.UNKNOWN, "reason": unit.reason or Reason.OUTCOME_UNKNOWN})
+    reason = unit.reason if unit.reason is Reason.NODE_LOST else Reason.OUTCOME_UNKNOWN
+    return unit.model_copy(update={"state": State.UNKNOWN, "reason": reason})
 
 
 def _known(tx: Store, workload_id: str) -> Workload:

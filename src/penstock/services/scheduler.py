@@ -68,17 +68,18 @@ def room_of(node: Node) -> Room:
     return Room(node.cpus_milli, node.memory_bytes, node.gpus)
 
 
-def never(ask: Ask, node: Node) -> list[str]:
-    """Why it could not run even on the empty machine; nothing, if it could."""
-    reasons = []
+def never(ask: Ask, node: Node) -> dict[str, str]:
+    """Why it could not run even on the empty machine, by resource; nothing, if it could."""
+    reasons = {}
     each = f" ({ask.nodes} nodes together)" if ask.nodes > 1 else ""
     if ask.cpus_milli > node.cpus_milli:
-        reasons.append(f"asks for {show_cpus(ask.cpus_milli)} CPUs{each}; {node.name} has {show_cpus(node.cpus_milli)}")
+        had = show_cpus(node.cpus_milli)
+        reasons["cpus"] = f"asks for {show_cpus(ask.cpus_milli)} CPUs{each}; {node.name} has {had}"
     if ask.memory_bytes > node.memory_bytes:
         had = show_bytes(node.memory_bytes)
-        reasons.append(f"asks for {show_bytes(ask.memory_bytes)} of memory{each}; {node.name} has {had}")
+        reasons["memory"] = f"asks for {show_bytes(ask.memory_bytes)} of memory{each}; {node.name} has {had}"
     if ask.gpus and ask.gpus > len(matching(ask.products, node.gpus)):
-        reasons.append(f"asks for {_gpu_words(ask)}{each}; {node.name} has {_inventory(node.gpus)}")
+        reasons["accelerators"] = f"asks for {_gpu_words(ask)}{each}; {node.name} has {_inventory(node.gpus)}"
     return reasons
 
 

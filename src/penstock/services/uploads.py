@@ -29,7 +29,7 @@ class Uploads:
         """Writes the body as it comes; nothing stays of one that is too large or breaks off."""
         upload_id = secrets.token_hex(16)
         final = self._path(user, upload_id)
-        final.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+        final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         partial = final.with_suffix(".partial")
         try:
             await self._write(partial, body)
@@ -44,7 +44,7 @@ class Uploads:
 
     async def _write(self, partial: Path, body: AsyncIterator[bytes]) -> None:
         size = 0
-        with partial.open("xb") as file:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             async for chunk in body:
                 size += len(chunk)
                 if size > self.limit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.names import name_problem, new_id, shorten
@@ -76,21 +77,22 @@ class Volumes:
         self,
         caller: Caller,
         *,
-        everyone: bool,
-        name: str | None,
-        status: str | None,
-        usage: bool,
+        everyone: bool = False,
+        name: str | None = None,
+        phases: Sequence[Phase] | None = None,
+        usage: bool = False,
         limit: int,
         cursor: str | None,
     ) -> tuple[list[VolumeView], str | None]:
+        """Whether a volume is Lost only the engine knows: a page is filled from the store until it is full."""
         group = None if everyone else caller.group
-        phase = None if status is None else _phase(status)
-        wanted = None if phase is Phase.Lost or phase is Phase.Bound else phase
-        found, after = await self._db.read(
-            lambda tx: tx.volumes.page(group, name=name, phase=wanted, limit=limit, cursor=cursor)
-        )
-        views = [view for view in await self._views(found, usage) if phase in (None, view.status)]
-        return views, after
+        views: list[VolumeView] = []
+        while True:
+            wanted = limit - len(views)
+            found, cursor = await self._db.read(partial(_page, group, name, wanted, cursor))
+            views += [view for view in await self._views(found, usage) if not phases or view.status in phases]
+            if cursor is None or len(views) == limit:
+                return views, cursor
 
     async def get(self, caller: Caller, ref: str, *, usage: bool = False) -> VolumeView:
         def look(tx: Store) -> tuple[Volume, tuple[VolumeUse, ...]]:
@@ -146,12 +148,10 @@ class Volumes:
         return await self._engine.storage_classes()
 
 
-def _phase(text: str) -> Phase:
-    known = {phase.lower(): phase for phase in (Phase.Pending, Phase.Bound, Phase.Lost)}
-    if text.lower() in known:
-        return known[text.lower()]
-    problem = Problem(f"'{shorten(text)}' is not a status", field="status", hint="Pending, Bound or Lost")
-    raise Invalid("The filter cannot be used.", problems=[problem])
+def _page(
+    group: str | None, name: str | None, limit: int, cursor: str | None, tx: Store
+) -> tuple[list[Volume], str | None]:
+    return tx.volumes.page(group, name=name, limit=limit, cursor=cursor)
 
 
 def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> Volume:

@@ -12,7 +12,7 @@ from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import WAITING, Reason, Spec, State, Unit, Wants, Workload
 from penstock.engines.base import Engine
-from penstock.errors import Conflict, FilesNeeded, Invalid, NotFound, Problem
+from penstock.errors import Ambiguous, Conflict, FilesNeeded, Invalid, NotFound, PenstockError, Problem
 from penstock.services import lookup, once, scheduler
 from penstock.services.accounts import account_of
 from penstock.services.bell import Bell
@@ -49,8 +49,10 @@ class Workloads:
     ) -> WorkloadView | DryRun:
         spec = task.spec
         ask = self._reconciler.ask_of(spec)
-        self._refuse_what_never_fits(ask)
-        volumes = await self._volumes_of(caller, spec)
+        volumes, problems = await self._volumes_of(caller, task)
+        problems = [*self._never_fits(task, ask), *problems]
+        if problems:
+            raise Invalid(f"{asked.source} cannot run here.", problems=problems)
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
         notices = (*task.notices, *self._engine_notices(spec), *venv_notices)
         waits = self._reconciler.outlook(ask)
@@ -71,14 +73,15 @@ class Workloads:
             files={"workdir": asked.files["workdir"]} if _sends_workdir(spec) else {},
             venv=venv,
             notices=notices,
+            state=State.QUEUED if waits else State.INSERTED,
+            reason=Reason.NO_AVAILABLE_RESOURCES if waits else Reason.SUBMITTED,
+            message=waits,
             created_at=moment,
             updated_at=moment,
         )
-        return await self._add(caller, workload, waits, asked, key)
+        return await self._add(caller, workload, asked, key)
 
-    async def _add(
-        self, caller: Caller, workload: Workload, waits: str | None, asked: Submission, key: str | None
-    ) -> WorkloadView:
+    async def _add(self, caller: Caller, workload: Workload, asked: Submission, key: str | None) -> WorkloadView:
         body = once.digest(asked.model_dump_json(exclude={"files"}).encode()) if key else ""
 
         def add(tx: Store) -> tuple[Workload, bool]:
@@ -91,20 +94,19 @@ class Workloads:
                     raise NotFound(f"Volume {volume_id} not found")
             tx.workloads.add(workload)
             once.remember(tx, caller.user, key, body, Kind.Workload, workload.id)
-            if waits is None:
-                return workload, True
-            return tx.workloads.move(workload, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, waits), True
+            return workload, True
 
         made, new = await self._db.write(add)
         if new:
             self._reconciler.submitted(made)
         return WorkloadView.whole(made, (), (), self._limits())
 
-    def _refuse_what_never_fits(self, ask: scheduler.Ask) -> None:
-        reasons = scheduler.never(ask, self._reconciler.node)
-        if reasons:
-            problems = [Problem(reason, field="resources") for reason in reasons]
-            raise Invalid("This can never run here.", hint="penstock nodes shows what there is.", problems=problems)
+    def _never_fits(self, task: Task, ask: scheduler.Ask) -> list[Problem]:
+        hint = "penstock nodes shows what there is"
+        return [
+            Problem(reason, where=task.where("resources", key), field=f"resources.{key}", hint=hint)
+            for key, reason in scheduler.never(ask, self._reconciler.node).items()
+        ]
 
     def _refuse_missing_files(self, caller: Caller, spec: Spec, files: dict[str, str]) -> None:
         if not _sends_workdir(spec):
@@ -118,40 +120,41 @@ class Workloads:
             )
         self._uploads.path(caller.user, files["workdir"])
 
-    async def _volumes_of(self, caller: Caller, spec: Spec) -> dict[str, Volume]:
-        """Mount path → volume; every mistake at once."""
+    async def _volumes_of(self, caller: Caller, task: Task) -> tuple[dict[str, Volume], list[Problem]]:
+        """Mount path → volume, and every mistake at once."""
+        spec = task.spec
         if not spec.mounts:
-            return {}
+            return {}, []
 
-        def find(tx: Store) -> dict[str, Volume | NotFound]:
-            found: dict[str, Volume | NotFound] = {}
+        def find(tx: Store) -> dict[str, Volume | PenstockError]:
+            found: dict[str, Volume | PenstockError] = {}
             for mount in spec.mounts:
                 try:
                     found[mount.path] = lookup.volume(tx, caller, mount.volume)
-                except NotFound as error:
+                except (NotFound, Ambiguous) as error:
                     found[mount.path] = error
             return found
 
         found = await self._db.read(find)
         volumes = {path: volume for path, volume in found.items() if isinstance(volume, Volume)}
-        lost = {
-            volume_id: report.message
-            for volume_id, report in (await self._engine.volume_reports(list(volumes.values()))).items()
-            if report.phase is Phase.Lost
-        }
-        problems = [
+        reports = await self._engine.volume_reports(list(volumes.values()))
+        lost = {id_: report.message for id_, report in reports.items() if report.phase is Phase.Lost}
+        return volumes, [
             problem
             for path, volume in found.items()
-            if (problem := _mount_problem(path, volume, spec, lost)) is not None
+            if (problem := _mount_problem(path, volume, task, lost)) is not None
         ]
-        if problems:
-            raise Invalid("The volumes cannot be mounted.", problems=problems)
-        return volumes
 
     def _engine_notices(self, spec: Spec) -> list[str]:
+        said = []
         if spec.resources.image and self._settings.engine == "local":
-            return [f"image_id: {spec.resources.image} is not used by this engine; the machine's own programs run"]
-        return []
+            said.append(f"image_id: {spec.resources.image} is not used by this engine; the machine's own programs run")
+        if spec.mounts and self._settings.sandbox == "none":
+            said.append(
+                'volumes: with sandbox = "none" nothing is mounted; '
+                "PENSTOCK_VOLUME_<NAME> says where each volume is, in capitals and with _ for -"
+            )
+        return said
 
     def _limits(self) -> str:
         return "enforced" if self._reconciler.node.limits_enforced else "advisory"
@@ -176,13 +179,20 @@ class Workloads:
         )
 
     async def whole_page(
-        self, caller: Caller, *, everyone: bool, cursor: str | None
+        self,
+        caller: Caller,
+        *,
+        everyone: bool,
+        name: str | None,
+        statuses: list[str] | None,
+        limit: int,
+        cursor: str | None,
     ) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
         """Summaries with their units: what document 001's list shows."""
         group = None if everyone else caller.group
 
         def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
-            items, after = tx.workloads.page(group, limit=LARGEST_PAGE, cursor=cursor)
+            items, after = tx.workloads.page(group, name=name, statuses=statuses, limit=limit, cursor=cursor)
             summaries = [Summary.model_validate_json(item) for item in items]
             return [(summary, tx.workloads.units(summary.id)) for summary in summaries], after
 
@@ -205,7 +215,7 @@ class Workloads:
                 rung.clear()
                 view = await self.get(caller, view.id)
                 left = until - time.monotonic()
-                if view.ended_at is not None or left <= 0:
+                if view.ended_at is not None or left <= 0 or self._bell.stopping:
                     return view
                 await rung.wait(left)
 
@@ -251,15 +261,18 @@ def _sends_workdir(spec: Spec) -> bool:
     return spec.workdir is not None and not spec.workdir.startswith("/")
 
 
-def _mount_problem(path: str, volume: Volume | NotFound, spec: Spec, lost: dict[str, str | None]) -> Problem | None:
-    field = f"volumes.{path}"
-    if isinstance(volume, NotFound):
-        return Problem(volume.message, field=field, hint="penstock volumes list shows yours")
+def _mount_problem(
+    path: str, volume: Volume | PenstockError, task: Task, lost: dict[str, str | None]
+) -> Problem | None:
+    where, field = task.where("volumes", path), f"volumes.{path}"
+    if isinstance(volume, PenstockError):
+        return Problem(volume.message, where=where, field=field, hint="penstock volumes list shows yours")
     if volume.id in lost:
-        return Problem(f"volume {volume.name} is Lost: {lost[volume.id]}", field=field)
-    if spec.nodes > 1 and not volume.many_nodes:
+        return Problem(f"volume {volume.name} is Lost: {lost[volume.id]}", where=where, field=field)
+    if task.spec.nodes > 1 and not volume.many_nodes:
         return Problem(
-            f"volume {volume.name} is {', '.join(volume.access_modes)}; {spec.nodes} nodes need ReadWriteMany",
+            f"volume {volume.name} is {', '.join(volume.access_modes)}; {task.spec.nodes} nodes need ReadWriteMany",
+            where=where,
             field=field,
             hint="penstock volumes create NAME SIZE --access-modes ReadWriteMany",
         )

@@ -37,6 +37,7 @@ class Database:
     def __init__(self, sessions: Sequence[Session]) -> None:
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._nobody_waits = False
         self._waiters: set[asyncio.Future[None]] = set()
         self.version = time.time_ns() // 1_000_000
         """Another number after each commit that changed something. Begins at the clock, so that one that a client
@@ -81,7 +82,7 @@ class Database:
 
     async def changed(self, seen: int, timeout: float) -> int:
         """The version as soon as it is not `seen`, or as it is after `timeout` seconds."""
-        if self.version == seen and not self._closed:
+        if self.version == seen and not self._closed and not self._nobody_waits:
             waiter = self._loop.create_future()
             timer = self._loop.call_later(timeout, _settle, waiter, Outcome())
             self._waiters.add(waiter)
@@ -113,6 +114,11 @@ class Database:
             _settle(call.future, outcome)
         if wrote:
             self._wake()
+
+    def stop_waiting(self) -> None:
+        """Answers all who wait for a change, now and from now on: the server is about to stop."""
+        self._nobody_waits = True
+        self._wake()
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, set()

@@ -76,6 +76,8 @@ class Workloads:
             "created_at": to_ms(workload.created_at),
         }
         self._tx.write(_ADD, row)
+        if workload.state is not State.INSERTED:  # its history begins where every one does
+            self._note(workload.model_copy(update={"state": State.INSERTED, "reason": Reason.SUBMITTED}), None)
         self._note(workload, workload.message if message is None else storable(message))
         mounted = [
             {"workload_id": workload.id, "volume_id": volume, "active": not workload.ended}

@@ -11,7 +11,7 @@ from penstock.dialects.task.fields import duration, job_name, nodes, run, setup,
 from penstock.dialects.task.keys import IGNORED, Reader, read_keys
 from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.resources import resources
-from penstock.dialects.text import Pairs, from_values, invalid, read_mapping
+from penstock.dialects.text import Node, Pairs, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem, shorten
 from penstock.domain.paths import WORKDIR
 from penstock.domain.workloads import Spec
@@ -38,6 +38,18 @@ class Task(NamedTuple):
 
     spec: Spec
     notices: tuple[str, ...] = ()
+    text: Pairs | None = None
+    source: str = ""
+
+    def where(self, *keys: str) -> str | None:
+        """The place of a key in the text, or of the nearest one above it: for what is wrong beyond the text."""
+        node: Node | None = self.text
+        found = None
+        for key in keys:
+            inside = node.items if isinstance(node, Pairs) else []
+            name, node = next(((name, node) for name, node in inside if name.text == key), (None, None))
+            found = place(self.source, name.mark) if name else found
+        return found
 
 
 def read_task(
@@ -71,7 +83,7 @@ def _task(top: Pairs, reading: Reading, name: str | None, overrides: Mapping[str
     if reading.problems:
         raise invalid(reading.source, reading.problems)
     spec = Spec(**{SPEC_FIELDS.get(key, key): value for key, value in said.items()})
-    return Task(spec, tuple(reading.notices))
+    return Task(spec, tuple(reading.notices), top, reading.source)
 
 
 def _check_run(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:

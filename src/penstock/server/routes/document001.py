@@ -5,24 +5,37 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Request
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from penstock.dialects.task import read_task_json
 from penstock.domain.model import iso, now
 from penstock.domain.policy import Kind
+from penstock.domain.volumes import Phase
 from penstock.domain.workloads import State, Unit
 from penstock.engines.base import LogQuery
 from penstock.server.identity import CallerOf, PartsOf, require_all_groups
-from penstock.server.parts import Parts
-from penstock.server.routes.paging import AllUsers
-from penstock.server.routes.volumes import Key
+from penstock.server.routes.paging import AllUsers, Listing, words
+from penstock.server.routes.volumes import PHASES, Key
+from penstock.server.routes.workloads import STATUSES
+from penstock.services.workloads import LARGEST_PAGE
 from penstock.wire import DryRun, NewVolume, Submission, Summary, VolumeView
 
 router = APIRouter(tags=["document 001"])
 TASK_EXAMPLE = {"name": "hello", "run": "echo hello"}
 Json = dict[str, Any]
 Task001 = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
+
+
+class AllOrPage(Listing):
+    """Document 001 lists everything; whoever names a limit gets a page, and `next`."""
+
+    limit: Annotated[int | None, Field(ge=1, le=500, description="how many at most; all if it is missing")] = None  # type: ignore[assignment]
+
+    @property
+    def page(self) -> int:
+        return self.limit or LARGEST_PAGE
 
 
 @router.post("/tasks/submit")
@@ -39,18 +52,22 @@ async def submit_task(caller: CallerOf, parts: PartsOf, body: Task001, key: Key 
     }
 
 
-@router.get("/tasks")
-async def list_tasks(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Json:
-    """Every task of the caller, newest first."""
-    if all_users:
+@router.get("/tasks", openapi_extra=AllOrPage.documented())
+async def list_tasks(request: Request, caller: CallerOf, parts: PartsOf) -> Json:
+    """Every task of the caller, newest first; or a page of them."""
+    query = AllOrPage.of(request)
+    if query.all_users:
         require_all_groups(caller, Kind.Workload)
+    statuses = words(query.status, "status", STATUSES)
     tasks: list[Json] = []
-    cursor: str | None = None
+    cursor = query.cursor
     while True:
-        found, cursor = await parts.workloads.whole_page(caller, everyone=all_users, cursor=cursor)
+        found, cursor = await parts.workloads.whole_page(
+            caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=query.page, cursor=cursor
+        )
         tasks += [_task(summary, units) for summary, units in found]
-        if cursor is None:
-            return {"tasks": tasks}
+        if cursor is None or query.limit:
+            return {"tasks": tasks} | ({"next": cursor} if query.limit else {})
 
 
 @router.post("/tasks/stop")
@@ -95,24 +112,22 @@ async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: 
     }
 
 
-@router.get("/volumes")
-async def list_volumes(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Json:
-    """Every volume of the caller."""
-    if all_users:
+@router.get("/volumes", openapi_extra=AllOrPage.documented())
+async def list_volumes(request: Request, caller: CallerOf, parts: PartsOf) -> Json:
+    """Every volume of the caller, newest first; or a page of them."""
+    query = AllOrPage.of(request)
+    if query.all_users:
         require_all_groups(caller, Kind.Volume)
-    return {"volumes": [_volume(view) for view in await _all_volumes(caller, parts, all_users)]}
-
-
-async def _all_volumes(caller: CallerOf, parts: Parts, everyone: bool) -> list[VolumeView]:
-    found: list[VolumeView] = []
-    cursor: str | None = None
+    phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
+    volumes: list[Json] = []
+    cursor = query.cursor
     while True:
         views, cursor = await parts.volumes.page(
-            caller, everyone=everyone, name=None, status=None, usage=False, limit=500, cursor=cursor
+            caller, everyone=query.all_users, name=query.name, phases=phases, limit=query.page, cursor=cursor
         )
-        found += views
-        if cursor is None:
-            return found
+        volumes += [_volume(view) for view in views]
+        if cursor is None or query.limit:
+            return {"volumes": volumes} | ({"next": cursor} if query.limit else {})
 
 
 @router.get("/volumes/{volume_id}")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
 
 from penstock.domain.policy import Kind
+from penstock.domain.volumes import Phase
 from penstock.server.identity import CallerOf, PartsOf, require_all_groups
-from penstock.server.routes.paging import (
-    AllUsers,
-    Cursor,
-    Limit,
-    Seen,
-    Wait,
-    answer,
-    page_of,
-    page_of_few,
-    until_changed,
-)
+from penstock.server.routes.paging import Cursor, Limit, Listing, answer, page_of, page_of_few, until_changed, words
 from penstock.wire import Deleted, NewVolume, StorageClassPage, VolumePage, VolumeView
 
 router = APIRouter(tags=["volumes"])
 Key = Annotated[str | None, Header(alias="Idempotency-Key", description="the same key makes the same thing once")]
+PHASES = (Phase.Pending, Phase.Bound, Phase.Lost)
 Usage = Annotated[bool, Query(description="count the bytes in use")]
 
 
@@ -32,26 +25,27 @@ async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: 
     return answer(await parts.volumes.create(caller, body, key), 201)
 
 
-@router.get("/v1/volumes", response_model=VolumePage)
-async def list_volumes(
-    caller: CallerOf,
-    parts: PartsOf,
-    name: str | None = None,
-    status: str | None = None,
-    all_users: AllUsers = False,
-    usage: Usage = False,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-    wait: Wait = 0,
-    seen: Seen = None,
-) -> Response:
+class VolumeListing(Listing):
+    usage: Annotated[bool, Field(description="count the bytes in use")] = False
+
+
+@router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListing.documented())
+async def list_volumes(request: Request, caller: CallerOf, parts: PartsOf) -> Response:
     """Lists volumes, newest first."""
-    if all_users:
+    query = VolumeListing.of(request)
+    if query.all_users:
         require_all_groups(caller, Kind.Volume)
-    await until_changed(parts.db, wait, seen)
+    phases = words(query.status, "status", PHASES)
+    await until_changed(parts.db, query)
     version = parts.db.version
     views, after = await parts.volumes.page(
-        caller, everyone=all_users, name=name, status=status, usage=usage, limit=limit, cursor=cursor
+        caller,
+        everyone=query.all_users,
+        name=query.name,
+        phases=[Phase(word) for word in phases] if phases else None,
+        usage=query.usage,
+        limit=query.limit,
+        cursor=query.cursor,
     )
     return page_of(views, after, version)
 

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from penstock.domain.policy import Kind
 from penstock.domain.workloads import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.errors import Invalid, Problem
 from penstock.server.identity import CallerOf, PartsOf, require_all_groups
-from penstock.server.routes.paging import AllUsers, Cursor, Limit, Seen, Wait, answer, page, until_changed
+from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
 from penstock.server.routes.volumes import Key
 from penstock.wire import Deleted, DryRun, Submission, Summary, SummaryPage, Uploaded, WorkloadView
 
@@ -32,50 +32,33 @@ async def submit_workload(body: Submission, caller: CallerOf, parts: PartsOf, ke
     return answer(made, 200 if isinstance(made, DryRun) else 201)
 
 
-@router.get("/v1/workloads", response_model=SummaryPage)
-async def list_workloads(
-    caller: CallerOf,
-    parts: PartsOf,
-    name: str | None = None,
-    status: Annotated[str | None, Query(description="pending, running, completed, failed, stopped, unknown")] = None,
-    state: Annotated[str | None, Query(description="the states of the life cycle, comma separated")] = None,
-    all_users: AllUsers = False,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-    wait: Wait = 0,
-    seen: Seen = None,
-) -> Response:
+class WorkloadListing(Listing):
+    state: Annotated[str | None, Field(description="only those in these states of the life cycle")] = None
+
+
+STATUSES = sorted(set(SHORT.values()))
+
+
+@router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListing.documented())
+async def list_workloads(request: Request, caller: CallerOf, parts: PartsOf) -> Response:
     """Lists workloads, newest first."""
-    if all_users:
+    query = WorkloadListing.of(request)
+    if query.all_users:
         require_all_groups(caller, Kind.Workload)
-    statuses = _words(status, "status", sorted(set(SHORT.values())))
-    states = _words(state, "state", list(State))
-    await until_changed(parts.db, wait, seen)
+    statuses = words(query.status, "status", STATUSES)
+    states = words(query.state, "state", list(State))
+    await until_changed(parts.db, query)
     version = parts.db.version
     items, after = await parts.workloads.page(
         caller,
-        everyone=all_users,
-        name=name,
+        everyone=query.all_users,
+        name=query.name,
         states=[State(word) for word in states] if states else None,
         statuses=statuses,
-        limit=limit,
-        cursor=cursor,
+        limit=query.limit,
+        cursor=query.cursor,
     )
     return page(items, after, version)
-
-
-def _words(text: str | None, field: str, known: list[str]) -> list[str] | None:
-    if text is None:
-        return None
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    problems = [
-        Problem(f"'{word[:40]}' is not a {field}", field=field, hint=", ".join(known))
-        for word in words
-        if word not in known
-    ]
-    if problems:
-        raise Invalid("The filter cannot be used.", problems=problems)
-    return words
 
 
 @router.post("/v1/workloads/stop", response_model=SummaryPage)
