@@ -176,7 +176,7 @@ class TestSystemMode:
 
     def test_an_account_without_a_name_keeps_its_own_group(self, server):
         """Not the group that happens to have the same number: 27 is sudo's."""
-        status, text = speak_as(27, server.socket, "POST", "/v1/workloads", '{"text": "run: id -g"}', gid=65534)
+        _, text = speak_as(27, server.socket, "POST", "/v1/workloads", '{"text": "run: id -g"}', gid=65534)
         made = json.loads(text)
         speak_as(27, server.socket, "GET", f"/v1/workloads/{made['id']}/wait?timeout=60")
         assert speak_as(27, server.socket, "GET", f"/v1/workloads/{made['id']}/logs") == (200, "65534\n")
