@@ -13,6 +13,7 @@ from penstock.errors import Problem, SettingsError
 
 SYSTEM_CONFIG = Path("/etc/penstock/config.toml")
 SYSTEM_DATA = Path("/var/lib/penstock")
+OWN_VARIABLES = ("PENSTOCK_API_URL", "PENSTOCK_TOKEN", "PENSTOCK_DEBUG", "PENSTOCK_READY_FD", "PENSTOCK_TASK_ID")
 SYSTEM_SOCKET = Path("/run/penstock/penstock.sock")
 
 
@@ -85,10 +86,14 @@ class Settings:
     default_cpus: str = "500m"
     """What a node of a workload that names no CPUs is counted as. It may use more."""
 
+    max_processes: int = 4096
+    """Processes and threads a node of a workload may have at once, so that one that forks without end stops only
+    itself; 0 is no limit. Enforced where CPU and memory limits are."""
+
     storage_classes: dict[str, str] = field(default_factory=dict)
     """Further storage classes: a table of name = directory. `standard` is `data_dir`/volumes."""
 
-    gpu_lock_dir: Path = Path("/run/lock/penstock")
+    gpu_lock_dir: Path = Path("/run/lock")
     """Where GPUs are locked machine-wide, so that two servers never share one. The same for every server."""
 
     log_limit: str = "256Mi"
@@ -146,12 +151,26 @@ def _from_file(path: Path, problems: list[Problem]) -> dict[str, Any]:
 
 def _from_environment(problems: list[Problem]) -> dict[str, Any]:
     values = {}
+    _find_misspelt(problems)
     for known in fields(Settings):
         variable = f"PENSTOCK_{known.name.upper()}"
         raw = os.environ.get(variable)
         if raw is not None and (value := _typed(known.name, raw, variable, problems)) is not None:
             values[known.name] = value
     return values
+
+
+def _find_misspelt(problems: list[Problem]) -> None:
+    """A variable that is nearly a setting is a mistake; PENSTOCK_* of other programs are none of our business."""
+    known = [f"PENSTOCK_{known.name.upper()}" for known in fields(Settings)]
+    for variable in os.environ:
+        if not variable.startswith("PENSTOCK_") or variable in known or variable in OWN_VARIABLES:
+            continue
+        from difflib import get_close_matches
+
+        near = get_close_matches(variable, known, n=1, cutoff=0.9)
+        if near:
+            problems.append(Problem("is not a setting", where=shorten(variable), hint=f"did you mean {near[0]}?"))
 
 
 def _typed(key: str, raw: Any, source: str, problems: list[Problem]) -> Any:

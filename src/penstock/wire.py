@@ -251,7 +251,7 @@ class ServerView(Model):
     started_at: Time
 
 
-class CheckView(Model):
+class Check(Model):
     """One line of `penstock doctor`."""
 
     name: str
@@ -262,7 +262,7 @@ class CheckView(Model):
 
 
 class CheckList(Model):
-    checks: tuple[CheckView, ...]
+    checks: tuple[Check, ...]
 
 
 class GpuView(Gpu):

@@ -32,6 +32,7 @@ class Program:
     def __init__(self, environ: dict[str, str], folder: Path) -> None:
         self.environ = environ
         self.folder = folder
+        self._left: list[subprocess.Popen[str]] = []
 
     def line(self, *words: str, name: str = "penstock") -> list[str]:
         return [str(Path(sys.executable).parent / name), *words]
@@ -49,7 +50,7 @@ class Program:
 
     def started(self, *words: str) -> subprocess.Popen[str]:
         """Left running, to be spoken to."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.line(*words),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -58,6 +59,15 @@ class Program:
             env=self.environ,
             cwd=self.folder,
         )
+        self._left.append(process)
+        return process
+
+    def end(self) -> None:
+        """Nothing that was left running outlives its test."""
+        for process in self._left:
+            process.kill()
+            with process:
+                pass
 
     def on_terminal(self, *words: str, typed: str = "", **environ: str) -> tuple[int, str]:
         """With a terminal for everything; gives the exit code and what the terminal shows."""
@@ -96,8 +106,10 @@ def server(_module_place: Path) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def penstock(server: RunningServer, tmp_path: Path) -> Program:
-    return Program(server.environ, tmp_path)
+def penstock(server: RunningServer, tmp_path: Path) -> Iterator[Program]:
+    program = Program(server.environ, tmp_path)
+    yield program
+    program.end()
 
 
 @pytest.fixture
@@ -105,6 +117,7 @@ def alone(place: Path) -> Iterator[Program]:
     """The program where no server runs yet."""
     program = Program(server_environ(place), place)
     yield program
+    program.end()
     if program("server", "status").code == 0:
         active = program("jobs", "list", "--status", "pending,running", "-o", "name").out.split()
         program("jobs", "stop", *active)

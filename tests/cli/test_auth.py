@@ -37,6 +37,8 @@ def test_over_tcp_without_a_token_nobody_is_logged_in(penstock, server):
     assert listed.code == 1
     assert "penstock token create" in listed.err
     assert "--auth header" in listed.err
+    assert f"Hint: penstock auth login NAME --api-url {server.address}, with --token -" in listed.err
+    assert "export PENSTOCK_TOKEN=…" in listed.err
 
 
 def test_a_token_is_shown_once_kept_by_login_and_refused_when_deleted(penstock, server, tmp_path):
@@ -60,6 +62,12 @@ def test_a_token_of_the_environment_is_enough(penstock, server):
     shown = penstock("jobs", "list", "-o", "json", PENSTOCK_API_URL=server.address, PENSTOCK_TOKEN=token)
     assert (shown.code, shown.err) == (0, "")
     assert isinstance(json.loads(shown.out), list)
+
+
+def test_a_token_as_a_name_is_its_id(penstock):
+    made = penstock("token", "create", "-o", "name")
+    assert made.out.strip() in penstock("token", "list").out
+    assert "it is shown this once: pst_" in made.err
 
 
 def test_in_header_mode_the_login_name_is_believed(alone):

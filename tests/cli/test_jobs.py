@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
 import subprocess
 
 import pytest
+
+ME = getpass.getuser()
 
 
 def submitted(penstock, text: str, *more: str) -> dict:
@@ -59,12 +62,15 @@ def test_a_detached_job_gives_its_id_at_once(penstock):
 def test_jobs_are_listed_as_document_001_shows(penstock):
     job = ended(penstock, "name: listed\nrun: 'true'\n")
     created = job["created_at"][:19]
+    wide, wider = max(len("User"), len(ME)), max(len("Namespace"), len(ME))
     assert penstock("jobs", "list", "--name", "listed").out == (
         f"Task ID   Name    Status     Created\n{job['id']}  listed  completed  {created}\n\nTotal tasks: 1\n"
     )
     assert penstock("jobs", "list", "--name", "listed", "--details", "-u").out == (
-        "Task ID   Name    Status     Created              User  Job Name         Namespace  Reason\n"
-        f"{job['id']}  listed  completed  {created}  root  listed-{job['id']}  root       FINISHED\n\nTotal tasks: 1\n"
+        "Task ID   Name    Status     Created              "
+        f"{'User':{wide}}  Job Name         {'Namespace':{wider}}  Reason\n"
+        f"{job['id']}  listed  completed  {created}  {ME:{wide}}  listed-{job['id']}  {ME:{wider}}  FINISHED\n"
+        "\nTotal tasks: 1\n"
     )
     assert penstock("jobs", "list", "--name", "none-such").out == "No tasks found\n"
 
@@ -275,28 +281,128 @@ def test_watching_shows_what_changes(penstock):
         if change["status"] == "completed":
             break
     watching.send_signal(signal.SIGINT)
-    watching.communicate()
-    assert watching.returncode == 130
+    assert watching.communicate()[1] == ""
+    assert watching.returncode == 0
     assert seen[-1] == "completed"
 
 
 def test_watching_on_a_terminal_draws_the_list_again(penstock):
-    job = submitted(penstock, "name: redrawn\nrun: sleep 100\n")
     ours, theirs = os.openpty()
-    line = penstock.line("jobs", "list", "--name", "redrawn", "--watch")
+    line = penstock.line("volumes", "list", "--name", "redrawn", "--watch")
     environ = penstock.environ | {"NO_COLOR": "1", "TERM": "xterm"}
     watching = subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
     os.close(theirs)
     shown = b""
-    while b"running" not in shown:
+    while b"Volume ID" not in shown:
         shown += os.read(ours, 65536)
-    assert penstock("jobs", "stop", job["id"]).code == 0
-    while b"stopped" not in shown:
+    volume = penstock("volumes", "create", "redrawn", "1Gi", "-o", "name").out.strip()
+    while volume.encode() not in shown:
         shown += os.read(ours, 65536)
     watching.send_signal(signal.SIGINT)
-    assert watching.wait(10) == 130
+    assert watching.wait() == 0
     os.close(ours)
-    assert shown.count(b"\x1b[H\x1b[JTask ID") >= 2
+    assert shown.count(b"\x1b[H\x1b[JVolume ID") >= 2
+
+
+def test_rows_watched_by_a_program_stand_below_the_header(penstock):
+    watching = penstock.started("jobs", "list", "--name", "aligned", "--watch")
+    header = watching.stdout.readline()
+    job = submitted(penstock, "name: aligned\nrun: 'true'\n")
+    for line in watching.stdout:
+        assert line.startswith(f"{job['id']}  aligned ")
+        status = line[header.index("Status") :].split()[0]
+        assert line[header.index("Created") :].startswith(job["created_at"][:19])
+        if status == "completed":
+            break
+
+
+def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(penstock):
+    over = submitted(penstock, "run: 'true'\n")
+    job = submitted(penstock, "run: sleep 100\n")
+    waiting = penstock.started("jobs", "wait", over["id"], job["id"])
+    waiting.stderr.readline()
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.stderr.read() == (
+        f"The job goes on. Follow it with: penstock jobs logs {job['id']}; "
+        f"stop it with: penstock jobs stop {job['id']}\n"
+    )
+    assert waiting.wait() == 130
+    assert penstock("jobs", "stop", job["id"]).code == 0
+
+
+def test_the_log_of_a_job_that_waits_says_why(penstock):
+    node = json.loads(penstock("nodes", "-o", "json").out)[0]
+    all_cpus = f"resources:\n  cpus: {node['cpus']}\n"
+    first = submitted(penstock, f"{all_cpus}run: sleep 100\n")
+    second = submitted(penstock, f"{all_cpus}run: echo hi\n")
+    shown = penstock("jobs", "logs", second["id"], "--no-follow")
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err.startswith("Waiting: ")
+    following = penstock.started("jobs", "logs", second["id"])
+    assert following.stderr.readline() == shown.err
+    assert penstock("jobs", "stop", first["id"]).code == 0
+    assert following.stdout.read() == "hi\n"
+    assert following.wait() == 0
+
+
+def test_a_wrong_option_of_run_is_named_as_it_was_written(penstock):
+    refused = penstock("run", "--memory", "8", "--name", "Bad Name", "--volume", "v:/etc", "--", "true")
+    assert refused.code == 1
+    first, *problems = refused.err.splitlines()
+    assert first == "Error: The command line has 3 problems."
+    assert sorted(problem.split(":")[0] for problem in problems) == ["  --memory", "  --name", "  --volume"]
+    assert "  --memory: '8' has no unit (write 8Gi)" in problems
+
+
+def test_a_dry_run_looks_at_the_workdir(penstock):
+    (penstock.folder / "task.yaml").write_text("workdir: ./code\nrun: ls\n")
+    missing = penstock("jobs", "submit", "task.yaml", "--dry-run")
+    assert missing.code == 1
+    assert missing.err == "Error: The workdir code is not a directory.\nHint: it is relative to the task file\n"
+    (penstock.folder / "code").mkdir()
+    (penstock.folder / "code" / "a.py").write_text("x" * 2048)
+    assert penstock("jobs", "submit", "task.yaml", "--dry-run").out.splitlines()[2] == (
+        "Workdir: ./code (1 file, 2Ki before packing)"
+    )
+
+
+def test_a_dry_run_as_a_name_is_the_name(penstock):
+    done = penstock("jobs", "submit", "-", "--dry-run", "-o", "name", stdin="name: dry\nrun: echo\n")
+    assert (done.code, done.out) == (0, "dry\n")
+
+
+def test_a_task_that_is_no_text_is_an_error_with_its_place(penstock):
+    (penstock.folder / "task.yaml").write_bytes(b"name: a\nrun: \xff\n")
+    refused = penstock("jobs", "submit", "task.yaml")
+    assert refused.code == 1
+    assert refused.err == "Error: task.yaml is not UTF-8 text.\n  task.yaml:2: invalid start byte\n"
+
+
+def test_a_task_file_that_is_too_large_is_named(penstock):
+    (penstock.folder / "task.yaml").write_text("run: " + "a" * (5 << 20))
+    refused = penstock("jobs", "submit", "task.yaml")
+    assert refused.code == 1
+    assert refused.err.startswith("Error: task.yaml is too large. ")
+
+
+def test_jobs_are_stopped_and_deleted_one_by_one_whatever_becomes_of_the_others(penstock):
+    jobs = [submitted(penstock, "name: several\nrun: sleep 100\n") for _ in range(2)]
+    ids = [job["id"] for job in jobs]
+    stopped = penstock("jobs", "stop", ids[0], "none-such", ids[1], "-o", "name")
+    assert (stopped.code, stopped.out.split()) == (1, ids)
+    assert "none-such" in stopped.err
+    penstock("jobs", "wait", *ids)
+    deleted = penstock("jobs", "delete", "--force", "none-such", *ids, "-o", "json")
+    assert deleted.code == 1
+    assert [job["id"] for job in json.loads(deleted.out)] == ids
+
+
+def test_a_name_that_several_share_lists_them(penstock):
+    ids = {submitted(penstock, "name: twin\nrun: sleep 100\n")["id"] for _ in range(2)}
+    refused = penstock("jobs", "status", "twin")
+    assert refused.code == 1
+    assert all(job in refused.err for job in ids)
+    penstock("jobs", "stop", *ids)
 
 
 def test_the_active_virtual_environment_is_there_at_its_own_path(penstock):

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,7 +80,7 @@ def test_a_wrong_setting_names_file_key_and_what_is_allowed(alone):
     assert f'  {config}: auth: must be "token" or "header", not \'none\'\n' in refused.err
     examined = alone("doctor")
     assert examined.code == 1
-    assert "must be" in examined.out
+    assert examined.out.count("must be") == 1
     config.unlink()
 
 
@@ -90,6 +92,45 @@ def test_the_doctor_says_why_a_server_cannot_start(alone):
     assert f"server       missing  The server cannot keep its data in {data}: File exists." in examined.out
     assert "    fix: choose another directory: PENSTOCK_DATA_DIR, or data_dir in config.toml" in examined.out
     data.unlink()
+
+
+def test_the_doctor_cuts_nothing_where_the_terminal_is_narrow(alone):
+    data = Path(alone.environ["PENSTOCK_DATA_DIR"])
+    data.write_text("not a directory")
+    narrow = alone("doctor", COLUMNS="60")
+    assert "…" not in narrow.out
+    assert max(len(line) for line in narrow.out.splitlines() if "/" not in line) <= 60
+    assert narrow.out.split() == alone("doctor").out.split()
+    assert alone("doctor", "-o", "name").out.split()[:2] == ["python", "platform"]
+    data.unlink()
+
+
+def test_a_machines_server_that_is_down_is_not_replaced_by_ones_own(alone):
+    path = Path(alone.environ["PENSTOCK_SYSTEM_SOCKET"])
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    refused = alone("jobs", "list")
+    assert refused.code == 1
+    assert refused.err == (
+        "Error: The machine's server is down.\n"
+        f"Hint: sudo penstock server start --system (if it is gone for good: sudo rm {path})\n"
+    )
+    assert alone("server", "status").err.startswith("The machine's server is down.\n")
+    assert not Path(alone.environ["PENSTOCK_DATA_DIR"]).exists()
+    path.unlink()
+
+
+def test_a_server_for_everyone_needs_root(alone):
+    script = (
+        "import os, sys, penstock.cli.main, penstock.cli.server, penstock.cli.launch\n"
+        "if os.geteuid() == 0: os.seteuid(65534)\n"
+        "sys.argv = ['penstock', 'server', 'start', '--system']\n"
+        "sys.exit(penstock.cli.main.main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=alone.environ, capture_output=True, text=True)
+    said = "Error: --system needs root.\nHint: sudo penstock server start --system\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_the_doctor_is_content_with_a_server_that_works(alone):

@@ -147,6 +147,8 @@ def test_a_limit_says_that_there_is_more(penstock):
     listed = penstock("volumes", "list", "--limit", "2", "-o", "name")
     assert len(listed.out.splitlines()) == 2
     assert listed.err == "These are the newest 2; see all with: --limit 0\n"
+    as_table = penstock("volumes", "list", "--limit", "2")
+    assert (as_table.out.splitlines()[-1], as_table.err) == ("Total volumes: 2 (more with --limit 0)", "")
     everything = penstock("volumes", "list", "--limit", "0", "-o", "name")
     assert len(everything.out.splitlines()) >= 3
     assert everything.err == ""
@@ -155,3 +157,25 @@ def test_a_limit_says_that_there_is_more(penstock):
 def test_storage_classes_are_listed(penstock):
     assert penstock("volumes", "classes", "-o", "name").out == "standard\n"
     assert penstock("volumes", "classes").out.splitlines()[1].startswith("standard (default)")
+
+
+def test_one_that_is_missing_does_not_keep_the_others(penstock):
+    ids = [made(penstock, f"several-{number}")["id"] for number in range(2)]
+    deleted = penstock("volumes", "delete", "--force", "several-0", "several-none", "several-1")
+    assert deleted.code == 1
+    assert deleted.out == "".join(f"Volume {each} deleted successfully\n" for each in ids)
+    assert "several-none" in deleted.err
+
+
+def test_what_was_deleted_can_be_read_by_a_program(penstock):
+    volume = made(penstock, "read-by-a-program")
+    assert json.loads(penstock("volumes", "delete", "-f", volume["id"], "-o", "json").out)["id"] == volume["id"]
+
+
+def test_a_list_fits_a_terminal_of_80_columns(penstock):
+    volume = made(penstock, "a-name-of-thirty-two-characters-x")
+    shown = penstock("volumes", "list", "--name", volume["name"], "--details", "-u", COLUMNS="80").out
+    header, row = shown.splitlines()[:2]
+    assert max(len(header), len(row)) <= 80
+    assert header.split()[-1] == "Used"
+    assert row.startswith(f"{volume['id']}   a-name-of-thirty-two")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401 (what is imported late must be here before root is gone)
+import ctypes
+import dataclasses
 import json
 import os
 import shutil
@@ -38,6 +40,36 @@ async def facts(settings: Settings, account: Account) -> None:
     print(json.dumps(found))
 
 
+async def attacks(settings: Settings, account: Account) -> None:
+    """The data lies in a system directory, beside the interpreter of the environment that is brought along."""
+    home = settings.data_dir.parent
+    prefix = home / "prefix"
+    settings = dataclasses.replace(settings, data_dir=prefix / "share" / "penstock")
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python3").symlink_to("/usr/bin/python3")
+    (home / "venv" / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (home / "venv" / "pyvenv.cfg").write_text(f"home = {prefix}/bin\n")
+    ctypes.CDLL(None).syscall(250, 1, None)
+    ctypes.CDLL(None).syscall(248, b"user", b"penstock-test", b"hunter2", 7, -3)
+    program = "import ctypes; print(ctypes.CDLL(None).syscall(249, b'user', b'penstock-test', None, 0))"
+    script = (
+        f'ls {prefix}; echo; ls -A {settings.data_dir}; echo; unshare -U echo made; /usr/bin/python3 -c "{program}"'
+    )
+    engine = LocalEngine(settings)
+    await engine.open()
+    _, log = await outcome(engine, a_launch(script, account=account, venv=home / "venv"))
+    await engine.close()
+    beside, data, rest = log.split("\n\n") if log.count("\n\n") == 2 else (*log.split("\n\n", 1), "")
+    lines = (data + rest).split("\n")
+    found = {
+        "beside": beside.split(),
+        "data": [line for line in lines if line in ("runs", "volumes")],
+        "made": "made" in lines,
+        "key": lines[-2],
+    }
+    print(json.dumps(found))
+
+
 def main(task: str, uid: int, home: Path) -> None:
     shutil.copytree(launching.PACKAGE / "supervisor", home / "supervisor")  # the checkout may be closed to others
     launching.PACKAGE = home
@@ -48,7 +80,8 @@ def main(task: str, uid: int, home: Path) -> None:
         sys.executable = "/usr/bin/python3"
     settings = Settings(data_dir=home / "data", gpu_lock_dir=home / "locks")
     account = Account(uid=uid, gid=uid, user="someone")
-    work = facts(settings, account) if task == "facts" else kill_supervisors(settings, account, times=100)
+    tasks = {"facts": facts, "attacks": attacks}
+    work = tasks[task](settings, account) if task in tasks else kill_supervisors(settings, account)
     asyncio.run(work)  # type: ignore[arg-type]
 
 

@@ -7,8 +7,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 from penstock.domain.users import Account
@@ -24,12 +22,15 @@ from penstock.settings import Settings
 from tests.engines.launching import a_launch, run_of
 from tests.engines.machine import processes_with
 
+KILLS = int(os.environ.get("PENSTOCK_KILLS", "60"))
+"""How often; 300 for whoever wants to be sure."""
 
-async def kill_supervisors(settings: Settings, account: Account, times: int) -> int:
+
+async def kill_supervisors(settings: Settings, account: Account) -> int:
     """How many had begun. Fails if a process stays, or if one that began does not read as lost."""
     engine, begun = LocalEngine(settings), 0
     await engine.open()
-    for _ in range(times):
+    for _ in range(KILLS):
         launch = a_launch("sleep 600", account=account)
         await asyncio.to_thread(_start_and_kill, settings, launch)
         report = await engine.observe(run_of(launch))
@@ -44,10 +45,8 @@ def _start_and_kill(settings: Settings, launch: Launch) -> None:
     layout = Layout(settings)
     machine = Machine(settings, layout, Claims(settings, layout), Limits(), {}, checks.find_bwrap())
     run_dir = layout.run_dir(run_of(launch))
-    held = launching.prepare(run_dir, launch, machine)
-    argv = [sys.executable, "-I", "-S", "-c", launching.BOOT, str(launching.PACKAGE), str(run_dir), str(held[0])]
-    parent = subprocess.Popen(argv, pass_fds=held, stderr=subprocess.DEVNULL)
-    os.close(held[0])
+    parent = launching.begin(run_dir, launch, machine)
+    assert parent
     while not (supervisor := first_child(parent.pid)):
         if parent.poll() is not None:  # on a busy machine it may have begun before we looked
             supervisor = int(json.loads((run_dir / "began").read_text())["pid"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -9,11 +11,14 @@ import pytest
 
 from penstock.domain.workloads import Resources
 from penstock.engines.local import LocalEngine
+from penstock.engines.local.checks import probe_sandbox
 from penstock.engines.local.limits import Limits
 from penstock.errors import Unavailable
 from penstock.settings import Settings
 from tests.engines.launching import a_launch
 from tests.engines.machine import opened
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
@@ -45,6 +50,40 @@ async def test_no_sandbox_is_a_choice_that_doctor_mentions(place: Path) -> None:
         assert "see the whole machine" in sandbox.detail
 
 
+@needs_root
+async def test_no_sandbox_in_a_place_that_jobs_cannot_enter_is_refused_with_the_remedy(place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    async with opened(Settings(data_dir=closed / "data", gpu_lock_dir=place / "locks", sandbox="none")) as engine:
+        with pytest.raises(Unavailable, match="jobs run as 'nobody', which cannot enter") as raised:
+            await engine.start(a_launch("true"))
+        assert raised.value.hint == "set data_dir to a directory that this account can enter, such as /var/lib/penstock"
+        sandbox = (await engine.checks())[0]
+        assert (sandbox.ok, sandbox.required, sandbox.fix) == (False, True, raised.value.hint)
+
+
+@needs_root
+def test_the_remedy_for_namespaces_names_only_what_this_kernel_has(place: Path) -> None:
+    """A bubblewrap that fails as it does where namespaces are forbidden."""
+    (place / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+    (place / "bwrap").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+        with pytest.raises(Unavailable, match="No permissions to create new namespace") as raised:
+            probe_sandbox(Settings(data_dir=place / "data"))
+    assert raised.value.hint
+    keys = re.findall(r"([a-z_.]+)=\d", raised.value.hint)
+    assert all(Path("/proc/sys", *key.split(".")).exists() for key in keys)
+
+
+async def test_an_engine_that_could_not_open_can_be_closed(place: Path) -> None:
+    (place / "data").write_text("not a directory")
+    engine = LocalEngine(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks"))
+    with pytest.raises(Unavailable):
+        await engine.open()
+    await engine.close()
+
+
 def test_a_delegated_subtree_gets_version_2_files(place: Path) -> None:
     root = place / "penstock"
     root.mkdir()
@@ -54,6 +93,7 @@ def test_a_delegated_subtree_gets_version_2_files(place: Path) -> None:
     assert limits.groups("job-0", asked) == [
         {
             "path": str(root / "job-0"),
+            "join": str(root / "job-0" / "cgroup.procs"),
             "write": [
                 ["memory.max", "1073741824"],
                 ["memory.swap.max", "0"],

@@ -13,11 +13,12 @@ from penstock.engines.local import LocalEngine
 from penstock.settings import Settings
 from tests.engines.contract import EngineContract
 from tests.engines.machine import opened
+from tests.engines.stopping import StoppingContract
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 
 
-class TestLocalEngine(EngineContract):
+class TestLocalEngine(EngineContract, StoppingContract):
     @pytest.fixture
     async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
         async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks")) as engine:
@@ -32,4 +33,11 @@ class TestSystemServer(EngineContract):
     async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
         settings = Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", mode="system", root_account="daemon")
         async with opened(settings) as engine:
+            yield engine
+
+
+class TestWithoutASandbox(StoppingContract):
+    @pytest.fixture
+    async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
+        async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", sandbox="none")) as engine:
             yield engine

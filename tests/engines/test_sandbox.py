@@ -9,6 +9,7 @@ import socket
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -63,6 +64,17 @@ async def test_it_sees_only_its_own_processes(engine: LocalEngine) -> None:
     log = await said(engine, "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done")
     assert "pytest" not in log
     assert len(log.splitlines()) < 6
+
+
+async def test_its_first_process_names_no_place_of_the_server_and_holds_nothing_to_write(
+    engine: LocalEngine, settings: Settings
+) -> None:
+    script = "tr '\\0' '\\n' < /proc/1/cmdline; for f in /proc/1/fdinfo/5; do cat $f 2>/dev/null; done; true"
+    log = await said(engine, script)
+    assert "bwrap" in log
+    assert str(settings.data_dir) not in log
+    flags = [int(line.split()[1], 8) for line in log.splitlines() if line.startswith("flags:")]
+    assert all(flag & os.O_ACCMODE == os.O_RDONLY for flag in flags)
 
 
 async def test_tmp_and_home_are_private_and_gone_afterwards(engine: LocalEngine, settings: Settings) -> None:
@@ -182,6 +194,7 @@ async def test_another_account_cannot_mount_what_it_cannot_reach(place: Path) ->
         report, _ = await outcome(engine, a_launch("echo ran", {"/data": volume}, account=account))
         assert report.units[0].reason is Reason.LAUNCH_FAILED
         assert "Permission denied" in (report.units[0].message or "")
+        assert (report.units[0].message or "").endswith(". Fix: penstock doctor tells more.")
 
 
 async def test_without_a_sandbox_it_is_a_plain_process_with_its_volumes_in_variables(place: Path) -> None:
@@ -195,3 +208,14 @@ async def test_without_a_sandbox_it_is_a_plain_process_with_its_volumes_in_varia
         report, log = await outcome(engine, a_launch(script, {"/data": volume}))
         assert report.units[0].exit_code == 3
         assert log == f"{the_account().uid}\nf\n"
+
+
+@pytest.mark.parametrize("mode", ["user", "system"])
+async def test_without_a_sandbox_home_workdir_and_programs_are_within_reach(
+    place: Path, mode: Literal["user", "system"]
+) -> None:
+    settings = Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", sandbox="none", mode=mode)
+    async with opened(settings) as engine:
+        archive = packed(place, {"go.sh": b"#!/bin/sh\necho went\n"})
+        script = "./go.sh; touch ~/x; ls ~; python -c 'print(1)'"
+        assert await said(engine, script, workdir="./code", workdir_archive=archive) == "went\nx\n1\n"

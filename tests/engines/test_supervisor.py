@@ -19,7 +19,7 @@ from penstock.domain.workloads import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.local import LocalEngine
 from penstock.settings import Settings
-from tests.engines.killing import kill_supervisors
+from tests.engines.killing import KILLS, kill_supervisors
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of, the_account
 from tests.engines.machine import opened, processes_with
 
@@ -47,6 +47,19 @@ async def test_a_killed_supervisor_takes_everything_along_and_the_outcome_is_unk
     assert await asyncio.wait_for(following, 10) == b"up\n"
     await engine.start(launch)
     assert (await engine.observe(run_of(launch))).presence is Presence.lost
+
+
+async def test_a_supervisor_killed_while_it_waits_for_a_stop_takes_everything_along(
+    engine: LocalEngine, settings: Settings
+) -> None:
+    launch = a_launch("trap 'echo not yet' TERM; echo up; while :; do sleep 0.05; done")
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+    await engine.stop(run_of(launch), 600)
+    await printed(engine, run_of(launch), "not yet")
+    os.kill(supervisor_of(settings, run_of(launch)), signal.SIGKILL)
+    assert (await ended(engine, run_of(launch))).presence is Presence.lost
+    assert processes_with(launch.workload_id) == []
 
 
 @needs_root
@@ -112,8 +125,8 @@ async def test_a_server_killed_while_it_starts_something_leaves_one_run_or_none(
 
 
 async def test_a_supervisor_killed_at_any_moment_leaves_no_process(settings: Settings) -> None:
-    lost = await kill_supervisors(settings, the_account(), times=100)
-    assert 0 < lost <= 100
+    lost = await kill_supervisors(settings, the_account())
+    assert 0 < lost <= KILLS
 
 
 @needs_root
@@ -123,7 +136,7 @@ def test_the_same_holds_for_an_ordinary_users_server(place: Path, task: str) -> 
     home.mkdir(mode=0o711)
     os.chown(home, 54322, 54322)
     command = [sys.executable, "-m", "tests.engines.as_user", task, "54322", str(home)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100 + KILLS)
     assert done.returncode == 0, done.stderr
     if task == "facts":
         facts = json.loads(done.stdout)

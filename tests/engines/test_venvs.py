@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from penstock.domain.workloads import State
 from penstock.engines.local import LocalEngine
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, a_volume, outcome, the_account
+from tests.engines.wheels import wheel
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 
@@ -30,18 +30,6 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script.write_text(f"#!{path}/bin/python\nimport added, callers\nprint(added.NAME, callers.NAME)\n")
     script.chmod(0o755)
     return path
-
-
-def wheel(directory: Path) -> None:
-    """The smallest package pip takes."""
-    info = "added-1.0.dist-info"
-    with zipfile.ZipFile(directory / "added-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("added.py", "NAME = 'the job'\n")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", f"added.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
 async def test_pip_install_in_setup_works_beside_the_callers_packages_and_leaves_nothing(

@@ -7,7 +7,7 @@ import sys
 import click
 
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import note, print_data
+from penstock.cli.output import note, print_data, show_hint
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
@@ -49,8 +49,7 @@ def login(username: str, token: str | None, api_url: str | None) -> None:
         _say_if_other(username, client.get("/v1/whoami"))
     except (Unauthenticated, Unreachable) as error:
         note(f"Note: saved, but the server did not confirm it: {error.message}")
-        if error.hint:
-            note(f"Hint: {error.hint}")
+        show_hint(error)
 
 
 @command("whoami", examples="penstock auth whoami")
@@ -63,8 +62,7 @@ def whoami(output: str, api_url: str | None) -> None:
         me = client.get("/v1/whoami")
     except Unauthenticated as error:
         click.echo("Not logged in")
-        if error.hint:
-            note(f"Hint: {error.hint}")
+        show_hint(error)
         return
     if output in ("json", "yaml"):
         print_data(me, output)

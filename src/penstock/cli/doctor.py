@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import Column, Row, field, print_data, table
+from penstock.cli.output import print_data
+from penstock.cli.table import Column, Row, blocks, field, terminal_width, wrapped
 from penstock.cli.tree import command
 from penstock.client.credentials import credentials_path, read_credentials
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SettingsError
 
 OLDEST = (3, 11)
 
@@ -25,31 +26,43 @@ def doctor(output: str, api_url: str | None) -> int:
 
     Each fault comes with the line that mends it. The exit code is 1 if something required is missing.
     """
-    checks = [_python(), _platform(), _settings(), _credentials()]
-    try:
-        client = connect(api_url)
-        facts = client.get("/v1/server")
-        where = str(client.url or facts.get("socket"))
-        checks.append(_check("server", True, f"version {facts.get('version')}, {where}"))
-        checks += client.get("/v1/doctor")["checks"]
-    except PenstockError as error:
-        detail = " ".join([error.message, *map(str, error.problems)])
-        checks.append(_check("server", False, detail, error.hint))
+    checks = [_python(), _platform(), _settings(), _credentials(), *_server(api_url)]
     if output in ("json", "yaml"):
         print_data({"checks": checks}, output)
+    elif output == "name":
+        print_data(checks, output)
     else:
         _show(checks)
     return 0 if all(check["ok"] or not check["required"] for check in checks) else 1
 
 
+def _server(api_url: str | None) -> list[Row]:
+    try:
+        client = connect(api_url)
+        facts = client.get("/v1/server")
+        where = str(client.url or facts.get("socket"))
+        found = [_check("server", True, f"version {facts.get('version')}, {where}")]
+        return found + list(client.get("/v1/doctor")["checks"])
+    except SettingsError:
+        return [_check("server", False, "not asked: the settings or the credentials are wrong")]
+    except PenstockError as error:
+        return [_check("server", False, _detail(error), error.hint)]
+
+
+def _detail(error: PenstockError) -> str:
+    return "\n".join([error.message, *map(str, error.problems)])
+
+
 def _show(checks: list[Row]) -> None:
-    columns = [Column("Check", lambda row: row["name"]), Column("Result", _verdict), field("Detail", "detail")]
-    header, *lines = table(checks, columns)
-    click.echo(header)
-    for check, line in zip(checks, lines, strict=True):
-        click.echo(line)
+    name, verdict = Column("Check", lambda row: row["name"]), Column("Result", _verdict)
+    header, *rows = blocks(checks, [name, verdict, field("Detail", "detail", least=20, wrap=True)])
+    room = terminal_width()
+    click.echo("\n".join(header))
+    for check, lines in zip(checks, rows, strict=True):
         if not check["ok"] and check.get("fix"):
-            click.echo(f"    fix: {check['fix']}")
+            first, *further = wrapped(check["fix"], room and max(20, room - 9))
+            lines += [f"    fix: {first}", *(f"         {line}" for line in further)]
+        click.echo("\n".join(lines))
 
 
 def _verdict(check: Row) -> str:
@@ -79,7 +92,7 @@ def _settings() -> dict[str, Any]:
     try:
         settings = load()
     except PenstockError as error:
-        return _check("settings", False, " ".join([error.message, *map(str, error.problems)]), "correct the file named")
+        return _check("settings", False, _detail(error), "correct the file named")
     return _check("settings", True, f"{config_dir() / 'config.toml'}; data in {settings.data_dir}")
 
 

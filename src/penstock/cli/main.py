@@ -8,6 +8,7 @@ import sys
 import click
 
 from penstock import __version__
+from penstock.cli.output import show_error
 from penstock.cli.tree import LazyGroup
 from penstock.errors import PenstockError
 
@@ -57,7 +58,8 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except (KeyboardInterrupt, click.Abort):
-        click.echo(err=True)
+        if sys.stderr.isatty():
+            click.echo(err=True)  # after the terminal's own ^C
         return 130
     except click.ClickException as error:
         error.show()
@@ -72,11 +74,3 @@ def main() -> int:
             raise
         click.echo(f"Error: {type(error).__name__}: {error}\nHint: PENSTOCK_DEBUG=1 shows where", err=True)
         return 1
-
-
-def show_error(error: PenstockError) -> None:
-    click.echo(f"Error: {error.message}", err=True)
-    for problem in error.problems:
-        click.echo(f"  {problem}", err=True)
-    if error.hint:
-        click.echo(f"Hint: {error.hint}", err=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import Column, Row, field, print_items
+from penstock.cli.output import print_items
+from penstock.cli.table import Column, Row, field
 from penstock.cli.tree import command
 from penstock.domain.quantities import show_bytes
 
@@ -15,12 +16,12 @@ def nodes(output: str, api_url: str | None) -> None:
     """Show the machines that run jobs and what is free."""
     items = connect(api_url).get("/v1/nodes")["items"]
     columns = [
-        field("Name", "name"),
+        field("Name", "name", least=12),
         Column("CPUs Free", lambda row: f"{row['cpus_free']} of {row['cpus']}"),
         Column(
             "Memory Free", lambda row: f"{show_bytes(row['memory_free_bytes'])} of {show_bytes(row['memory_bytes'])}"
         ),
-        Column("GPUs Free", _gpus),
+        Column("GPUs Free", _gpus, least=20),
         Column("Limits", lambda row: "enforced" if row["limits_enforced"] else "advisory"),
     ]
     print_items(items, output, columns)

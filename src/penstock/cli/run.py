@@ -12,13 +12,28 @@ import click
 from penstock.cli.jobs.submit import parse_envs, submit_and_follow
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.tree import command
+from penstock.errors import Invalid, Problem
+
+SOURCE = "<command line>"
+OPTIONS = {
+    "name": "--name",
+    "num_nodes": "--nodes",
+    "workdir": "--workdir",
+    "resources.cpus": "--cpus",
+    "resources.memory": "--memory",
+    "resources.accelerators": "--gpus",
+    "volumes": "--volume",
+    "max_duration": "--max-duration",
+    "run": "COMMAND",
+}
+"""What the person wrote for a field of the task, which they never saw."""
 
 
 @command(
     "run",
     examples="""
-    penstock run -- python -c 'print(6 * 7)'
-    penstock run --gpus A10:1 --volume ml-data:/data --workdir . -- python train.py --data /data
+    penstock run -- python3 -c 'print(6 * 7)'
+    penstock run --gpus A10:1 --volume ml-data:/data --workdir . -- python3 train.py --data /data
     penstock run --nodes 2 'echo node $NODE_RANK of $NUM_NODES'""",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
@@ -49,8 +64,12 @@ def run(
     The exit code is the command's own. Several words are one command with its arguments; a single word
     may hold shell syntax.
     """
-    body = {"text": _task(words, volumes, asked), "source": "<command line>", "envs": parse_envs(envs)}
-    return submit_and_follow(connect(api_url), body, Path(), detach=detach, output=output)
+    body = {"text": _task(words, volumes, asked), "source": SOURCE, "envs": parse_envs(envs)}
+    try:
+        return submit_and_follow(connect(api_url), body, Path(), detach=detach, output=output)
+    except Invalid as error:
+        message = error.message.replace(SOURCE, "The command line")
+        raise Invalid(message, hint=error.hint, problems=list(map(_of_option, error.problems))) from error
 
 
 def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -> str:
@@ -68,6 +87,15 @@ def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -
         "run": words[0] if len(words) == 1 else shlex.join(words),
     }
     return json.dumps(_said(task))
+
+
+def _of_option(problem: Problem) -> Problem:
+    field = str(problem.get("field", ""))
+    found = (option for key, option in OPTIONS.items() if field == key or field.startswith(f"{key}."))
+    option = next(found, None)
+    if option is None:
+        return problem
+    return Problem(problem["message"], field=option, hint=problem.get("hint"))
 
 
 def _said(fields: dict[str, Any]) -> dict[str, Any]:

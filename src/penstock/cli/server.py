@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from penstock.cli.options import output_option
-from penstock.cli.output import note, print_data, print_facts, short_time
+from penstock.cli.output import note, print_data, print_facts, show_hint
+from penstock.cli.table import short_time
 from penstock.cli.tree import LazyGroup, command
 from penstock.client import Client
-from penstock.errors import Conflict, Unreachable
+from penstock.errors import Conflict, StartRefused, Unreachable
 
 STOP_SECONDS = 60.0
 
@@ -49,6 +52,8 @@ def start(system: bool, auth: str | None, host: str | None, port: int | None, fo
     """Start the server. Jobs that ran before go on and are found again."""
     from penstock.cli.launch import start_local
 
+    if system and os.geteuid() != 0:
+        raise StartRefused("--system needs root.", hint="sudo penstock server start --system")
     overrides = {"mode": "system" if system else None, "auth": auth, "host": host, "port": port}
     if foreground:
         _become_server(overrides)
@@ -64,8 +69,6 @@ def start(system: bool, auth: str | None, host: str | None, port: int | None, fo
 
 
 def _become_server(overrides: dict[str, str | int | None]) -> None:
-    import os
-
     from penstock.cli.launch import checked_settings, server_command, server_environment
 
     checked_settings(overrides)
@@ -79,8 +82,8 @@ def stop() -> None:
     client = Client(as_account=True)
     try:
         pid = client.get("/v1/server")["pid"]
-    except Unreachable:
-        note("No server is running.")
+    except Unreachable as error:
+        note(error.message)
         return
     _stop_and_wait(client, pid)
     note("Stopped the server. Running jobs go on.")
@@ -88,7 +91,6 @@ def stop() -> None:
 
 def _stop_and_wait(client: Client, pid: int) -> None:
     """Until the process has ended: before that its lock on the data directory keeps the next one from starting."""
-    import os
     from select import select
 
     process = os.pidfd_open(pid)
@@ -107,7 +109,8 @@ def status(output: str) -> int:
     try:
         facts = Client(as_account=True).get("/v1/server")
     except Unreachable as error:
-        note(f"{error.message} Start it with: penstock server start")
+        note(error.message)
+        show_hint(error)
         return 1
     if output in ("json", "yaml"):
         print_data(facts, output)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import click
 
+from penstock.cli.each import each
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import field, moment, note, print_data, print_items
+from penstock.cli.output import note, print_data, print_items
+from penstock.cli.table import field, moment
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.address import quote
 
@@ -42,7 +44,12 @@ def create(description: str, expires: str | None, output: str, api_url: str | No
         print_data(made, output)
         return
     until = f", valid until {made['expires_at'][:19]}" if made.get("expires_at") else ""
-    note(f"Token {made['id']} of {made['user']}{until}; it is shown this once:")
+    said = f"Token {made['id']} of {made['user']}{until}; it is shown this once:"
+    if output == "name":
+        note(f"{said} {made['token']}")
+        click.echo(made["id"])
+        return
+    note(said)
     click.echo(made["token"])
 
 
@@ -55,17 +62,21 @@ def list_tokens(output: str, api_url: str | None) -> None:
     if output in ("table", "wide") and not listing.items:
         click.echo("No tokens found")
         return
-    columns = [field("Token ID", "id"), field("User", "user"), field("Description", "description")]
-    columns += [moment("Created", "created_at"), moment("Expires", "expires_at"), moment("Last Used", "last_used_at")]
+    columns = [field("Token ID", "id"), field("User", "user", drop=3), field("Description", "description", least=16)]
+    columns += [moment("Created", "created_at", drop=2), moment("Expires", "expires_at")]
+    columns.append(moment("Last Used", "last_used_at", drop=1))
     print_items(listing.items, output, columns)
 
 
 @command("delete", examples="penstock token delete tabcdefg")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @api_url_option()
-def delete(ids: Sequence[str], api_url: str | None) -> None:
+def delete(ids: Sequence[str], api_url: str | None) -> int:
     """Delete tokens; they are refused from then on."""
     client = connect(api_url)
-    for token_id in ids:
+
+    def delete_one(token_id: str) -> dict[str, str]:
         client.delete(f"{PATH}/{quote(token_id)}")
-        click.echo(f"Token {token_id} deleted successfully")
+        return {"id": token_id}
+
+    return each(ids, delete_one, "table", lambda gone: f"Token {gone['id']} deleted successfully")

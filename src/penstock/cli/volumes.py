@@ -8,7 +8,8 @@ import click
 
 from penstock.cli.completion import volume_names
 from penstock.cli.options import api_url_option, connect, list_options, output_option
-from penstock.cli.output import Column, Row, field, moment, note, print_data, print_facts, print_items, short_time
+from penstock.cli.output import note, print_data, print_facts, print_items, print_total
+from penstock.cli.table import NAME, Column, Row, field, moment, short_time
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.address import quote
 
@@ -90,25 +91,24 @@ def list_volumes(
         from penstock.cli.watch import watch as follow
 
         follow(client, PATH, query, limit, output, lambda _: columns)
+        return
     listing = client.list(PATH, query, limit)
     if output in ("table", "wide") and not listing.items:
         click.echo("No volumes found")
         return
     print_items(listing.items, output, columns)
-    if output in ("table", "wide"):
-        click.echo(f"\nTotal volumes: {len(listing.items)}")
-    if listing.more:
-        note(f"These are the newest {len(listing.items)}; see all with: --limit 0")
+    print_total("volumes", listing, output)
 
 
 def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
-    columns = [field("Volume ID", "id"), field("Name", "name"), field("Size", "size")]
-    columns += [field("Status", "status"), moment("Created", "created_at")]
+    columns = [field("Volume ID", "id"), field("Name", "name", least=NAME), field("Size", "size")]
+    columns += [field("Status", "status"), moment("Created", "created_at", drop=2)]
     if all_users:
-        columns.append(field("User", "user"))
+        columns.append(field("User", "user", least=16))
     if details:
-        columns += [field("Storage Class", "storage_class"), Column("Access Modes", access)]
-        columns += [field("PVC Name", "object_name"), Column("Used", used)]
+        columns.append(field("Storage Class", "storage_class", drop=3))
+        columns.append(Column("Access Modes", access, drop=1, least=13))
+        columns += [field("PVC Name", "object_name", drop=4), Column("Used", used)]
     return columns
 
 
@@ -153,20 +153,24 @@ def get(ref: str, output: str, api_url: str | None) -> None:
 )
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=volume_names)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@output_option
 @api_url_option()
-def delete(refs: Sequence[str], force: bool, api_url: str | None) -> None:
+def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -> int:
     """Delete volumes and all their data, for good. Refused while a job uses one."""
     from penstock.cli.confirm import confirmed
+    from penstock.cli.each import each
 
     client = connect(api_url)
-    for ref in refs:
+
+    def delete_one(ref: str) -> Row | None:
         volume = client.get(f"{PATH}/{quote(ref)}")
         question = f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}) and all its data?"
         if not force and not confirmed(question):
-            click.echo("Cancelled")
-            continue
-        client.delete(f"{PATH}/{volume['id']}")
-        click.echo(f"Volume {volume['id']} deleted successfully")
+            return None
+        gone: Row = client.delete(f"{PATH}/{volume['id']}")
+        return gone
+
+    return each(refs, delete_one, output, lambda gone: f"Volume {gone['id']} deleted successfully")
 
 
 @command("classes", examples="penstock volumes classes")
@@ -178,7 +182,7 @@ def classes(output: str, api_url: str | None) -> None:
     columns = [
         Column("Name", lambda row: f"{row['name']} (default)" if row.get("default") else row["name"]),
         Column("Free", _free),
-        field("Description", "description"),
+        field("Description", "description", wrap=True, least=20),
     ]
     print_items(items, output, columns)
 

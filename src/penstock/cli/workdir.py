@@ -45,8 +45,6 @@ class Rules(NamedTuple):
 
 def upload(client: Client, directory: Path, limit: int | None) -> str:
     """Pack the directory, send it, and give the id of the upload."""
-    if not directory.is_dir():
-        raise BadRequest(f"The workdir {directory} is not a directory.", hint="it is relative to the task file")
     entries = list(walk(directory))
 
     def fill(send: Send) -> None:
@@ -58,6 +56,8 @@ def upload(client: Client, directory: Path, limit: int | None) -> str:
 
 def walk(directory: Path) -> Iterator[Entry]:
     """Everything to send, parents before children, in a fixed order."""
+    if not directory.is_dir():
+        raise BadRequest(f"The workdir {directory} is not a directory.", hint="it is relative to the task file")
     top = directory.resolve()
     yield from _below(top, "", _rules_above(top))
 
@@ -131,8 +131,8 @@ class Pipe:
         self._held.clear()
 
     def _too_large(self, limit: int) -> TooLarge:
-        largest = sorted(self._entries, key=_size, reverse=True)[:3]
-        names = ", ".join(f"{entry.name} ({show_bytes(_size(entry))})" for entry in largest)
+        largest = sorted(self._entries, key=size, reverse=True)[:3]
+        names = ", ".join(f"{entry.name} ({show_bytes(size(entry))})" for entry in largest)
         return TooLarge(
             f"The workdir {self._directory} is over the limit of {show_bytes(limit)}, packed. Its largest: {names}.",
             hint="leave data out by .gitignore and put it in a volume",
@@ -144,7 +144,7 @@ class Progress:
 
     def __init__(self, directory: Path, entries: Sequence[Entry]) -> None:
         self._directory = directory
-        self._total = sum(map(_size, entries)) or 1
+        self._total = sum(map(size, entries)) or 1
         self._done = 0
         self._next = monotonic() + PATIENCE
         self._shown = False
@@ -180,7 +180,7 @@ class _Watched:
         return data
 
 
-def _size(entry: Entry) -> int:
+def size(entry: Entry) -> int:
     return entry.status.st_size if stat.S_ISREG(entry.status.st_mode) else 0
 
 
@@ -188,7 +188,7 @@ def pack(entries: Sequence[Entry], pipe: Pipe, progress: Progress) -> None:
     """Write the entries to the pipe as .tar.gz."""
     try:
         with (
-            gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=6, mtime=0) as packed,
+            gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=1, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
         ):
             for entry in entries:

@@ -19,10 +19,12 @@ from penstock.client.address import (
 )
 from penstock.client.credentials import LOCAL, read_credentials
 from penstock.client.http import Answer, Fill, exchange
-from penstock.errors import Unreachable, from_body
+from penstock.errors import PenstockError, Unauthenticated, Unreachable, from_body
 
 ANSWER_SECONDS = 120.0
 LARGEST_PAGE = 500
+AWAY = (502, 503, 504)
+"""What a proxy answers for a server that is not there."""
 
 Query = Mapping[str, str | int | bool | None]
 
@@ -51,6 +53,13 @@ class Client:
         self._as_account = as_account
         self._start = start
         self._timeout = timeout
+        self._socket: str | None = None
+        self._stays = False
+
+    def stay(self) -> None:
+        """From here on only the server that answered last: no other in its place, and none started."""
+        self._start = None
+        self._stays = self._socket is not None
 
     @property
     def local(self) -> bool:
@@ -84,7 +93,7 @@ class Client:
         """An answer to follow as it comes, for as long as it comes."""
         answer = self._answer("GET", _target(path, query), None, {}, retry=True, timeout=None)
         if answer.status >= 400:
-            raise _error(answer)
+            raise self._error(answer)
         return answer
 
     def list(self, path: str, query: Query, limit: int) -> Listing:
@@ -120,7 +129,7 @@ class Client:
         target = _target(path, query)
         answer = self._answer(method, target, body, extra or {}, retry=retry, timeout=timeout or self._timeout)
         if answer.status >= 400:
-            raise _error(answer)
+            raise self._error(answer)
         try:
             data = answer.read()
             return json.loads(data) if data else None
@@ -193,21 +202,57 @@ class Client:
                 hint="name one: export PENSTOCK_API_URL=https://… (or --api-url), then penstock auth login USERNAME",
             )
         system, mine = local_sockets()
-        for path in dict.fromkeys((system, mine)):
+        for path in [self._socket] if self._stays and self._socket else dict.fromkeys((system, mine)):
             try:
-                return connect_unix(path)
-            except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-                continue
+                connection = connect_unix(path)
+            except ConnectionRefusedError as error:
+                if path == system != mine:
+                    raise _machines_server_is_down(path) from error
+            except (FileNotFoundError, NotADirectoryError):
+                pass
             except PermissionError as error:
                 if path != system:
                     raise Unreachable(f"{path} may not be opened: {error.strerror}.") from error
+            else:
+                self._socket = path
+                return connection
         if self._start is None:
             raise Unreachable("No server is running.", hint="penstock server start")
         self._start()
+        return self._connect_started(mine)
+
+    def _connect_started(self, path: str) -> socket.socket:
         try:
-            return connect_unix(mine)
+            connection = connect_unix(path)
         except OSError as error:
             raise Unreachable(f"The server does not answer: {error}.", hint="penstock server logs") from error
+        self._socket = path
+        return connection
+
+    def _error(self, answer: Answer) -> PenstockError:
+        """The server's exception, made again; a proxy's page of HTML becomes its status."""
+        try:
+            body = json.loads(answer.read())
+        except (OSError, ValueError):
+            body = None
+        finally:
+            answer.close()
+        if body is None and answer.status in AWAY:
+            return Unreachable(f"The server answered {answer.status}.")
+        error = from_body(answer.status, body)
+        if isinstance(error, Unauthenticated):
+            login = f"penstock auth login NAME{f' --api-url {self.url}' if self.url else ''}"
+            ours = f"{login}, with --token - where a token is asked for; or export PENSTOCK_TOKEN=…"
+            error.hint = "\n".join([*([error.hint] if error.hint else []), ours])
+        return error
+
+
+def _machines_server_is_down(path: str) -> Unreachable:
+    """Its socket is there but nobody listens. Another server in its place would show another world."""
+    return Unreachable(
+        "The machine's server is down.",
+        hint=f"sudo penstock server start --system (if it is gone for good: sudo rm {path})",
+    )
 
 
 def _target(path: str, query: Query | None) -> str:
@@ -216,14 +261,3 @@ def _target(path: str, query: Query | None) -> str:
         if value is not None and value is not False:
             pairs.append(f"{key}={'true' if value is True else quote(str(value))}")
     return f"{path}?{'&'.join(pairs)}" if pairs else path
-
-
-def _error(answer: Answer) -> Exception:
-    """The server's exception, made again; a proxy's page of HTML becomes its status."""
-    try:
-        body = json.loads(answer.read())
-    except (OSError, ValueError):
-        body = None
-    finally:
-        answer.close()
-    return from_body(answer.status, body)

@@ -14,6 +14,7 @@ from penstock.domain.nodes import Node
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume
 from penstock.domain.workloads import Spec, Unit
+from penstock.wire import Check
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,6 @@ class Report(Model):
 class VolumeReport(Model):
     phase: Phase
     message: str | None = None
-
-
-class Check(Model):
-    """One line of `penstock doctor`."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str | None = None
-    required: bool = True
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from penstock.server.peers import PeerProtocol
 from penstock.services.accounts import root_account
 from penstock.settings import Settings, load
 from penstock.store.database import Database
+from penstock.wire import Check
 
 log = logging.getLogger("penstock")
 
@@ -146,7 +147,7 @@ async def serve(settings: Settings) -> None:
             settings.socket_path.unlink()
 
 
-def _broken(check: Any) -> bool:
+def _broken(check: Check) -> bool:
     return check.required and not check.ok
 
 

@@ -1,20 +1,29 @@
-"""Following a job: its log to stdout as it comes, why it waits and how it ended to stderr."""
+"""Following a job: its log to stdout as it comes, why it waits and how it ended to stderr.
+
+A server that goes away is waited for. The log is then asked for from its start, and what was shown is dropped.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from math import inf
 from typing import Any
 
+from penstock.cli.jobs.ending import ACTIVE, ending, exit_code
+from penstock.cli.jobs.shown import Shown, ShownBytes, ShownLines
 from penstock.cli.output import note
 from penstock.client import Client
-from penstock.client.api import Query
 from penstock.client.http import Answer
+from penstock.client.patience import Patience
 from penstock.errors import Unreachable
 
-PATIENCE = 1.0
-"""Seconds without a line before a job that waits is asked why, and between two askings."""
+QUIET_SECONDS = 1.0
+"""Without a line before a job that waits is asked why, and between two askings."""
 WAIT_SECONDS = 30
-ACTIVE = ("pending", "running")
+LAST_SECONDS = 5
+"""A log ends a moment before its job is said to have ended."""
 
 Job = dict[str, Any]
 
@@ -22,8 +31,9 @@ Job = dict[str, Any]
 def follow_to_the_end(client: Client, job: Job) -> int:
     """Print the log until the job has ended, say how, and give its exit code."""
     try:
-        print_log(client, job["id"], {"follow": True}, say_why=True)
-        job = wait_for_end(client, job["id"])
+        patience = Patience(client, note)
+        Log(client, patience, job, {}).follow()
+        job = wait_for_end(client, patience, job["id"])
     except KeyboardInterrupt:
         goes_on(job["id"])
         return 0
@@ -31,86 +41,112 @@ def follow_to_the_end(client: Client, job: Job) -> int:
     return exit_code(job)
 
 
-def print_log(client: Client, job_id: str, query: Query, *, say_why: bool = False) -> None:
-    answer = client.stream(f"/v1/workloads/{job_id}/logs", query)
-    try:
-        if say_why:
-            _say_why_it_waits(client, job_id, answer)
-        for piece in answer:
-            _write(piece)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
+class Log:
+    """The log of one job on its way to stdout; `query` has `tail`, `since` and `node`."""
+
+    def __init__(self, client: Client, patience: Patience, job: Job, query: Mapping[str, Any]) -> None:
+        self._client = client
+        self._patience = patience
+        self._path = f"/v1/workloads/{job['id']}"
+        self._job = job
+        self._query = query
+        several = job["nodes"] > 1 and query.get("node") is None
+        self._shown: Shown = ShownLines() if several else ShownBytes()
+        self._said: str | None = None
+
+    def show(self) -> None:
+        """What is there now."""
+        if self._job["status"] == "pending":
+            self._say_why(self._job)
+        answer = self._client.stream(f"{self._path}/logs", self._query)
+        try:
+            self._print(answer)
+        finally:
+            answer.close()
+
+    def follow(self) -> None:
+        """Until the job has ended, over whatever servers there are until then."""
+        while not self._follow_one_server():
+            self._shown.again()
+
+    def _follow_one_server(self) -> bool:
+        """Is that all of it? An end may also be that of the server: then the job is not over, or nobody answers."""
+        answer = self._patience.ask(lambda: self._client.stream(f"{self._path}/logs", {**self._query, "follow": True}))
+        away = self._patience.absences
+        try:
+            self._say_why_it_waits(answer)
+            self._print(answer)
+        except Unreachable:
+            self._refuse_a_part()
+            self._patience.broke()
+            return False
+        finally:
+            answer.close()
+        job = self._patience.ask(lambda: self._client.get(f"{self._path}/wait", {"timeout": LAST_SECONDS}))
+        if job["status"] not in ACTIVE and self._patience.absences == away:
+            return True
+        self._refuse_a_part()
+        return False
+
+    def _refuse_a_part(self) -> None:
+        """Where only a part was asked for, nothing tells what of it was shown."""
+        if self._query.get("tail") is None and self._query.get("since") is None:
+            return
+        from datetime import UTC, datetime
+
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
         raise Unreachable(
-            "The connection broke; the job goes on.", hint=f"read on with: penstock jobs logs {job_id}"
-        ) from error
-    finally:
-        answer.close()
+            "The server went away, and the following ends; the job goes on.",
+            hint=f"read on with: penstock jobs logs {self._job['id']} --since {now}",
+        )
+
+    def _print(self, answer: Answer) -> None:
+        for piece in _pieces(answer):
+            _write(self._shown.fresh(piece))
+        _write(self._shown.rest())
+
+    def _say_why_it_waits(self, answer: Answer) -> None:
+        """While nothing is printed yet: the reason it waits, each time it is another one."""
+        while not answer.ready(QUIET_SECONDS):
+            job = self._client.get(self._path)
+            if job["status"] != "pending":
+                return
+            self._say_why(job)
+
+    def _say_why(self, job: Job) -> None:
+        if job.get("message") and job["message"] != self._said:
+            self._said = job["message"]
+            note(f"Waiting: {self._said}")
+
+
+def _pieces(answer: Answer) -> Iterator[bytes]:
+    """Only what goes wrong here is the server's: stdout may break too."""
+    try:
+        yield from answer
+    except OSError as error:
+        raise Unreachable("The connection to the server broke; the job goes on.") from error
 
 
 def _write(piece: bytes) -> None:
     """Bytes as the program wrote them, at once."""
-    sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+    if piece:
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
 
 
-def _say_why_it_waits(client: Client, job_id: str, answer: Answer) -> None:
-    """While nothing is printed yet: the reason it waits, each time it is another one."""
-    said = None
-    while not answer.ready(PATIENCE):
-        job = client.get(f"/v1/workloads/{job_id}")
-        if job["status"] != "pending":
-            return
-        if job.get("message") and job["message"] != said:
-            said = job["message"]
-            note(f"Waiting: {said}")
-
-
-def wait_for_end(client: Client, job_id: str, deadline: float | None = None) -> Job:
+def wait_for_end(client: Client, patience: Patience, job_id: str, deadline: float | None = None) -> Job:
     """The job, ended; or as it is at the deadline (of time.monotonic)."""
     from time import monotonic
 
     while True:
         left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, deadline - monotonic())
-        job: Job = client.get(f"/v1/workloads/{job_id}/wait", {"timeout": f"{max(left, 0):.3f}"})
+        ask = partial(client.get, f"/v1/workloads/{job_id}/wait", {"timeout": f"{max(left, 0):.3f}"})
+        job: Job = patience.ask(ask, inf if deadline is None else deadline)
         if job["status"] not in ACTIVE or (deadline is not None and monotonic() >= deadline):
             return job
 
 
 def goes_on(job_id: str) -> None:
-    note(f"\nThe job goes on. Follow it with: penstock jobs logs {job_id}; stop it with: penstock jobs stop {job_id}")
-
-
-def ending(job: Job) -> str:
-    """`Task abc (train) failed after 2m5s: exit code 3, PROGRAM_FAILED. Node 1 …`"""
-    text = f"Task {job['id']} ({job['name']}) {job['status']}{_after(job)}"
-    if job["status"] == "completed":
-        return f"{text}."
-    known = [] if job.get("exit_code") is None else [f"exit code {job['exit_code']}"]
-    known += [job["reason"]] if job.get("reason") else []
-    text += f": {', '.join(known)}." if known else "."
-    return f"{text} {job['message']}" if job.get("message") else text
-
-
-def _after(job: Job) -> str:
-    seconds = duration(job.get("started_at"), job.get("ended_at"))
-    return "" if seconds is None else f" {'in' if job['status'] == 'completed' else 'after'} {seconds}"
-
-
-def duration(start: str | None, end: str | None) -> str | None:
-    """`2m5s` between two times of the API."""
-    if not start or not end:
-        return None
-    from datetime import datetime
-
-    from penstock.domain.quantities import show_duration
-
-    return show_duration(max(0, round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())))
-
-
-def exit_code(job: Job) -> int:
-    """The workload's own; 1 where it did not run to an end of its own."""
-    code = job.get("exit_code")
-    if isinstance(code, int) and job["status"] in ("completed", "failed"):
-        return code if job["status"] == "completed" or code else 1
-    return 0 if job["status"] == "completed" else 1
+    if sys.stderr.isatty():
+        note("")  # after the terminal's own ^C
+    note(f"The job goes on. Follow it with: penstock jobs logs {job_id}; stop it with: penstock jobs stop {job_id}")

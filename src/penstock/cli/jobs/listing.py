@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.options import connect, list_options
-from penstock.cli.output import Column, Row, field, moment, note, print_items
+from penstock.cli.output import print_items, print_total
+from penstock.cli.table import NAME, Column, Row, field, moment
 from penstock.cli.tree import command
 
 PATH = "/v1/workloads"
@@ -35,42 +36,43 @@ def list_jobs(
     client = connect(api_url)
     query = {"status": status, "name": name, "all_users": all_users}
 
-    def columns(items: Sequence[Row]) -> list[Column]:
+    def columns(items: Sequence[Row] | None) -> list[Column]:
         return job_columns(items, details=details, all_users=all_users, wide=output == "wide")
 
     if watch:
         from penstock.cli.watch import watch as follow
 
         follow(client, PATH, query, limit, output, columns)
+        return
     listing = client.list(PATH, query, limit)
     if output in ("table", "wide") and not listing.items:
         click.echo("No tasks found")
         return
     print_items(listing.items, output, columns(listing.items))
-    if output in ("table", "wide"):
-        click.echo(f"\nTotal tasks: {len(listing.items)}")
-    if listing.more:
-        note(f"These are the newest {len(listing.items)}; see all with: --limit 0")
+    print_total("tasks", listing, output)
 
 
-def job_columns(items: Sequence[Row], *, details: bool, all_users: bool, wide: bool) -> list[Column]:
+def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, wide: bool) -> list[Column]:
+    """`items` is what will be shown, None where that is not known yet."""
     columns = [
         field("Task ID", "id"),
-        field("Name", "name"),
+        field("Name", "name", least=NAME),
         field("Status", "status"),
-        moment("Created", "created_at"),
+        moment("Created", "created_at", drop=4),
     ]
     if all_users:
-        columns.append(field("User", "user"))
+        columns.append(field("User", "user", least=16))
     if details or wide:
-        columns += [Column("Job Name", lambda row: f"{row['name']}-{row['id']}"), field("Namespace", "group")]
+        columns.append(Column("Job Name", lambda row: f"{row['name']}-{row['id']}", drop=9))
+        columns.append(field("Namespace", "group", drop=8))
     if wide:
-        columns += [field("Nodes", "nodes"), field("CPUs", "cpus"), field("Memory", "memory")]
-        columns += [field("GPUs", "accelerators"), moment("Started", "started_at"), moment("Ended", "ended_at")]
+        columns += [field("Nodes", "nodes", drop=3), field("CPUs", "cpus", drop=1), field("Memory", "memory", drop=1)]
+        columns.append(field("GPUs", "accelerators", drop=1, least=12))
+        columns += [moment("Started", "started_at", drop=6), moment("Ended", "ended_at", drop=7)]
     if details or wide:
-        columns.append(Column("Reason", why))
-    elif any(waits(row) for row in items):
-        columns.append(Column("Reason", lambda row: why(row) if waits(row) else "", optional=True))
+        columns.append(Column("Reason", why, drop=2, least=16))
+    elif items is None or any(waits(row) for row in items):
+        columns.append(Column("Reason", lambda row: why(row) if waits(row) else "", drop=5, least=12))
     return columns
 
 

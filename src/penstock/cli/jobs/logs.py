@@ -7,10 +7,12 @@ import re
 import click
 
 from penstock.cli.completion import job_names
-from penstock.cli.jobs.follow import goes_on, print_log
+from penstock.cli.jobs.follow import Log, goes_on
 from penstock.cli.options import api_url_option, connect
+from penstock.cli.output import note
 from penstock.cli.tree import command
 from penstock.client.address import quote
+from penstock.client.patience import Patience
 
 
 @command(
@@ -31,10 +33,15 @@ def logs(ref: str, tail: int | None, since: str | None, follow: bool, node: int 
 
     Ctrl-C ends only the following: the job goes on, and the exit code is 0.
     """
-    query = {"follow": follow, "tail": tail, "since": _moment(since), "node": node}
+    query = {"tail": tail, "since": _moment(since), "node": node}
     client = connect(api_url)
+    job = client.get(f"/v1/workloads/{quote(ref)}")
+    log = Log(client, Patience(client, note), job, query)
+    if not follow:
+        log.show()
+        return
     try:
-        print_log(client, quote(ref), query)
+        log.follow()
     except KeyboardInterrupt:
         goes_on(ref)
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.completion import job_names
-from penstock.cli.jobs.follow import duration
+from penstock.cli.jobs.ending import duration
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import Column, Row, field, moment, print_data, print_facts, short_time, table
+from penstock.cli.output import print_data, print_facts
+from penstock.cli.table import Column, Row, field, moment, short_time, table
 from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.domain.quantities import show_bytes, show_duration
@@ -72,8 +73,8 @@ def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
         ("Setup", (spec.get("setup") or "").splitlines()),
         ("Run", (spec.get("run") or "").splitlines()),
         ("Notes", job.get("notices") or ()),
-        ("On each node", table(job["units"], UNITS) if job.get("units") else ()),
-        ("History", table(job["history"], HISTORY) if job.get("history") else ()),
+        ("On each node", table(job["units"], UNITS, indent=2) if job.get("units") else ()),
+        ("History", table(job["history"], HISTORY, indent=2) if job.get("history") else ()),
     ]
     return [(title, lines) for title, lines in sections if lines]
 
@@ -91,14 +92,14 @@ UNITS = [
     field("State", "state"),
     field("Exit Code", "exit_code"),
     field("Reason", "reason"),
-    moment("Started", "started_at"),
-    moment("Ended", "ended_at"),
-    Column("Peak Memory", _peak),
-    Column("Message", lambda unit: unit.get("message") or ""),
+    moment("Started", "started_at", drop=2),
+    moment("Ended", "ended_at", drop=3),
+    Column("Peak Memory", _peak, drop=1),
+    Column("Message", lambda unit: unit.get("message") or "", least=16, wrap=True),
 ]
 HISTORY = [
     moment("Time", "at"),
     field("State", "state"),
     field("Reason", "reason"),
-    Column("Message", lambda change: change.get("message") or ""),
+    Column("Message", lambda change: change.get("message") or "", least=16, wrap=True),
 ]

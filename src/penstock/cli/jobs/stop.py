@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.completion import active_job_names, job_names
-from penstock.cli.options import all_users_option, api_url_option, connect
+from penstock.cli.each import each
+from penstock.cli.options import all_users_option, api_url_option, connect, output_option
+from penstock.cli.output import print_data
+from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.client.address import quote
 
@@ -23,8 +26,9 @@ PATH = "/v1/workloads"
 @click.argument("refs", metavar="[NAME_OR_ID]...", nargs=-1, shell_complete=active_job_names)
 @click.option("-a", "--all", "everything", is_flag=True, help="All of yours that are not over.")
 @all_users_option("With --all: everyone's (admin).")
+@output_option
 @api_url_option()
-def stop(refs: Sequence[str], everything: bool, all_users: bool, api_url: str | None) -> None:
+def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, api_url: str | None) -> int:
     """Stop jobs. They stay listed, with their logs, until they are deleted."""
     if all_users and not everything:
         raise click.UsageError("--all-users needs --all.")
@@ -33,29 +37,38 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, api_url: str | 
     if not everything and not refs:
         raise click.UsageError("Name a job, or say --all.")
     client = connect(api_url)
-    if everything:
-        count = len(client.post(f"{PATH}/stop", query={"all_users": all_users})["items"])
+    if not everything:
+        return each(refs, lambda ref: client.post(f"{PATH}/{quote(ref)}/stop"), output, _becomes)
+    stopped = client.post(f"{PATH}/stop", query={"all_users": all_users})["items"]
+    if output in ("table", "wide"):
+        count = len(stopped)
         click.echo(f"Stopped {count} task{'' if count == 1 else 's'}{' for all users' if all_users else ''}")
-    for ref in refs:
-        job = client.post(f"{PATH}/{quote(ref)}/stop")
-        over = job["status"] not in ("pending", "running")
-        said = f"is {job['status']}" if over else "is being stopped"
-        click.echo(f"Task {job['id']} ({job['name']}) {said}")
+    else:
+        print_data(stopped, output)
+    return 0
+
+
+def _becomes(job: Row) -> str:
+    over = job["status"] not in ("pending", "running")
+    return f"Task {job['id']} ({job['name']}) is {job['status'] if over else 'being stopped'}"
 
 
 @command("delete", examples="penstock jobs delete train --force")
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=job_names)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@output_option
 @api_url_option()
-def delete(refs: Sequence[str], force: bool, api_url: str | None) -> None:
+def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -> int:
     """Delete jobs that are over, with their logs. Volumes stay."""
     from penstock.cli.confirm import confirmed
 
     client = connect(api_url)
-    for ref in refs:
+
+    def delete_one(ref: str) -> Row | None:
         job = client.get(f"{PATH}/{quote(ref)}")
         if not force and not confirmed(f"Delete task {job['name']} ({job['id']}, {job['status']}) and its log?"):
-            click.echo("Cancelled")
-            continue
-        client.delete(f"{PATH}/{job['id']}")
-        click.echo(f"Task {job['id']} deleted successfully")
+            return None
+        gone: Row = client.delete(f"{PATH}/{job['id']}")
+        return gone
+
+    return each(refs, delete_one, output, lambda gone: f"Task {gone['id']} deleted successfully")

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import coloured, note, print_data
+from penstock.cli.output import note, print_data
+from penstock.cli.table import coloured
 from penstock.cli.tree import command
 from penstock.client import Client
-from penstock.errors import FilesNeeded
+from penstock.errors import FilesNeeded, Invalid, Problem, TooLarge
 
 PATH = "/v1/workloads"
 
@@ -46,7 +47,7 @@ def submit(
     client = connect(api_url)
     base = Path() if file == "-" else Path(file).parent
     if dry_run:
-        return _show_dry_run(send(client, body | {"dry_run": True}, base), output)
+        return _show_dry_run(send(client, body | {"dry_run": True}, base), base, output)
     return submit_and_follow(client, body, base, detach=detach, output=output)
 
 
@@ -58,7 +59,9 @@ def _read(file: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise click.BadParameter(f"{file} is not UTF-8 text: {error.reason}.", param_hint="FILE") from error
+        line = data[: error.start].count(b"\n") + 1
+        problem = Problem(error.reason, where=f"{file}:{line}")
+        raise Invalid(f"{file} is not UTF-8 text.", problems=[problem]) from error
 
 
 def parse_envs(pairs: Sequence[str]) -> dict[str, str]:
@@ -100,15 +103,32 @@ def send(client: Client, body: dict[str, Any], base: Path) -> Any:
 
         limit = asked.details.get("limit_bytes")
         files = {field: upload(client, base / path, limit) for field, path in asked.details["files"].items()}
+    except TooLarge as error:
+        raise TooLarge(f"{body['source']} is too large. {error.message}", hint=error.hint) from error
     return client.post(PATH, body | {"files": files}, create=True)
 
 
-def _show_dry_run(answer: dict[str, Any], output: str) -> int:
-    if output in ("json", "yaml"):
-        print_data(answer, output)
+def _show_dry_run(answer: dict[str, Any], base: Path, output: str) -> int:
+    sent = _sent_along(answer["spec"].get("workdir"), base)
+    if output not in ("table", "wide"):
+        print_data(answer["spec"] if output == "name" else answer, output)
         return 0
     for notice in answer.get("notices", ()):
         note(f"Note: {notice}")
     click.echo(f"Valid: {coloured('yes')}")
     click.echo(f"Fits now: {'yes' if answer['fits_now'] else 'no'}" + (f" ({m})" if (m := answer["message"]) else ""))
+    if sent:
+        click.echo(f"Workdir: {sent}")
     return 0
+
+
+def _sent_along(workdir: str | None, base: Path) -> str | None:
+    """What of a local directory would be sent; one that is not there is an error in a dry run too."""
+    if workdir is None or workdir.startswith("/"):
+        return None
+    from penstock.cli.workdir import size, walk
+    from penstock.domain.quantities import show_bytes
+
+    files = [entry for entry in walk(base / workdir) if not entry.path.is_dir() or entry.path.is_symlink()]
+    amount = show_bytes(sum(map(size, files)))
+    return f"{workdir} ({len(files)} file{'' if len(files) == 1 else 's'}, {amount} before packing)"

@@ -8,11 +8,13 @@ from time import monotonic
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.jobs.follow import ACTIVE, ending, exit_code, wait_for_end
+from penstock.cli.jobs.ending import ACTIVE, Job, ending, exit_code
+from penstock.cli.jobs.follow import goes_on, wait_for_end
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data
 from penstock.cli.tree import command
 from penstock.client.address import quote
+from penstock.client.patience import Patience
 
 
 @command(
@@ -29,20 +31,33 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
     """Wait until jobs have ended.
 
     The exit code is the job's own, or 1 if it did not run to an end of its own or is not over in time; of several
-    jobs, that of the first named one that did not complete.
+    jobs, that of the first named one that did not complete. Ctrl-C ends only the waiting, with exit code 130.
     """
-    client = connect(api_url)
     deadline = None if timeout is None else monotonic() + _seconds(timeout)
-    codes, jobs = [], []
-    for ref in refs:
-        job = wait_for_end(client, quote(ref), deadline)
-        late = job["status"] in ACTIVE
-        note(f"Task {job['id']} ({job['name']}) is still {job['status']} after {timeout}." if late else ending(job))
-        codes.append(1 if late else exit_code(job))
-        jobs.append(job)
+    client = connect(api_url)
+    jobs = [client.get(f"/v1/workloads/{quote(ref)}") for ref in refs]
+    patience = Patience(client, note)
+    codes: list[int] = []
+    try:
+        for place, job in enumerate(jobs):
+            jobs[place] = wait_for_end(client, patience, job["id"], deadline)
+            codes.append(_tell(jobs[place], timeout))
+    except KeyboardInterrupt:
+        for job in [job for job in jobs if job["status"] in ACTIVE][:1]:
+            goes_on(job["id"])
+        return 130
     if output not in ("table", "wide"):
         print_data(jobs if len(jobs) > 1 else jobs[0], output)
     return next((code for code in codes if code), 0)
+
+
+def _tell(job: Job, timeout: str | None) -> int:
+    """Say how it ended, or that it did not in time; the exit code of it."""
+    if job["status"] in ACTIVE:
+        note(f"Task {job['id']} ({job['name']}) is still {job['status']} after {timeout}.")
+        return 1
+    note(ending(job))
+    return exit_code(job)
 
 
 def _seconds(timeout: str) -> int:

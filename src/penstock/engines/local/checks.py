@@ -12,12 +12,12 @@ from pathlib import Path
 
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_bytes
-from penstock.engines.base import Check
 from penstock.engines.local.limits import Limits
 from penstock.engines.local.sandbox import Payload, command, setpriv_prefix
 from penstock.engines.local.scripts import DEFAULT_PATH
 from penstock.errors import Unavailable
 from penstock.settings import Settings
+from penstock.wire import Check
 
 INSTALL_BWRAP = "sudo apt-get install -y bubblewrap"
 ALLOW_BWRAP = (
@@ -25,7 +25,8 @@ ALLOW_BWRAP = (
     "profile bwrap /usr/bin/bwrap flags=(unconfined) { userns, }\\n'"
     " | sudo tee /etc/apparmor.d/bwrap && sudo systemctl reload apparmor"
 )
-ALLOW_NAMESPACES = "sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=28633"
+NAMESPACES = {"kernel.unprivileged_userns_clone": "1", "user.max_user_namespaces": "28633"}
+"""Settings of the kernel that allow them; not every kernel has both."""
 OR_NONE = 'or set sandbox = "none": jobs then see the whole machine'
 NETWORK_FILE_SYSTEMS = {
     "nfs",
@@ -51,6 +52,9 @@ def find_bwrap() -> str:
 
 def probe_sandbox(settings: Settings) -> None:
     """Run nothing in a sandbox, in each way this server would; Unavailable says what is wrong and the fix."""
+    if settings.sandbox == "none":
+        _try_without(settings)
+        return
     bwrap = find_bwrap()
     if os.geteuid() != 0:
         _try(command(bwrap, [], Payload(("/bin/true",)), hold=None), None)
@@ -79,10 +83,24 @@ def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:
         raise Unavailable(f"The sandbox does not work here: {said}", hint=f"{_remedy()} ({OR_NONE})")
 
 
+def _try_without(settings: Settings) -> None:
+    """Root's work runs as another account, which must find its way to the data directory."""
+    if os.geteuid() != 0:
+        return
+    uid, gid = _root_account(settings)
+    enter = ["/bin/sh", "-c", 'cd "$0"', str(settings.data_dir / "runs")]
+    if subprocess.run(enter, user=uid, group=gid, extra_groups=[], capture_output=True, check=False).returncode:
+        raise Unavailable(
+            f"Without a sandbox, jobs run as '{settings.root_account}', which cannot enter {settings.data_dir}.",
+            hint="set data_dir to a directory that this account can enter, such as /var/lib/penstock",
+        )
+
+
 def _remedy() -> str:
     if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return ALLOW_BWRAP
-    return ALLOW_NAMESPACES
+    there = [f"{key}={value}" for key, value in NAMESPACES.items() if _sysctl(key.replace(".", "/"))]
+    return f"sudo sysctl -w {' '.join(there)}" if there else "use a kernel that has user namespaces"
 
 
 def _sysctl(name: str) -> str:
@@ -116,14 +134,14 @@ def all_checks(settings: Settings, limits: Limits, gpus: Sequence[Gpu]) -> list[
 
 
 def _sandbox(settings: Settings) -> Check:
-    if settings.sandbox == "none":
-        detail = 'sandbox = "none": jobs are plain processes and see the whole machine'
-        return Check(name="sandbox", ok=False, required=False, detail=detail, fix='set sandbox = "bubblewrap"')
     began = time.perf_counter()
     try:
         probe_sandbox(settings)
     except Unavailable as error:
         return Check(name="sandbox", ok=False, detail=error.message, fix=error.hint)
+    if settings.sandbox == "none":
+        detail = 'sandbox = "none": jobs are plain processes and see the whole machine'
+        return Check(name="sandbox", ok=False, required=False, detail=detail, fix='set sandbox = "bubblewrap"')
     took = (time.perf_counter() - began) * 1000
     return Check(name="sandbox", ok=True, detail=f"bubblewrap works ({took:.0f} ms)")
 

@@ -10,6 +10,7 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.local.layout import Layout, disk_errors
+from penstock.engines.local.measuring import measure
 from penstock.engines.local.supervisor.durable import sync_directory
 from penstock.engines.local.supervisor.erase import erase
 from penstock.errors import Invalid
@@ -85,37 +86,7 @@ class Claims:
         """Bytes on the disk; a file with several names counts once, other file systems do not."""
         top = self.path(volume)
         with disk_errors(top):
-            device = top.lstat().st_dev
-        seen: set[int] = set()
-        waiting, total = [str(top)], 0
-        while waiting:
-            for entry in _entries(waiting.pop()):
-                about = entry.stat(follow_symlinks=False)
-                if about.st_dev != device or about.st_ino in seen:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif about.st_nlink > 1:
-                    seen.add(about.st_ino)
-                total += about.st_blocks * 512
-        return total
-
-
-def _entries(path: str) -> list[os.DirEntry[str]]:
-    """What is in a directory; nothing if it has just gone or its owner closed it to us."""
-    try:
-        with os.scandir(path) as entries:
-            return [entry for entry in entries if _still_there(entry)]
-    except OSError:
-        return []
-
-
-def _still_there(entry: os.DirEntry[str]) -> bool:
-    try:
-        entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+            return measure(top)
 
 
 def _free(root: Path) -> int | None:

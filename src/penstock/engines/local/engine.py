@@ -6,28 +6,33 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from penstock.domain.nodes import Gpu, Node
 from penstock.domain.quantities import parse_bytes, parse_cpus
 from penstock.domain.users import Account
 from penstock.domain.volumes import StorageClass, Volume
-from penstock.engines.base import Check, Launch, LogQuery, Presence, Report, Run, VolumeReport
+from penstock.engines.base import Launch, LogQuery, Presence, Report, Run, VolumeReport
 from penstock.engines.local import checks, launching, records
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.following import Following
-from penstock.engines.local.gpus import find_gpus, locked
+from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.limits import Limits, detect
 from penstock.engines.local.plans import Machine
+from penstock.engines.local.programs import write_programs
 from penstock.engines.local.supervisor.durable import replace
 from penstock.engines.local.supervisor.erase import erase
 from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
 from penstock.errors import PenstockError
 from penstock.settings import Settings
+from penstock.wire import Check
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
@@ -45,26 +50,37 @@ class LocalEngine:
         self._gpus: tuple[Gpu, ...] = ()
         self._holding: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to."""
-        self._sandbox_works = settings.sandbox == "none"
+        self._sandbox_works = False
         self._cleaning: dict[Run, asyncio.Task[None]] = {}
+        self._closing = AsyncExitStack()
+        # What takes as long as users' directories are large has threads of its own, so that no other work waits for it.
+        self._scans = ThreadPoolExecutor(2, "penstock-scan")
+        self._erases = ThreadPoolExecutor(2, "penstock-erase")
+        self._scanning: dict[str, asyncio.Future[int]] = {}
 
     async def open(self) -> None:
         self._layout.make()
-        self._limits = await asyncio.to_thread(detect)
+        with disk_errors(self._layout.programs):
+            write_programs(self._layout.programs)
+        self._limits = await asyncio.to_thread(detect, self._settings.max_processes)
         self._gpus = await asyncio.to_thread(find_gpus)
         with suppress(PenstockError):  # whoever starts something then hears it
             await self._try_sandbox()
-        self._following = Following(self._layout, self._settings.log_limit)
+        self._following = Following(self._layout)
+        self._closing.callback(self._following.close)
         self._watching = Watching(self._layout, self._following)
+        self._closing.callback(self._watching.close)
         for run in self._layout.all_runs():
             self._adopt(run)
-        self._sweeping = asyncio.create_task(asyncio.to_thread(_sweep, self._layout.runs))
+        sweeping = asyncio.create_task(self._erase(_sweep, self._layout.runs))
+        self._closing.push_async_callback(asyncio.wait, [sweeping])
 
     async def close(self) -> None:
-        """Stop looking. What runs goes on."""
-        await asyncio.gather(self._sweeping, *self._cleaning.values())
-        self._watching.close()
-        self._following.close()
+        """Stop looking, as far as `open` came. What runs goes on."""
+        await asyncio.gather(*self._cleaning.values())
+        await self._closing.aclose()
+        for scan in list(self._scanning.values()):
+            scan.cancel()
 
     def _adopt(self, run: Run) -> None:
         run_dir = self._layout.run_dir(run)
@@ -79,7 +95,9 @@ class LocalEngine:
     # -- the machine ---------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        return await asyncio.to_thread(checks.all_checks, self._settings, self._limits, self._gpus)
+        found = await asyncio.to_thread(checks.all_checks, self._settings, self._limits, self._gpus)
+        locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
+        return [*found, locks] if locks else found
 
     async def nodes(self) -> list[Node]:
         ours = {uuid for uuids in self._holding.values() for uuid in uuids}
@@ -104,13 +122,27 @@ class LocalEngine:
         await asyncio.to_thread(self._claims.create, volume, account)
 
     async def delete_volume(self, volume: Volume) -> None:
-        await asyncio.to_thread(self._claims.delete, volume)
+        await self._erase(self._claims.delete, volume)
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
         return await asyncio.to_thread(lambda: {volume.id: self._claims.report(volume) for volume in volumes})
 
     async def volume_usage(self, volume: Volume) -> int:
-        return await asyncio.to_thread(self._claims.usage, volume)
+        """However many ask for a volume at once, it is scanned once."""
+        scan = self._scanning.get(volume.id)
+        if scan is None:
+            loop = asyncio.get_running_loop()
+            scan = self._scanning[volume.id] = loop.run_in_executor(self._scans, self._claims.usage, volume)
+            scan.add_done_callback(partial(self._scanned, volume.id))
+        return await asyncio.shield(scan)
+
+    def _scanned(self, volume_id: str, scan: asyncio.Future[int]) -> None:
+        self._scanning.pop(volume_id, None)
+        if not scan.cancelled():
+            scan.exception()  # seen, even if all who asked have gone
+
+    async def _erase(self, work: Callable[[Any], None], what: Any) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._erases, work, what)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -140,15 +172,11 @@ class LocalEngine:
         bwrap = checks.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
-        held: list[int] = []
-        while not held and records.read_began(run_dir) is None and not records.ended(run_dir):
-            held = await asyncio.to_thread(launching.prepare, run_dir, launch, machine)
-        try:
-            if held:
-                await launching.spawn(run_dir, held)
-        finally:
-            for fd in held:
-                os.close(fd)
+        process = None
+        while process is None and records.read_began(run_dir) is None and not records.ended(run_dir):
+            process = await asyncio.to_thread(launching.begin, run_dir, launch, machine)
+        if process:
+            await launching.finished(process, run_dir)
 
     async def observe(self, run: Run) -> Report:
         run_dir = self._layout.run_dir(run)
@@ -159,7 +187,7 @@ class LocalEngine:
         if report.presence is Presence.running:
             self._adopt(run)
         if report.presence is Presence.lost and run not in self._cleaning:
-            self._cleaning[run] = asyncio.create_task(asyncio.to_thread(_clean_up, run_dir))
+            self._cleaning[run] = asyncio.create_task(self._erase(_clean_up, run_dir))
         return report
 
     async def stop(self, run: Run, grace: int) -> None:
@@ -184,7 +212,7 @@ class LocalEngine:
         self._watching.drop(run)
         if cleaning := self._cleaning.pop(run, None):
             await cleaning
-        await asyncio.to_thread(_remove, run_dir)
+        await self._erase(_remove, run_dir)
         self._following.forget(run)
 
     async def runs(self) -> list[Run]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from penstock.engines.base import LogQuery, Run
 from penstock.engines.local import records
@@ -14,16 +14,18 @@ from penstock.engines.local.logs import LogReader
 
 
 class Following:
-    def __init__(self, layout: Layout, limit: str) -> None:
-        self._layout, self._limit = layout, limit
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
         self._inotify = Inotify()
         self._bells: dict[Run, Bell] = {}
         self._readers: dict[tuple[Run, int], LogReader] = {}
+        self._tails = ThreadPoolExecutor(2, "penstock-tail")
 
     def close(self) -> None:
         for run in list(self._bells):
             self.forget(run)
         self._inotify.close()
+        self._tails.shutdown(wait=False, cancel_futures=True)
 
     def ring(self, run: Run) -> None:
         """Something happened that no file of the log shows: it began, or its supervisor is gone."""
@@ -39,16 +41,15 @@ class Following:
         if query.follow:
             source = self._follow(run, rank, query)
         else:
-            source = _read_now(LogReader(self._logs(run), rank, self._limit), query)
+            source = self._read_now(LogReader(self._layout.run_dir(run), rank), query)
         async for data in source:
             yield data
 
-    def _logs(self, run: Run) -> Path:
-        return self._layout.run_dir(run) / "logs"
-
     async def _follow(self, run: Run, rank: int, query: LogQuery) -> AsyncIterator[bytes]:
-        bell = self._bells.get(run) or self._bells.setdefault(run, Bell(self._inotify, self._logs(run)))
-        reader = self._readers.setdefault((run, rank), LogReader(self._logs(run), rank, self._limit))
+        bell = self._bells.get(run) or self._bells.setdefault(
+            run, Bell(self._inotify, self._layout.run_dir(run) / "logs")
+        )
+        reader = self._readers.setdefault((run, rank), LogReader(self._layout.run_dir(run), rank))
         bell.followers += 1
         try:
             async for data in self._deliver(run, rank, bell, reader, query):
@@ -65,7 +66,7 @@ class Following:
         self, run: Run, rank: int, bell: Bell, reader: LogReader, query: LogQuery
     ) -> AsyncIterator[bytes]:
         reader.refresh()
-        offset = _start(reader, query)
+        offset = await self._start(reader, query)
         while True:
             turn = bell.turn
             if reader.turn != turn:
@@ -87,16 +88,20 @@ class Following:
             return True
         return records.read_began(run_dir) is not None and not records.lock_is_held(run_dir)
 
+    async def _read_now(self, reader: LogReader, query: LogQuery) -> AsyncIterator[bytes]:
+        reader.refresh()
+        offset, end = await self._start(reader, query), reader.size()
+        while offset < end and (found := reader.read(offset))[0]:
+            data, offset = found
+            yield data
+            await asyncio.sleep(0)
 
-async def _read_now(reader: LogReader, query: LogQuery) -> AsyncIterator[bytes]:
-    reader.refresh()
-    offset, end = _start(reader, query), reader.size()
-    while offset < end and (found := reader.read(offset))[0]:
-        data, offset = found
-        yield data
-        await asyncio.sleep(0)
-
-
-def _start(reader: LogReader, query: LogQuery) -> int:
-    offset = 0 if query.since is None else reader.since(query.since)
-    return offset if query.tail is None else max(offset, reader.tail(query.tail))
+    async def _start(self, reader: LogReader, query: LogQuery) -> int:
+        """Looking back for the last lines may read a lot: not in the loop, and not in the threads of others."""
+        offset = 0 if query.since is None else reader.since(query.since)
+        if query.tail is None:
+            return offset
+        if query.tail <= 0:
+            return max(offset, reader.size())
+        last = await asyncio.get_running_loop().run_in_executor(self._tails, reader.tail, query.tail)
+        return max(offset, last)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
+import errno
 import os
-import time
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from penstock.domain.nodes import Gpu
 from penstock.engines.base import DevicesBusy
+from penstock.engines.local import locks
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.sandbox import Bind
+from penstock.errors import Unavailable
+from penstock.wire import Check
 
 LIBRARY = "libnvidia-ml.so.1"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
+_CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Whoever may write in the directory of locks can put a link or a pipe there."""
 PATIENCE = 0.2
-"""Seconds a lock is tried for: a server that only looks holds it for an instant."""
+"""Seconds a lock is tried for."""
 
 
 def find_gpus() -> tuple[Gpu, ...]:
@@ -58,59 +63,106 @@ def device_binds(gpus: Sequence[Gpu]) -> list[Bind]:
     return [Bind(f"/dev/{name}", f"/dev/{name}", "--dev-bind-try") for name in names]
 
 
-def lock_gpus(directory: Path, uuids: Sequence[str]) -> list[int]:
-    """A descriptor per GPU that holds its lock for as long as anyone has it open; all or none."""
-    held: list[int] = []
-    try:
-        for uuid in uuids:
-            fd = _open(directory, uuid)
-            held.append(fd)
-            if not _take(fd):
-                raise DevicesBusy([uuid])
-    except BaseException:
-        for fd in held:
-            os.close(fd)
-        raise
-    return held
-
-
-def _take(fd: int) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
+def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[int]:
+    """A descriptor per GPU, open as long as the stack is; it holds the GPU's lock for as long as anyone has it open."""
+    if not uuids:
+        return []
+    folder = _make_directory(directory)
+    held.callback(os.close, folder)
+    found: list[int] = []
+    for uuid in uuids:
+        with disk_errors(directory / uuid):
+            fd = _open(folder, uuid)
+        held.callback(os.close, fd)
+        if not locks.take(fd, PATIENCE):
+            raise DevicesBusy([uuid])
+        found.append(fd)
+    return found
 
 
 def locked(directory: Path, uuids: Sequence[str]) -> Iterator[str]:
-    """Those of the GPUs that someone holds now."""
-    for uuid in uuids:
-        try:
-            fd = os.open(directory / uuid, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield uuid
-        finally:
-            os.close(fd)
+    """Those of the GPUs that someone holds now, or whose lock cannot be trusted."""
+    if not uuids:
+        return
+    try:
+        folder = _open_directory(directory)
+    except FileNotFoundError:
+        return
+    except (Unavailable, OSError):
+        yield from uuids
+        return
+    try:
+        yield from [uuid for uuid in uuids if not _free(folder, uuid)]
+    finally:
+        os.close(folder)
 
 
-def _open(directory: Path, uuid: str) -> int:
+def _free(folder: int, uuid: str) -> bool:
+    try:
+        fd = os.open(_name(uuid), os.O_RDONLY | _CAREFUL, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return locks.is_free(fd)
+
+
+def lock_directory_check(directory: Path, gpus: Sequence[Gpu]) -> Check | None:
+    """What is wrong with the directory of locks, where there are GPUs to be locked."""
+    try:
+        if gpus:
+            os.close(_open_directory(directory))
+    except FileNotFoundError:
+        return None
+    except Unavailable as error:
+        return Check(name="gpu_lock_dir", ok=False, required=False, detail=error.message, fix=error.hint)
+    except OSError as error:
+        return Check(name="gpu_lock_dir", ok=False, required=False, detail=f"{directory}: {error.strerror}")
+    return None
+
+
+def _make_directory(directory: Path) -> int:
+    with disk_errors(directory):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            directory.mkdir()
+            folder = _open_directory(directory)
+            os.fchmod(folder, 0o1777)
+            return folder
+        return _open_directory(directory)
+
+
+def _open_directory(directory: Path) -> int:
+    """Its owner could exchange the locks in it, so that must be root or we ourselves; and so could anyone who may
+    write in it, unless it is sticky."""
+    try:
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _untrusted(directory, "is not a directory", f"sudo rm {directory}") from error
+        raise
+    about = os.fstat(folder)
+    if about.st_uid in (0, os.geteuid()) and (not about.st_mode & 0o022 or about.st_mode & stat.S_ISVTX):
+        return folder
+    os.close(folder)
+    why = "can be changed by others than root and this server's account"
+    raise _untrusted(directory, why, f"sudo chown root {directory} && sudo chmod 1777 {directory}")
+
+
+def _untrusted(directory: Path, why: str, fix: str) -> Unavailable:
+    return Unavailable(f"The GPUs cannot be locked: {directory} {why}.", hint=fix)
+
+
+def _name(uuid: str) -> str:
+    """The directory is the machine's, and others have their locks there, too."""
+    return f"penstock-{uuid}"
+
+
+def _open(folder: int, uuid: str) -> int:
     """Without O_CREAT first: the kernel refuses that on another user's file in a sticky directory."""
-    path = directory / uuid
-    with disk_errors(path):
-        with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        if not directory.exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            directory.chmod(0o1777)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        with suppress(PermissionError):
-            os.fchmod(fd, 0o666)
-        return fd
+    with suppress(FileNotFoundError):
+        return os.open(_name(uuid), os.O_RDWR | _CAREFUL, dir_fd=folder)
+    fd = os.open(_name(uuid), os.O_RDWR | os.O_CREAT | _CAREFUL, 0o666, dir_fd=folder)
+    with suppress(PermissionError):
+        os.fchmod(fd, 0o666)
+    return fd

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import subprocess
 import sys
-import time
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from penstock.engines.base import Launch
+from penstock.engines.local import locks
 from penstock.engines.local.gpus import lock_gpus
+from penstock.engines.local.keyring import new_session_keyring
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.plans import Machine, write_plan
 from penstock.engines.local.records import ended, read_began
@@ -23,46 +24,46 @@ BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import
 PACKAGE = Path(__file__).parent
 """Where `supervisor` is imported from."""
 PATIENCE = 1.0
+"""Seconds a run's lock is tried for."""
+_SPAWNING = ThreadPoolExecutor(1, "penstock-spawn")
+"""A keyring belongs to a thread: this one has a new one for each run, and the server keeps its own."""
 
 
-def prepare(run_dir: Path, launch: Launch, machine: Machine) -> list[int]:
-    """Descriptors that hold the run's lock and its GPUs' locks; empty if it has begun, or someone is just at it."""
-    with disk_errors(run_dir):
+def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[bytes] | None:
+    """Start the supervisor's parent, and write the plan while its interpreter starts: each takes some milliseconds.
+
+    None if the run has begun, or someone is just at it. `finished` says whether it began.
+    """
+    with disk_errors(run_dir), ExitStack() as held:
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
-        held = [os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)]
+        # For reading only, which is all a lock needs: a job can see this descriptor among those of its PID 1.
+        lock = os.open(run_dir / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held.callback(os.close, lock)
+        if not locks.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
+            return None
+        uuids = [uuid for rank in launch.gpus for uuid in rank]
+        devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
+        process = _SPAWNING.submit(_popen, run_dir, [lock, *devices]).result()
+        assert process.stdin
         try:
-            if not _take(held[0]) or read_began(run_dir) is not None or ended(run_dir):
-                os.close(held.pop())
-                return []
-            held += lock_gpus(machine.settings.gpu_lock_dir, [uuid for rank in launch.gpus for uuid in rank])
             write_plan(run_dir, launch, machine)
         except BaseException:
-            for fd in held:
-                os.close(fd)
+            process.stdin.close()  # it ends, and gives up the lock
+            process.wait()
             raise
-        return held
+        with suppress(BrokenPipeError), process.stdin as going:
+            going.write(b"1")
+        return process
 
 
-def _take(fd: int) -> bool:
-    """Tried for a moment: one who only looks whether it is held has it for an instant."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.005)
-
-
-async def spawn(run_dir: Path, held: list[int]) -> None:
-    """Return once the run has begun on disk. What we start is not the supervisor but its parent, which ends then."""
+def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
     argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGE), str(run_dir), *map(str, held)]
-    with disk_errors(run_dir), (run_dir / "supervisor.log").open("ab") as errors:
-        process = subprocess.Popen(  # noqa: ASYNC220 (a vfork: a millisecond)
+    new_session_keyring()
+    with (run_dir / "supervisor.log").open("ab") as errors:
+        return subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            bufsize=0,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
             pass_fds=held,
@@ -70,6 +71,10 @@ async def spawn(run_dir: Path, held: list[int]) -> None:
             cwd="/",
             env={"PATH": "/usr/bin:/bin"},
         )
+
+
+async def finished(process: subprocess.Popen[bytes], run_dir: Path) -> None:
+    """Return once the run has begun on disk. What we started is not the supervisor but its parent, which ends then."""
     if await _ended(process):
         said = _last_line(run_dir / "supervisor.log")
         if "No space left" in said:

@@ -18,8 +18,9 @@ class Layout:
         self.data_dir = settings.data_dir
         self.runs = settings.data_dir / "runs"
         self.volumes = settings.data_dir / "volumes"
-        self.shared = settings.mode == "system"
-        """Callers' own accounts must then be able to reach what is theirs below it: search, but not list."""
+        self.programs = settings.data_dir / "bin"
+        self.shared = settings.mode == "system" or (settings.sandbox == "none" and os.geteuid() == 0)
+        """Other accounts than ours must be able to reach what is theirs below it: search, but not list."""
 
     @property
     def mode(self) -> int:

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from penstock.engines.local.records import read_began
 from penstock.engines.local.supervisor.logfile import ENTRY, segment_name
 
 BLOCK = 1 << 16
+TAIL_REACH = 64 << 20
+"""Bytes that are read, at most, to find where the last lines begin."""
 
 
 class LogReader:
     """One node's log; `refresh` before reading what may be new. Those who follow share it, and so what it has read."""
 
-    def __init__(self, folder: Path, rank: int, limit: str) -> None:
-        self._folder, self._rank, self._limit = folder, rank, limit
+    def __init__(self, run_dir: Path, rank: int) -> None:
+        self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
         self._starts: list[int] = []
         self._read: dict[int, bytes] = {}
         self.turn = -1
@@ -46,7 +49,12 @@ class LogReader:
         later = next((start for start in self._starts if start > offset), None)
         if later is None:
             return b"", offset
-        return b"\n[penstock] %d bytes not kept: log_limit is %s\n" % (later - offset, self._limit.encode()), later
+        return self._gap(later - offset), later
+
+    def _gap(self, missing: int) -> bytes:
+        """With the limit the run was started with: the setting may be another by now."""
+        limit = (read_began(self._run_dir) or {}).get("log_limit", "reached")
+        return f"\n[penstock] {missing} bytes not kept: log_limit is {limit}\n".encode()
 
     def _segment(self, offset: int) -> int | None:
         return next((start for start in reversed(self._starts) if start <= offset), None)
@@ -79,20 +87,22 @@ class LogReader:
             return 0
 
     def tail(self, lines: int) -> int:
-        """The offset at which the last `lines` lines begin. An unfinished last line is one."""
+        """The offset at which the last `lines` lines begin. An unfinished last line is one. Read in a thread: whoever
+        asks for a million lines may have it read back as far as TAIL_REACH, and gets what begins there."""
         end = self.size()
         if lines <= 0:
             return end
-        missing = lines
-        for offset, block in self._backwards():
-            if offset + len(block) == end and block.endswith(b"\n"):
+        missing, reached, looked = lines, end, 0
+        for reached, block in self._backwards():
+            if looked == 0 and block.endswith(b"\n"):
                 missing += 1
-            position = len(block)
-            while (position := block.rfind(b"\n", 0, position)) >= 0:
-                missing -= 1
-                if missing == 0:
-                    return offset + position + 1
-        return self._starts[0] if self._starts else 0
+            looked += len(block)
+            if missing <= (found := block.count(b"\n")):
+                return reached + _line_start(block, missing)
+            missing -= found
+            if looked >= TAIL_REACH:
+                return reached + block.find(b"\n") + 1
+        return reached
 
     def _backwards(self) -> Iterator[tuple[int, bytes]]:
         for start in reversed(self._starts):
@@ -123,3 +133,11 @@ class LogReader:
                 return self.size()
             index.seek(low * ENTRY.size)
             return int(ENTRY.unpack(index.read(ENTRY.size))[0])
+
+
+def _line_start(block: bytes, from_end: int) -> int:
+    """The position after the newline that is the `from_end`-th from the end."""
+    position = len(block)
+    for _ in range(from_end):
+        position = block.rfind(b"\n", 0, position)
+    return position + 1

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.domain.users import Account
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.layout import disk_errors
-from penstock.engines.local.sandbox import Bind
-from penstock.errors import Conflict, Unavailable
+from penstock.engines.local.sandbox import Bind, canonical
+from penstock.errors import Conflict, Invalid, Unavailable
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -23,12 +24,26 @@ def _bind(mount: BoundMount, launch: Launch, claims: Claims) -> Bind:
     source = claims.path(mount.volume)
     if not source.is_dir() or source.is_symlink():
         raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.")
-    outer = [other for other in launch.mounts if mount.path.startswith(other.path.rstrip("/") + "/")]
+    path = canonical(mount.path)
+    outer = [(canonical(other.path), other.volume) for other in launch.mounts]
+    outer = [(dest, volume) for dest, volume in outer if path.startswith(dest.rstrip("/") + "/")]
     if outer:
-        nearest = max(outer, key=lambda other: len(other.path))
-        _make_inside(claims.path(nearest.volume), mount.path[len(nearest.path) :], launch.account, mount.path)
+        dest, volume = max(outer, key=lambda pair: len(pair[0]))
+        _make_inside(claims.path(volume), path[len(dest) :], launch.account, mount.path)
     read_only = mount.read_only or mount.volume.read_only
     return Bind(str(source), mount.path, "--ro-bind" if read_only else "--bind")
+
+
+def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
+    """Nothing but a volume is mounted inside a volume: bubblewrap would make the way there, as root through any link
+    that a job left."""
+    for bind in others:
+        for volume in volumes:
+            if canonical(bind.dest).startswith(canonical(volume.dest).rstrip("/") + "/"):
+                raise Invalid(
+                    f"The volume mounted at '{volume.dest}' would cover '{bind.dest}', which the job needs.",
+                    hint="mount the volume at another path, such as /data",
+                )
 
 
 def _make_inside(volume: Path, relative: str, account: Account, shown: str) -> None:
@@ -44,12 +59,20 @@ def _make_inside(volume: Path, relative: str, account: Account, shown: str) -> N
 
 
 def _step(parent: int, name: str, account: Account, shown: str) -> int:
+    """The directory, made if it is not there and then given to the account: by descriptor, since its owner may put
+    something else under that name at any moment."""
+    made = True
     try:
         os.mkdir(name, 0o755, dir_fd=parent)
-        if os.geteuid() == 0:
-            os.chown(name, account.uid, account.gid, dir_fd=parent, follow_symlinks=False)
     except FileExistsError:
-        pass
+        made = False
+    fd = _open_directory(parent, name, shown)
+    if made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
+        os.fchown(fd, account.uid, account.gid)
+    return fd
+
+
+def _open_directory(parent: int, name: str, shown: str) -> int:
     try:
         return os.open(name, _OPEN, dir_fd=parent)
     except NotADirectoryError as error:

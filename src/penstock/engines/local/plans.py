@@ -15,16 +15,20 @@ from penstock.engines.base import Launch
 from penstock.engines.local import venvs
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.gpus import device_binds
+from penstock.engines.local.hiding import hidden, masks, private
 from penstock.engines.local.identity import Identity, identity
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.limits import Limits
-from penstock.engines.local.mounts import volume_binds
-from penstock.engines.local.sandbox import Bind, Payload, command, in_system
+from penstock.engines.local.mounts import refuse_inside, volume_binds
+from penstock.engines.local.sandbox import Bind, Payload, in_system, options
 from penstock.engines.local.scripts import DEFAULT_PATH, Place, base_env, env_script, node_env, start_script
 from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.supervisor.start import OPTIONS
 from penstock.settings import Settings
 
-INSIDE_SCRIPTS = "/run/penstock"
+BASH = shutil.which("bash") or "/bin/bash"
+INSIDE_SCRIPTS = "/run/penstock/job"
+INSIDE_PROGRAMS = "/run/penstock/bin"
 INSIDE_WORKDIR = "/workdir"
 
 
@@ -56,6 +60,7 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
         "max_duration": launch.spec.max_duration,
         "max_duration_text": show_duration(launch.spec.max_duration or 0),
         "log_limit": parse_bytes(machine.settings.log_limit),
+        "log_limit_text": machine.settings.log_limit,
         "private": names,
         "ranks": [_rank(run_dir, launch, machine, who, binds, rank) for rank in range(launch.spec.nodes)],
     }
@@ -69,7 +74,7 @@ def _rank(
     run_dir: Path, launch: Launch, machine: Machine, who: Identity, mounts: list[Bind], rank: int
 ) -> dict[str, Any]:
     folder = _private(run_dir / f"rank-{rank}", launch)
-    venv = venvs.read_venv(launch.venv) if launch.venv else None
+    venv = venvs.read_venv(launch.venv, private(machine.settings)) if launch.venv else None
     place = _place(folder, launch, machine)
     envs = _envs(launch, machine, place, venv, rank)
     made = _write_scripts(folder, launch, place, envs, venv)
@@ -77,7 +82,8 @@ def _rank(
     group = f"{run_dir.name}-{rank}"
     asked = launch.spec.resources
     return {
-        "argv": _argv(folder, launch, machine, who, place, mounts, venv, rank),
+        "argv": _argv(place, machine, who),
+        "options": _options(folder, launch, machine, who, place, mounts, venv, rank) if machine.sandboxed else [],
         "env": {"PATH": DEFAULT_PATH},
         "identity": who.drop,
         "kept": not machine.sandboxed,
@@ -101,8 +107,9 @@ def _place(folder: Path, launch: Launch, machine: Machine) -> Place:
     unpack = launch.workdir_archive is not None
     if not machine.sandboxed:
         workdir = str(folder / "workdir") if unpack else asked
-        return Place(str(folder / "scripts"), str(folder / "home"), workdir, unpack)
-    return Place(INSIDE_SCRIPTS, _home(launch), INSIDE_WORKDIR if unpack else asked, unpack)
+        programs = str(machine.layout.programs)
+        return Place(str(folder / "scripts"), programs, str(folder / "home"), workdir, unpack)
+    return Place(INSIDE_SCRIPTS, INSIDE_PROGRAMS, _home(launch), INSIDE_WORKDIR if unpack else asked, unpack)
 
 
 def _home(launch: Launch) -> str:
@@ -113,7 +120,7 @@ def _home(launch: Launch) -> str:
 
 
 def _envs(launch: Launch, machine: Machine, place: Place, venv: venvs.Venv | None, rank: int) -> dict[str, str]:
-    envs = base_env(launch.account.user, place.home)
+    envs = base_env(launch.account.user, place)
     envs |= venvs.environment(venv, place.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
     if not machine.sandboxed:
         for mount in launch.mounts:
@@ -146,7 +153,17 @@ def _own(paths: list[Path], who: Identity) -> None:
             os.chown(path, who.account.uid, who.account.gid, follow_symlinks=False)
 
 
-def _argv(
+def _argv(place: Place, machine: Machine, who: Identity) -> list[str]:
+    payload = _payload(place, who)
+    sandbox = [machine.bwrap, "--args", str(OPTIONS), "--"] if machine.sandboxed else []
+    return [*sandbox, *payload.setpriv, *payload.argv]
+
+
+def _payload(place: Place, who: Identity) -> Payload:
+    return Payload((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
+
+
+def _options(
     folder: Path,
     launch: Launch,
     machine: Machine,
@@ -156,23 +173,22 @@ def _argv(
     venv: venvs.Venv | None,
     rank: int,
 ) -> list[str]:
-    bash = shutil.which("bash") or "/bin/bash"
-    payload = Payload((bash, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
-    if not machine.sandboxed:
-        return list(payload.argv)
     uuids = launch.gpus[rank] if rank < len(launch.gpus) else ()
     binds = [
         Bind(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
+        Bind(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
         Bind(str(folder / "home"), place.home),
         Bind(str(folder / "tmp"), "/tmp"),  # noqa: S108
         Bind(str(folder / "vartmp"), "/var/tmp"),  # noqa: S108
         *(venvs.binds(venv) if venv else []),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
-        *mounts,
     ]
+    refuse_inside(mounts, binds)
+    binds += mounts
     if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
         binds.append(Bind(str(folder / "workdir"), place.workdir))
-    return command(machine.bwrap, binds, payload)
+    binds = [*masks(hidden(machine.settings, who), binds), *binds]
+    return options(machine.bwrap, binds, _payload(place, who))
 
 
 def _reachable(path: str, dests: list[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 
 from penstock.domain.workloads import Reason, State, Unit
 from penstock.engines.base import Presence, Report
+from penstock.engines.local import locks
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -20,13 +20,7 @@ def lock_is_held(run_dir: Path) -> bool:
         fd = os.open(run_dir / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return not locks.is_free(fd)
 
 
 def read_began(run_dir: Path) -> dict[str, Any] | None:

@@ -7,13 +7,17 @@ host does not have (/usr/datasets), that directory is made anew and its entries 
 
 from __future__ import annotations
 
+import functools
 import os
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys")
 LOCK_FD = "5"
+TMPFS = "--tmpfs"
+"""The option of a bind without a source: an empty directory that cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +36,40 @@ class Payload:
 
 
 def command(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
+    return [bwrap, *options(bwrap, binds, payload, hold=hold), "--", *payload.setpriv, *payload.argv]
+
+
+def options(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
     """`hold` is a descriptor that stays open as long as anything runs inside."""
     binds = [Bind(bind.source, canonical(bind.dest), bind.option) for bind in binds]
     return [
-        bwrap,
         *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
         *(("--sync-fd", hold) if hold else ()),
-        *_privileges(payload),
+        *_privileges(bwrap, payload),
         *system_directories([bind.dest for bind in binds]),
         *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--dir", "/run"),  # noqa: S108
         *_resolver(),
         *_mounts(sorted(binds, key=_depth)),
-        *("--remount-ro", "/", "--chdir", "/", "--"),
-        *payload.setpriv,
-        *payload.argv,
+        *(word for bind in binds if bind.option == TMPFS for word in ("--remount-ro", bind.dest)),
+        *("--remount-ro", "/", "--chdir", "/"),
     ]
 
 
-def _privileges(payload: Payload) -> list[str]:
+def _privileges(bwrap: str, payload: Payload) -> list[str]:
     if not payload.setpriv:
-        return ["--unshare-user"]
+        return ["--unshare-user", *(["--disable-userns"] if _can_disable_userns(bwrap) else [])]
     needed = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
     return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
+
+
+@functools.cache
+def _can_disable_userns(bwrap: str) -> bool:
+    """A job that can make user namespaces can reach far more of the kernel. Older versions cannot forbid it."""
+    tried = [bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"]
+    try:
+        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> tuple[str, ...]:
@@ -68,7 +84,11 @@ def canonical(path: str) -> str:
 
 
 def in_system(path: str) -> bool:
-    return any(path == top or path.startswith(top + "/") for top in SYSTEM)
+    return any(within(path, top) for top in SYSTEM)
+
+
+def within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _depth(bind: Bind) -> tuple[int, str]:
@@ -83,7 +103,7 @@ def _mounts(binds: Sequence[Bind]) -> Iterator[str]:
             if str(parent) not in made:
                 made.add(str(parent))
                 yield from ("--dir", str(parent))
-        yield from (bind.option, bind.source, bind.dest)
+        yield from (bind.option, *([bind.source] if bind.source else []), bind.dest)
 
 
 def system_directories(dests: Sequence[str]) -> list[str]:
@@ -97,7 +117,7 @@ def _system_entry(path: str, missing: Sequence[str]) -> Iterator[str]:
     elif not any(dest.startswith(path + "/") for dest in missing) or not Path(path).is_dir():
         yield from ("--ro-bind-try", path, path)
     else:
-        yield from ("--dir", path)
+        yield from ("--perms", f"{Path(path).stat().st_mode & 0o7777:04o}", "--dir", path)
         for entry in sorted(Path(path).iterdir()):
             yield from _system_entry(str(entry), missing)
 

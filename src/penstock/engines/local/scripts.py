@@ -19,6 +19,8 @@ class Place:
     """Paths as the node sees them."""
 
     scripts: str
+    programs: str
+    """A directory that comes last on its PATH."""
     home: str
     workdir: str | None = None
     """Where to go; None is HOME."""
@@ -91,11 +93,11 @@ def node_env(launch: Launch, rank: int) -> dict[str, str]:
     }
 
 
-def base_env(user: str, home: str) -> dict[str, str]:
+def base_env(user: str, place: Place) -> dict[str, str]:
     """The plain surroundings, which the user may change. Unbuffered, so that a log line comes when it is printed."""
     return {
-        "PATH": DEFAULT_PATH,
-        "HOME": home,
+        "PATH": f"{place.home}/.local/bin:{DEFAULT_PATH}:{place.programs}",
+        "HOME": place.home,
         "USER": user,
         "LOGNAME": user,
         "SHELL": "/bin/bash",

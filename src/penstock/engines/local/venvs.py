@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engines.local.sandbox import Bind, in_system
+from penstock.engines.local.sandbox import Bind, in_system, within
 from penstock.engines.local.scripts import DEFAULT_PATH
 
 LAYER = ".penstock-venv"
 CONFIG_LIMIT = 65536
+NEVER = ("/", "/var", "/home", "/tmp", "/var/tmp")  # noqa: S108
+"""No part of an environment, though what is below them may be."""
+NOTHING_BELOW = ("/run", "/proc", "/sys", "/dev")
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,29 @@ class Venv:
         return self.path / "lib" / self.version / "site-packages"
 
 
-def read_venv(path: Path) -> Venv | None:
-    """None if there is no usable environment at the path."""
+def read_venv(path: Path, private: Sequence[str]) -> Venv | None:
+    """None if there is no usable environment at the path, or it would bring along what is not for jobs."""
+    try:
+        return _read(path, private)
+    except OSError:
+        return None
+
+
+def _read(path: Path, private: Sequence[str]) -> Venv | None:
     config = _config(path / "pyvenv.cfg")
     home = config.get("home", "")
     versions = sorted(entry.name for entry in path.glob("lib/python3.*") if (entry / "site-packages").is_dir())
     if not home.startswith("/") or not versions:
         return None
-    return Venv(path, home, versions[-1], config.get("include-system-site-packages", "").lower() == "true")
+    venv = Venv(path, home, versions[-1], config.get("include-system-site-packages", "").lower() == "true")
+    shown = [path for bind in binds(venv) for path in (bind.source, bind.dest)]
+    return venv if all(_may_be_shown(path, private) for path in shown) else None
+
+
+def _may_be_shown(path: str, private: Sequence[str]) -> bool:
+    if path in NEVER or any(within(path, top) for top in NOTHING_BELOW):
+        return False
+    return not any(within(path, own) or within(own, path) for own in private)
 
 
 def _config(path: Path) -> dict[str, str]:
@@ -64,20 +83,22 @@ def _config(path: Path) -> dict[str, str]:
 
 
 def binds(venv: Venv) -> list[Bind]:
-    """The environment and the installation its interpreter belongs to, as written and as links lead to it."""
-    real = os.path.realpath(venv.interpreter)
-    prefixes = {str(Path(venv.home).parent), str(Path(real).parent.parent)}
-    found = [Bind(str(venv.path), str(venv.path), "--ro-bind")]
-    for prefix in sorted(prefixes):
-        if not in_system(prefix):
-            found += [Bind(part, part, "--ro-bind-try") for part in _parts(prefix)]
-    return found
+    """The environment, and what its interpreter needs, as written and as links lead to it."""
+    places = {Path(venv.home), Path(os.path.realpath(venv.interpreter)).parent}
+    parts = [part for place in sorted(places) for part in _parts(place, venv.version) if not in_system(str(part))]
+    whole = Bind(os.path.realpath(venv.path), str(venv.path), "--ro-bind")
+    return [whole, *(Bind(os.path.realpath(part), str(part), "--ro-bind-try") for part in parts if part.exists())]
 
 
-def _parts(prefix: str) -> list[str]:
-    """The whole installation; but an interpreter in ~/bin must not bring the whole home with it."""
-    wide = len(Path(prefix).parts) <= 3 and Path(prefix).parts[1:2] in ((), ("home",), ("root",))
-    return [f"{prefix}/{part}".replace("//", "/") for part in ("bin", "lib", "lib64")] if wide else [prefix]
+def _parts(place: Path, version: str) -> list[Path]:
+    """Python's own files in the installation, not all there is: an interpreter in ~/.local/bin must not bring the
+    whole of ~/.local with it. Conda's has OpenSSL and the like beside it."""
+    if place.name != "bin":
+        return [place / "python3", place / version]
+    prefix = place.parent
+    libraries = [prefix / "lib" / f"lib{version}.so{end}" for end in ("", ".1.0")]
+    own = [prefix / "lib" / version, prefix / "lib64" / version, *libraries]
+    return [place, prefix / "include" / version, *([prefix / "lib"] if (prefix / "conda-meta").is_dir() else own)]
 
 
 def environment(venv: Venv, home: str) -> dict[str, str]:

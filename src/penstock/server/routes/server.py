@@ -12,7 +12,7 @@ from penstock.domain.policy import is_admin
 from penstock.domain.quantities import show_cpus
 from penstock.server.identity import CallerOf, PartsOf
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
-from penstock.wire import CheckList, CheckView, GpuView, Health, NodePage, NodeView, ServerView, Whoami
+from penstock.wire import CheckList, GpuView, Health, NodePage, NodeView, ServerView, Whoami
 
 router = APIRouter(tags=["server"])
 
@@ -75,7 +75,7 @@ async def stop_server() -> Response:
 @router.get("/v1/doctor", response_model=CheckList)
 async def doctor(parts: PartsOf) -> Response:
     """What is installed, what is missing, what works."""
-    return answer(CheckList(checks=tuple(CheckView(**check.model_dump()) for check in await parts.engine.checks())))
+    return answer(CheckList(checks=tuple(await parts.engine.checks())))
 
 
 @router.get("/v1/nodes", response_model=NodePage)

@@ -1,15 +1,18 @@
 """Stands where bubblewrap stands when there is no sandbox: the parent that leaves no process of a node behind.
 
 Orphans of the node come to it (a subreaper), so everything the node started is below it. When the node's first process
-has ended, or the supervisor is gone (hang-up on stdin), it kills what is left and reaps it.
+has ended, or the supervisor is gone (hang-up on stdin), it kills what is left and reaps it. Told to stop (TERM), it
+waits for the last process rather than the first: what the node started may still save its work.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
+import fcntl
 import os
 import select
 
-from .processes import kill_tree
+from .processes import TERM, kill_tree
 
 PR_SET_CHILD_SUBREAPER = 36
 _KEPT_DESCRIPTORS = 6
@@ -25,35 +28,54 @@ def adopt_orphans() -> None:
 def keep(argv: list[str], env: dict[str, str]) -> None:
     """Run the command and exit as it does. Never returns."""
     os.closerange(_KEPT_DESCRIPTORS, 65536)
+    heard = _hear_signals()
     child = os.fork()
     if child == 0:
         os.close(5)
         os.setsid()
         os.execve(argv[0], argv, env)  # noqa: S606
     os.closerange(1, 5)  # the log and the status pipe belong to the node alone; stdin and the lock stay
-    code = _watch(child)
+    code = _watch(child, heard)
     kill_tree(os.getpid())
     os._exit(code)
 
 
-def _watch(child: int) -> int:
+def _hear_signals() -> int:
+    """A descriptor from which the numbers of signals can be read as they come."""
+    low = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    hear, say = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _KEPT_DESCRIPTORS) for fd in low)
+    _signal.set_wakeup_fd(say, warn_on_full_buffer=False)
+    for number in (_signal.SIGCHLD, _signal.SIGTERM):
+        _signal.signal(number, lambda *_: None)
+    return hear
+
+
+def _watch(child: int, heard: int) -> int:
     leash = select.poll()
     leash.register(0, 0)  # nothing but the hang-up
-    leash.register(os.pidfd_open(child), select.POLLIN)
+    leash.register(heard, select.POLLIN)
+    code, stopping = None, False
     while True:
-        events = leash.poll(1000)
-        code = _reap(child)
-        if code is not None:
+        ready = {fd for fd, _ in leash.poll()}
+        if heard in ready:
+            stopping |= TERM in os.read(heard, 4096)
+        ended, left = _reap(child)
+        code = ended if code is None else code
+        if code is not None and not (stopping and left):
             return code
-        if any(fd == 0 for fd, _ in events):
+        if 0 in ready:
             return 137
 
 
-def _reap(child: int) -> int | None:
-    """Reap whoever has ended; the exit code if it was the first process."""
+def _reap(child: int) -> tuple[int | None, bool]:
+    """Reap whoever has ended; the exit code if it was the first process, and whether any process is left."""
+    code = None
     while True:
-        pid, status = os.waitpid(-1, os.WNOHANG)
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code, False
         if pid == 0:
-            return None
+            return code, True
         if pid == child:
-            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+            code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)

@@ -40,7 +40,8 @@ def _verdict(rank: Rank, run: dict[str, Any], peak: int | None) -> tuple[str, st
     if rank.failure:
         return "CRASHED", "LAUNCH_FAILED", rank.failure
     if not rank.went:
-        return "CRASHED", "LAUNCH_FAILED", f"The sandbox could not be made: {_last_line(rank.log.recent)}"
+        what = "Its first process could not be started" if rank.plan["kept"] else "The sandbox could not be made"
+        return "CRASHED", "LAUNCH_FAILED", f"{what}: {_last_line(rank.log.recent)} Fix: penstock doctor tells more."
     if code and (sentence := _out_of_memory(rank.plan["memory"], peak)):
         return "CRASHED", "OUT_OF_MEMORY", sentence
     if not rank.ran:
@@ -68,4 +69,4 @@ def _mebibytes(amount: int) -> str:
 
 def _last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1][-300:] if lines else "it said nothing."
+    return f"{lines[-1][-300:].rstrip('.')}." if lines else "it said nothing."

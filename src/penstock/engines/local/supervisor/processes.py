@@ -1,12 +1,12 @@
 """Process trees and counters of control groups, read from /proc and /sys."""
 
-# ruff: noqa: PTH106, PTH123, PTH208
+# ruff: noqa: PTH106, PTH115, PTH123, PTH208
 from __future__ import annotations
 
 import os
 import time
 
-TERM, KILL, CONT = 15, 9, 18
+TERM, KILL, CONT, STOP = 15, 9, 18, 19
 SIGNALS = {
     1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
     11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 24: "XCPU", 25: "XFSZ", 31: "SYS",
@@ -66,15 +66,51 @@ def signal(pid: int, number: int) -> None:
         return
 
 
-def terminate_tree(pid: int, skip: int) -> None:
-    """TERM to all, twice: a process may fork while we look. CONT, so that a stopped one hears it."""
+def terminate_tree(pid: int, skip: int) -> bool:
+    """TERM to all, twice: a process may fork while we look. Parents first, so that a shell starts no further line.
+
+    The end of a pipe is left out, and True returned: `tee` would die at once, and then the program before it could not
+    even say that it saves its work. It ends by itself when nothing comes any more, or by `terminate_rest`.
+    """
     told: set[int] = set()
+    spared = False
     for _ in range(2):
         for member in descendants(pid, skip):
-            if member not in told:
-                told.add(member)
-                signal(member, TERM)
-                signal(member, CONT)
+            if member in told:
+                continue
+            if _only_reads_a_pipe(member):
+                spared = True
+                continue
+            told.add(member)
+            _terminate(member)
+    return spared
+
+
+def terminate_rest(pid: int, skip: int) -> bool:
+    """TERM to the ends of pipes that were left out, once nothing else is left; whether that was so."""
+    members = descendants(pid, skip)
+    if not all(map(_only_reads_a_pipe, members)):
+        return False
+    for member in members:
+        _terminate(member)
+    return True
+
+
+def _terminate(pid: int) -> None:
+    signal(pid, TERM)
+    signal(pid, CONT)  # a stopped one would not hear it
+
+
+def _only_reads_a_pipe(pid: int) -> bool:
+    """No handler for TERM, no children, and a pipe as its input."""
+    try:
+        if not os.readlink(f"/proc/{pid}/fd/0").startswith("pipe:"):
+            return False
+    except OSError:
+        return False
+    status = read_text(f"/proc/{pid}/status") or ""
+    caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")), 0)
+    return not caught & 1 << TERM - 1 and first_child(pid) is None
 
 
 def kill_tree(pid: int) -> None:

@@ -1,21 +1,17 @@
-"""One node of a run: its pipes, its sandbox, its log and its end."""
+"""One node of a run once it was started: its pipes, its sandbox, its log and its end."""
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
-import fcntl
 import os
 
-from . import keeper
 from .logfile import LogFile
-from .processes import KILL, first_child, signal, terminate_tree
+from .processes import CONT, KILL, STOP, TERM, first_child, signal, terminate_rest, terminate_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
-STDIN, STDOUT, STDERR, STATUS, ARCHIVE, LOCK = range(6)
-"""Descriptors of the sandbox's first process: `go` comes by stdin, the run's lock goes to bubblewrap's --sync-fd."""
+    from .start import Started
 
 
 class Rank:
@@ -23,7 +19,7 @@ class Rank:
         self.number, self.plan, self.log = number, plan, log
         self.pid = self.init = self.go_pipe = self.pidfd = self.status_pipe = self.log_pipe = -1
         self.said = b""
-        self.ready = self.went = self.ran = False
+        self.ready = self.went = self.ran = self.held = self.spared = False
         self.failure: str | None = None
         self.code: int | None = None
         self.ended_by: str | None = None
@@ -31,43 +27,9 @@ class Rank:
         self.started_at: float | None = None
         self.outcome: dict[str, Any] | None = None
 
-    def spawn(self, lock: int) -> None:
-        archive = os.open(self.plan["archive"], os.O_RDONLY | os.O_CLOEXEC) if self.plan["archive"] else None
-        going, self.go_pipe = os.pipe()
-        self.status_pipe, saying = os.pipe()
-        self.log_pipe, printing = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            self._become(
-                {STDIN: going, STDOUT: printing, STDERR: printing, STATUS: saying, ARCHIVE: archive, LOCK: lock}
-            )
+    def take(self, node: Started) -> None:
+        self.pid, self.go_pipe, self.status_pipe, self.log_pipe = node
         self.pidfd = os.pidfd_open(self.pid)
-        for fd in (going, saying, printing, archive):
-            if fd is not None:
-                os.close(fd)
-
-    def _become(self, descriptors: dict[int, int | None]) -> None:
-        """The child: join the control groups, become the account, turn into the sandbox. Never returns."""
-        try:
-            _arrange(descriptors)
-            for name in ("SIGPIPE", "SIGXFSZ"):
-                _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
-            os.umask(0o022)
-            for group in self.plan["cgroups"]:
-                _write(group["path"] + "/cgroup.procs", "0")
-            if self.plan["kept"]:
-                keeper.adopt_orphans()
-            if identity := self.plan["identity"]:
-                os.setgroups(identity["groups"])
-                os.setgid(identity["gid"])
-                os.setuid(identity["uid"])
-            if self.plan["kept"]:
-                keeper.keep(self.plan["argv"], self.plan["env"])
-            os.execve(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606
-        except BaseException as error:
-            os.write(STDERR, f"{error}\n".encode(errors="replace"))
-        finally:
-            os._exit(126)
 
     def go(self, now: float) -> None:
         self.went, self.started_at = True, now
@@ -112,10 +74,38 @@ class Rank:
         self.log_pipe = -1
 
     def terminate(self) -> None:
-        if self.went:
-            terminate_tree(self.pid, 0 if self.plan["kept"] else 1)
-        else:
+        """TERM to everything inside, and let it end in its own time.
+
+        The node's first process may be a shell that dies of the TERM at once, while what it started still saves its
+        work. Bubblewrap would then end and take all of it along; as long as it is held, its PID 1 waits for the last
+        process instead. A keeper is told to do the same.
+        """
+        if not self.went:
             self.kill()
+            return
+        if self.plan["kept"]:
+            signal(self.pid, TERM)
+        elif self.init >= 0:
+            self.held = True
+            signal(self.pid, STOP)
+        self.spared = terminate_tree(self.pid, self._generations)
+
+    def terminate_rest(self) -> None:
+        if self.spared and self.code is None:
+            self.spared = not terminate_rest(self.pid, self._generations)
+
+    @property
+    def _generations(self) -> int:
+        """How many of them below `pid` are not the node's."""
+        return 0 if self.plan["kept"] else 1
+
+    def emptied(self) -> None:
+        """PID 1 of the sandbox has ended, and with it everything inside."""
+        os.close(self.init)
+        self.init = -1
+        if self.held:
+            self.held = False
+            signal(self.pid, CONT)
 
     def kill(self) -> None:
         """End of file on its pipe tells a first process that still waits, and a keeper at any time."""
@@ -130,18 +120,3 @@ class Rank:
         self.code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
         os.close(self.pidfd)
         self.pidfd = -1
-
-
-def _arrange(descriptors: dict[int, int | None]) -> None:
-    """Put each descriptor at its place; first all of them out of the way."""
-    safe = {place: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for place, fd in descriptors.items() if fd is not None}
-    for place, fd in safe.items():
-        os.dup2(fd, place, inheritable=True)
-
-
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)

@@ -1,0 +1,27 @@
+"""YAML as it is printed: text that a reader of YAML 1.2 would take for a number is quoted, which PyYAML (1.1) omits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+")
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper with our way of writing text."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "'" if NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(data: Any) -> str:
+    written: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return written

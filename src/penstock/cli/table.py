@@ -1,0 +1,162 @@
+"""Tables that fit the terminal: columns are left out before anything is cut, and no row is ever broken in two."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+Row = dict[str, Any]
+GAP = "  "
+NARROWEST = 8
+"""Below this a shortened column says nothing."""
+NAME = 24
+"""So much of a name is shown before other columns are left out for it."""
+USUAL = {"id": 8, "name": NAME, "status": 9, "size": 5}
+
+COLOURS = {
+    "running": "green",
+    "Bound": "green",
+    "ok": "green",
+    "completed": "cyan",
+    "pending": "yellow",
+    "Pending": "yellow",
+    "stopped": "yellow",
+    "advisory": "yellow",
+    "Deleting": "yellow",
+    "failed": "red",
+    "unknown": "red",
+    "Lost": "red",
+    "missing": "red",
+}
+
+
+class Column(NamedTuple):
+    """How much room a column may lose: none, unless it says so. Ids, statuses and times are useless when cut."""
+
+    title: str
+    value: Callable[[Row], str]
+    drop: int = 0
+    """Left out where the terminal has no room: the highest first, 0 never."""
+    least: int | None = None
+    """May be cut to this before others are left out; None is never."""
+    wrap: bool = False
+    """Goes on in the next line instead of being cut; for the last column."""
+    usual: int = 0
+    """As wide at least, where further rows come later."""
+
+
+def field(title: str, key: str, *, drop: int = 0, least: int | None = None, wrap: bool = False) -> Column:
+    return Column(title, lambda row: _word(row.get(key)), drop, least, wrap, USUAL.get(key, 0))
+
+
+def moment(title: str, key: str, *, drop: int = 0) -> Column:
+    """A time as document 001 shows it: to the second, UTC."""
+    return Column(title, lambda row: short_time(row.get(key)), drop, usual=19)
+
+
+def short_time(text: str | None) -> str:
+    return text[:19] if text else "-"
+
+
+def _word(value: Any) -> str:
+    return "-" if value is None or value == "" else str(value)
+
+
+def table(rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False) -> list[str]:
+    """Header and rows, as wide as the terminal at most; where there is no terminal, as wide as they are."""
+    return [line for lines in blocks(rows, columns, indent=indent, more_come=more_come) for line in lines]
+
+
+def blocks(
+    rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False
+) -> list[list[str]]:
+    """The same, the lines of each row together."""
+    cells = [[column.title, *(_cell(column, row) for row in rows)] for column in columns]
+    widths = [
+        max(column.usual if more_come else 0, *map(_length, cell)) for column, cell in zip(columns, cells, strict=True)
+    ]
+    room = terminal_width()
+    shown = list(range(len(columns)))
+    if room is not None:
+        shown, widths = _fit(columns, widths, room - indent)
+    return [
+        _lines([(cells[place][index], widths[place], columns[place].wrap) for place in shown])
+        for index in range(len(rows) + 1)
+    ]
+
+
+def _cell(column: Column, row: Row) -> str:
+    text = column.value(row)
+    return "\n".join(map(printable, text.splitlines())) if column.wrap else printable(text)
+
+
+def _length(text: str) -> int:
+    return len(text) if "\n" not in text else max(map(len, text.splitlines()))
+
+
+def printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def _fit(columns: Sequence[Column], widths: list[int], room: int) -> tuple[list[int], list[int]]:
+    """Which columns have room and how wide they are: first some are left out, then long texts are cut."""
+    shown = list(range(len(columns)))
+    floors = [
+        width if column.least is None else min(width, max(column.least, len(column.title)))
+        for width, column in zip(widths, columns, strict=True)
+    ]
+    while _total(floors, shown) > room and (spare := [place for place in shown if columns[place].drop]):
+        shown.remove(max(spare, key=lambda place: columns[place].drop))
+    last_resort = [min(floor, NARROWEST) for floor in floors]
+    for lowest in (floors, last_resort):
+        while _total(widths, shown) > room and (over := [place for place in shown if widths[place] > lowest[place]]):
+            widths[max(over, key=lambda place: (columns[place].least is not None, widths[place]))] -= 1
+    return shown, widths
+
+
+def _total(widths: list[int], shown: list[int]) -> int:
+    return sum(widths[place] for place in shown) + len(GAP) * (len(shown) - 1)
+
+
+def _lines(cells: list[tuple[str, int, bool]]) -> list[str]:
+    """One row; several lines where its last cell goes on."""
+    parts, further = [], []
+    for text, width, wrap in cells:
+        short = text if len(text) <= width else text[: width - 1] + "…"
+        if wrap and (len(text) > width or "\n" in text):
+            short, *further = wrapped(text, width)
+        parts.append(coloured(short) + " " * (width - len(short)))
+    before = " " * (sum(width for _, width, _ in cells[:-1]) + len(GAP) * (len(cells) - 1))
+    return [GAP.join(parts).rstrip(), *(before + line for line in further)]
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """Over several lines at blanks; a word is kept whole, so that a path or a command can be copied."""
+    if width is None:
+        return text.splitlines() or [""]
+    from textwrap import wrap
+
+    lines = [
+        line for part in text.splitlines() for line in wrap(part, width, break_long_words=False, break_on_hyphens=False)
+    ]
+    return lines or [""]
+
+
+def coloured(text: str) -> str:
+    colour = COLOURS.get(text)
+    return click.style(text, fg=colour) if colour and use_colour() else text
+
+
+def use_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int | None:
+    """None where nothing is to be shortened, because a program reads it."""
+    if os.environ.get("COLUMNS", "").isdigit():
+        return int(os.environ["COLUMNS"]) or None
+    return os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None

@@ -1,0 +1,66 @@
+"""What no job may see, wherever it lies: the server's data, the other volumes and the server's sockets.
+
+Usually nothing that a job is shown contains them. Where something does (a data directory in /opt, an interpreter
+beside it), an empty directory is put over them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from penstock.engines.local.identity import Identity
+from penstock.engines.local.sandbox import TMPFS, Bind, canonical, in_system, within
+from penstock.settings import Settings
+
+
+def private(settings: Settings) -> list[str]:
+    """The directories whose contents are the server's alone."""
+    return [os.path.realpath(path) for path in (str(settings.data_dir), *settings.storage_classes.values())]
+
+
+def hidden(settings: Settings, who: Identity) -> list[str]:
+    found = [*private(settings), os.path.realpath(settings.system_socket.parent)]
+    # Where we may not even look, a job that is no more than we are cannot either.
+    return [_within_reach(path, who) for path in found if os.path.isdir(path)]  # noqa: PTH112
+
+
+def masks(paths: Iterable[str], binds: Sequence[Bind]) -> list[Bind]:
+    """An empty directory wherever the job would otherwise see one of the paths."""
+    real = [Bind(os.path.realpath(bind.source), canonical(bind.dest), bind.option) for bind in binds]
+    seen = {dest for path in paths for dest in _appearances(path, real)}
+    return [Bind("", dest, TMPFS) for dest in sorted(seen)]
+
+
+def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
+    if in_system(path) and not _covered(path, "/", binds):
+        yield path
+    for bind in binds:
+        if within(path, bind.source):
+            dest = bind.dest + path[len(bind.source) :]
+            if not _covered(dest, bind.dest, binds):
+                yield dest
+
+
+def _covered(path: str, shown_by: str, binds: Sequence[Bind]) -> bool:
+    """Is something else mounted over it, further in than what shows it?"""
+    return any(within(path, bind.dest) and len(bind.dest) > len(shown_by) for bind in binds)
+
+
+def _within_reach(path: str, who: Identity) -> str:
+    """bubblewrap can put nothing inside a directory its account cannot enter; that one itself is hidden then."""
+    if who.drop is None:
+        return path
+    parents = reversed(Path(path).parents)
+    return next((str(parent) for parent in parents if not _may_enter(parent, who)), path)
+
+
+def _may_enter(directory: Path, who: Identity) -> bool:
+    about = directory.stat()
+    groups = who.drop["groups"] if who.drop else []
+    if about.st_uid == who.account.uid:
+        return bool(about.st_mode & 0o100)
+    if about.st_gid == who.account.gid or (isinstance(groups, list) and about.st_gid in groups):
+        return bool(about.st_mode & 0o010)
+    return bool(about.st_mode & 0o001)
