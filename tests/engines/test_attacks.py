@@ -22,6 +22,7 @@ import pytest
 from penstock.domain.nodes import Gpu
 from penstock.domain.users import Account
 from penstock.domain.workloads import State
+from penstock.engines.base import Presence
 from penstock.engines.local import LocalEngine
 from penstock.engines.local.gpus import lock_directory_check, lock_gpus, locked
 from penstock.engines.local.logs import TAIL_REACH, LogReader
@@ -364,3 +365,42 @@ def test_a_lock_that_is_a_pipe_or_a_link_holds_nobody_up(place: Path) -> None:
     assert list(locked(directory, ["GPU-1", "GPU-2", "GPU-3"])) == ["GPU-2"]
     with pytest.raises(Unavailable):
         lock_gpus(directory, ["GPU-2"], ExitStack())
+
+
+# -- what a job says to its supervisor ---------------------------------------------------------------------------
+
+LET_GO = """
+python3 - <<'END'
+import ctypes, fcntl
+libc = ctypes.CDLL(None, use_errno=True)
+init = libc.syscall(434, 1, 0)
+taken = [libc.syscall(438, init, fd, 0) for fd in range(3, 20)]
+for fd in taken:
+    if fd >= 0:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+print("let go of", sum(fd >= 0 for fd in taken), flush=True)
+END
+sleep 60
+"""
+
+
+@needs_root
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls of x86_64")
+async def test_a_job_that_lets_go_of_its_lock_is_still_watched(place: Path) -> None:
+    settings = Settings(data_dir=place / "data", mode="system", gpu_lock_dir=place / "locks")
+    async with opened(settings) as engine:
+        launch = a_launch(LET_GO, account=ANN)
+        await engine.start(launch)
+        await printed(engine, run_of(launch), "let go of")
+        assert (await engine.observe(run_of(launch))).presence is Presence.running
+        await engine.stop(run_of(launch), 0)
+        report = await ended(engine, run_of(launch))
+        assert report.units[0].state is State.STOPPED
+
+
+async def test_a_flood_from_setup_is_not_kept(place: Path) -> None:
+    async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks")) as engine:
+        flood = "for fd in {3..20}; do { printf 'failed '; head -c 500000 /dev/zero | tr '\\0' x; echo; } >&$fd; done"
+        report, _ = await outcome(engine, a_launch("true", setup=f"({flood}) 2>/dev/null || true"))
+        assert report.presence is Presence.ended
+        assert len(report.units[0].message or "") < 500

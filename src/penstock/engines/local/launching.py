@@ -16,7 +16,7 @@ from penstock.engines.local.gpus import lock_gpus
 from penstock.engines.local.keyring import new_session_keyring
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.plans import Machine, write_plan
-from penstock.engines.local.records import ended, read_began
+from penstock.engines.local.records import LOCKS, ended, read_began
 from penstock.errors import StorageFull, Unavailable
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import main; main()"
@@ -36,14 +36,14 @@ def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[b
     """
     with disk_errors(run_dir), ExitStack() as held:
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
-        # For reading only, which is all a lock needs: a job can see this descriptor among those of its PID 1.
-        lock = os.open(run_dir / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        held.callback(os.close, lock)
+        lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
         if not locks.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
+            return None
+        if not locks.take(tree, PATIENCE):
             return None
         uuids = [uuid for rank in launch.gpus for uuid in rank]
         devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
-        process = _SPAWNING.submit(_popen, run_dir, [lock, *devices]).result()
+        process = _SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()
         assert process.stdin
         try:
             write_plan(run_dir, launch, machine)
@@ -54,6 +54,13 @@ def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[b
         with suppress(BrokenPipeError), process.stdin as going:
             going.write(b"1")
         return process
+
+
+def _lock_file(path: Path, held: ExitStack) -> int:
+    """For reading only, which is all a lock needs: a job can see the tree's among the descriptors of its PID 1."""
+    fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    held.callback(os.close, fd)
+    return fd
 
 
 def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:

@@ -15,9 +15,19 @@ from penstock.engines.local import locks
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+LOCKS = ("lock", "tree")
+"""The supervisor holds both. The sandboxes hold the second only, so that a job that gets at the descriptor of its PID 1
+can give up what says that the job itself lives, but not what says that it is watched."""
+
+
 def lock_is_held(run_dir: Path) -> bool:
+    """Does the supervisor live, or anything it started?"""
+    return any(_is_held(run_dir / name) for name in LOCKS)
+
+
+def _is_held(path: Path) -> bool:
     try:
-        fd = os.open(run_dir / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     return not locks.is_free(fd)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 
 
 def main() -> None:
-    """`RUN_DIR LOCK_FD DEVICE_LOCK_FD…`: the server holds the locks and passes them on, so there is no gap.
+    """`RUN_DIR LOCK_FD TREE_LOCK_FD DEVICE_LOCK_FD…`: the server holds the locks and passes them on, without a gap.
 
     It writes the plan while the interpreter starts, and says so on stdin; end of file means that it did not.
     """
     posix.chdir(sys.argv[2])
-    lock = int(sys.argv[3])
-    for fd in (lock, *map(int, sys.argv[4:])):
+    tree = int(sys.argv[4])
+    for fd in map(int, sys.argv[3:]):
         posix.set_inheritable(fd, False)
     if not posix.read(0, 1):
         posix._exit(1)
@@ -39,10 +39,10 @@ def main() -> None:
     posix.setsid()
     with open("plan", "rb") as file:
         plan = marshal.load(file)  # noqa: S302 (written a moment ago by the server that started us)
-    _supervise(plan, lock, say)
+    _supervise(plan, tree, say)
 
 
-def _supervise(plan: dict[str, Any], lock: int, say: int) -> None:
+def _supervise(plan: dict[str, Any], tree: int, say: int) -> None:
     control = _open_control()
     if _exists("began"):
         posix.write(say, b"1")
@@ -53,7 +53,7 @@ def _supervise(plan: dict[str, Any], lock: int, say: int) -> None:
     if not stopped:
         try:
             for rank in plan["ranks"]:
-                started.append(start_node(rank, lock))
+                started.append(start_node(rank, tree))
         except OSError as error:
             failure = error
     from .life import Supervisor

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 
     from .start import Started
 
+LONGEST_SAYING = 300
+
 
 class Rank:
     def __init__(self, number: int, plan: dict[str, Any], log: LogFile) -> None:
@@ -50,17 +52,16 @@ class Rank:
     def hear(self) -> None:
         """What the first process says before `run`: ready, run, or `failed` and a sentence."""
         data = os.read(self.status_pipe, 4096)
-        if not data:
+        *lines, self.said = (self.said + data).split(b"\n")
+        if not data or len(self.said) > LONGEST_SAYING:  # `setup` can write here, too: nobody listens to a flood
             os.close(self.status_pipe)
             self.status_pipe = -1
-            return
-        *lines, self.said = (self.said + data).split(b"\n")
         for line in lines:
             word, _, rest = line.partition(b" ")
             self.ready |= word == b"ready"
             self.ran |= word == b"run"
             if word == b"failed" and self.failure is None:
-                self.failure = rest.decode(errors="replace")
+                self.failure = rest[:LONGEST_SAYING].decode(errors="replace")
 
     def copy_log(self, now: float) -> None:
         data = os.read(self.log_pipe, 1 << 16)

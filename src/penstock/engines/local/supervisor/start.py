@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     """The process, and our ends of the pipes: `go`, what it says of itself, what it prints."""
 
 STDIN, STDOUT, STDERR, STATUS, ARCHIVE, LOCK, OPTIONS = range(7)
-"""Descriptors of the sandbox's first process: `go` comes by stdin, the run's lock goes to bubblewrap's --sync-fd.
+"""Descriptors of the sandbox's first process: `go` comes by stdin, the tree's lock goes to bubblewrap's --sync-fd.
 Its options come by a descriptor too, since a job can read the command line of PID 1."""
 
 
