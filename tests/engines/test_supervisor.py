@@ -49,6 +49,20 @@ async def test_a_killed_supervisor_takes_everything_along_and_the_outcome_is_unk
     assert (await engine.observe(run_of(launch))).presence is Presence.lost
 
 
+async def test_who_follows_a_killed_supervisors_log_is_let_go_by_whoever_sees_it_first(
+    engine: LocalEngine, settings: Settings
+) -> None:
+    launch = a_launch("echo up; sleep 600")
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+    following = asyncio.create_task(log_of(engine, run_of(launch), follow=True))
+    await asyncio.sleep(0)
+    os.kill(supervisor_of(settings, run_of(launch)), signal.SIGKILL)
+    while (await engine.observe(run_of(launch))).presence is Presence.running:
+        pass  # without giving the loop a turn: the engine's own watch must not be needed
+    assert await asyncio.wait_for(following, 30) == b"up\n"
+
+
 async def test_a_supervisor_killed_while_it_waits_for_a_stop_takes_everything_along(
     engine: LocalEngine, settings: Settings
 ) -> None:

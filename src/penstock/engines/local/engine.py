@@ -184,6 +184,7 @@ class LocalEngine:
         if report.presence in (Presence.ended, Presence.lost):
             self._holding.pop(run, None)
             self._watching.drop(run)
+            self._following.ring(run)  # nobody else will, now that its supervisor is not watched any more
         if report.presence is Presence.running:
             self._adopt(run)
         if report.presence is Presence.lost and run not in self._cleaning:
