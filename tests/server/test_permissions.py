@@ -79,3 +79,16 @@ def _is_list(path: str, operation: dict[str, Any]) -> bool:
         return False
     answer = operation["get"]["responses"]["200"].get("content", {}).get("application/json", {})
     return answer.get("schema", {}).get("$ref", "").endswith("Page")
+
+
+def test_a_route_that_forgets_to_ask_keeps_the_server_from_starting(monkeypatch):
+    from fastapi import APIRouter
+
+    router = APIRouter()
+
+    @router.get("/v1/volumes")
+    async def forgetful() -> None: ...
+
+    monkeypatch.setattr("penstock.server.app.NOUNS", [type("Noun", (), {"router": router})])
+    with pytest.raises(RuntimeError, match="GET /v1/volumes does not ask"):
+        create_app(Settings())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import secrets
+from random import getrandbits
 
 from penstock.errors import Problem
 
@@ -19,9 +19,13 @@ USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")
 
 
 def new_id() -> str:
-    """8 characters of lower-case base32, a letter first, so that no YAML reader takes one for a number."""
-    first, *rest = secrets.token_bytes(8)
-    return LETTERS[first % 26] + "".join(BASE32[byte % 32] for byte in rest)
+    """8 characters of lower-case base32, a letter first, so that no YAML reader takes one for a number.
+
+    An id is no secret, so the system is not asked for randomness each time.
+    """
+    number = getrandbits(40)
+    rest = "".join(BASE32[number >> shift & 31] for shift in range(0, 35, 5))
+    return LETTERS[(number >> 35) % 26] + rest
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import ipaddress
 import json
 import logging
@@ -152,14 +153,19 @@ def _broken(check: Check) -> bool:
 
 
 async def _listen(settings: Settings, parts: Parts, sockets: list[socket.socket], ready: dict[str, Any]) -> None:
+    app = create_app(settings, parts)
+    gc.collect()
+    gc.freeze()  # what is here now stays: looking through it again and again costs each request
+    gc.set_threshold(20_000, 20, 20)
     config = uvicorn.Config(
-        create_app(settings, parts),
+        app,
         http=PeerProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=1,
     )
     log.info("listening on %s and %s", ready["socket"], ready["address"])

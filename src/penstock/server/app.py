@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from penstock import __version__
+from penstock.domain.policy import Verb
 from penstock.errors import BadRequest, Invalid, NotFound, PenstockError, Problem
 from penstock.server.gate import Gate
 from penstock.server.identity import permitted
 from penstock.server.parts import Parts
+from penstock.server.permissions import NEEDS
 from penstock.server.routes import docs, document001, server, tokens, volumes, workloads
 from penstock.settings import Settings
 from penstock.wire import ErrorBody
@@ -32,7 +35,6 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
         title="Penstock",
         version=__version__,
         description=DESCRIPTION,
-        dependencies=[Depends(permitted)],
         responses={"default": {"model": ErrorBody, "description": "every error has this shape"}},
         docs_url=None,
         redoc_url=None,
@@ -40,6 +42,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     )
     app.state.parts = parts
     for noun in NOUNS:
+        _refuse_open_doors(noun.router)
         app.include_router(noun.router)
     app.add_middleware(Gate, settings=settings)
     app.add_exception_handler(PenstockError, _known)
@@ -48,6 +51,17 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _defect)
     return app
+
+
+def _refuse_open_doors(router: APIRouter) -> None:
+    """A route that the table does not call public must ask who is there; one that is not in the table cannot be."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        asks = any(each.call is permitted for each in route.dependant.dependencies)
+        for method in route.methods or ():
+            public = NEEDS[method, route.path_format][0] is Verb.public
+            if asks is public:
+                raise RuntimeError(f"{method} {route.path_format} does not ask as the table of permissions says")
 
 
 def _body(error: PenstockError, status: int | None = None) -> JSONResponse:

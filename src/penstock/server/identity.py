@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Request
 
@@ -23,15 +24,9 @@ REMEDIES = (
 )
 
 
-async def parts_of(request: Request) -> Parts:
-    """Asynchronous, because FastAPI gives every other dependency a thread."""
-    parts: Parts = request.app.state.parts
-    return parts
-
-
 async def identify(request: Request) -> Caller:
     """Kernel, token or (in header mode) X-User; anything else is nobody."""
-    parts = await parts_of(request)
+    parts: Parts = request.app.state.parts
     peer: Peer = request.scope["state"].get("peer") or Peer()
     bearer = request.headers.get("authorization")
     if bearer is not None:
@@ -40,13 +35,16 @@ async def identify(request: Request) -> Caller:
     if parts.settings.auth == "header" and named is not None:
         return await _by_header(request, peer, named)
     if peer.uid is not None:
-        runs_server = peer.uid == os.geteuid()
-        name = user_name(peer.uid)
-        return Caller(user=name, proof=Proof.socket, uid=peer.uid, gid=peer.gid, runs_server=runs_server)
+        return _by_kernel(peer.uid, peer.gid, user_name(peer.uid))
     if named is not None:
         raise Unauthenticated("X-User is not believed: this server asks for a token.", hint=REMEDIES)
     hint = "Name yourself: X-User." if parts.settings.auth == "header" else REMEDIES
     raise Unauthenticated("Nobody knows who you are.", hint=hint)
+
+
+@lru_cache
+def _by_kernel(uid: int, gid: int | None, name: str) -> Caller:
+    return Caller(user=name, proof=Proof.socket, uid=uid, gid=gid, runs_server=uid == os.geteuid())
 
 
 async def _by_token(parts: Parts, bearer: str) -> Caller:
@@ -75,17 +73,22 @@ async def _by_header(request: Request, peer: Peer, named: str) -> Caller:
     return Caller(user=named, proof=Proof.header)
 
 
-async def permitted(request: Request) -> Caller | None:
-    """Runs before every route: who is asking, and does the table let them? A route that is not in the table is shut."""
+class Asking(NamedTuple):
+    """Who asks, and the parts that can answer."""
+
+    caller: Caller
+    parts: Parts
+
+
+async def permitted(request: Request) -> Asking:
+    """Who is asking, and does the table let them? Every route that is not public takes this."""
     verb, kind = NEEDS[request.method, request.scope["route"].path_format]
-    if verb is Verb.public:
-        return None
     caller = await identify(request)
     if not allowed(caller, verb, kind):
         if verb in ADMIN_VERBS:
             raise Forbidden("Only the one who runs this server may do that.")
         raise Forbidden(f"You may not {verb} a {kind} here.")
-    return caller
+    return Asking(caller, request.app.state.parts)
 
 
 def require_all_groups(caller: Caller, kind: Kind) -> None:
@@ -94,5 +97,4 @@ def require_all_groups(caller: Caller, kind: Kind) -> None:
         raise Forbidden("Only an admin may see or change what belongs to others.", hint=hint)
 
 
-CallerOf = Annotated[Caller, Depends(permitted)]
-PartsOf = Annotated[Parts, Depends(parts_of)]
+Asked = Annotated[Asking, Depends(permitted)]

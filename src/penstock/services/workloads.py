@@ -25,6 +25,7 @@ from penstock.store.session import Store
 from penstock.wire import DryRun, Submission, Summary, WorkloadView
 
 LARGEST_PAGE = 500
+PAGES_KEPT = 100
 
 
 class Workloads:
@@ -37,6 +38,7 @@ class Workloads:
         self._reconciler = reconciler
         self._uploads = uploads
         self._bell = bell
+        self._pages: dict[object, tuple[int, tuple[list[str], str | None]]] = {}
 
     # submit
 
@@ -172,11 +174,20 @@ class Workloads:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[str], str | None]:
-        """Summaries as the JSON they are stored as."""
+        """Summaries as the JSON they are stored as. A page is the same until something is written."""
         group = None if everyone else caller.group
-        return await self._db.read(
+        asked = (group, name, tuple(states or ()), tuple(statuses or ()), limit, cursor)
+        version = self._db.version
+        known = self._pages.get(asked)
+        if known and known[0] == version:
+            return known[1]
+        found = await self._db.read(
             lambda tx: tx.workloads.page(group, name=name, states=states, statuses=statuses, limit=limit, cursor=cursor)
         )
+        if len(self._pages) >= PAGES_KEPT:
+            self._pages.clear()
+        self._pages[asked] = (version, found)
+        return found
 
     async def whole_page(
         self,

@@ -15,7 +15,7 @@ from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import State, Unit
 from penstock.engines.base import LogQuery
-from penstock.server.identity import CallerOf, PartsOf, require_all_groups
+from penstock.server.identity import Asked, require_all_groups
 from penstock.server.routes.paging import AllUsers, Listing, words
 from penstock.server.routes.volumes import PHASES, Key
 from penstock.server.routes.workloads import STATUSES
@@ -39,10 +39,12 @@ class AllOrPage(Listing):
 
 
 @router.post("/tasks/submit")
-async def submit_task(caller: CallerOf, parts: PartsOf, body: Task001, key: Key = None) -> Json:
+async def submit_task(asked: Asked, body: Task001, key: Key = None) -> Json:
     """Submits a task definition given as JSON."""
     task = read_task_json(body)
-    made = await parts.workloads.submit_task(caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
+    made = await asked.parts.workloads.submit_task(
+        asked.caller, task, Submission.model_validate({"text": json.dumps(body)}), key
+    )
     if isinstance(made, DryRun):
         raise TypeError("a submission without dry_run was dry")
     return {
@@ -53,17 +55,17 @@ async def submit_task(caller: CallerOf, parts: PartsOf, body: Task001, key: Key 
 
 
 @router.get("/tasks", openapi_extra=AllOrPage.documented())
-async def list_tasks(request: Request, caller: CallerOf, parts: PartsOf) -> Json:
-    """Every task of the caller, newest first; or a page of them."""
+async def list_tasks(request: Request, asked: Asked) -> Json:
+    """Every task of the asked.caller, newest first; or a page of them."""
     query = AllOrPage.of(request)
     if query.all_users:
-        require_all_groups(caller, Kind.Workload)
+        require_all_groups(asked.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
     tasks: list[Json] = []
     cursor = query.cursor
     while True:
-        found, cursor = await parts.workloads.whole_page(
-            caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=query.page, cursor=cursor
+        found, cursor = await asked.parts.workloads.whole_page(
+            asked.caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=query.page, cursor=cursor
         )
         tasks += [_task(summary, units) for summary, units in found]
         if cursor is None or query.limit:
@@ -71,40 +73,40 @@ async def list_tasks(request: Request, caller: CallerOf, parts: PartsOf) -> Json
 
 
 @router.post("/tasks/stop")
-async def stop_tasks(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Json:
-    """Stops all active tasks of the caller, or of everyone."""
+async def stop_tasks(asked: Asked, all_users: AllUsers = False) -> Json:
+    """Stops all active tasks of the asked.caller, or of everyone."""
     if all_users:
-        require_all_groups(caller, Kind.Workload)
-    stopped = await parts.workloads.stop_all(caller, everyone=all_users)
+        require_all_groups(asked.caller, Kind.Workload)
+    stopped = await asked.parts.workloads.stop_all(asked.caller, everyone=all_users)
     whose = " for all users" if all_users else ""
     return {"count": len(stopped), "status": "stopped", "message": f"Stopped {len(stopped)} tasks{whose}"}
 
 
 @router.get("/tasks/{task_id}")
-async def get_task(task_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+async def get_task(task_id: str, asked: Asked) -> Json:
     """One task."""
-    view = await parts.workloads.get(caller, task_id)
+    view = await asked.parts.workloads.get(asked.caller, task_id)
     return _task(view, view.units)
 
 
 @router.get("/tasks/{task_id}/logs", response_class=StreamingResponse)
-async def follow_task(task_id: str, caller: CallerOf, parts: PartsOf) -> StreamingResponse:
+async def follow_task(task_id: str, asked: Asked) -> StreamingResponse:
     """The log, followed to the end."""
-    stream = await parts.logs.open(caller, task_id, None, LogQuery(follow=True))
+    stream = await asked.parts.logs.open(asked.caller, task_id, None, LogQuery(follow=True))
     return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
 @router.post("/tasks/{task_id}/stop")
-async def stop_task(task_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+async def stop_task(task_id: str, asked: Asked) -> Json:
     """Stops one task."""
-    summary = await parts.workloads.stop(caller, task_id)
+    summary = await asked.parts.workloads.stop(asked.caller, task_id)
     return {"task_id": summary.id, "status": "stopped", "message": f"Task {summary.id} stopped successfully"}
 
 
 @router.post("/volumes/create")
-async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: Key = None) -> Json:
+async def create_volume(body: NewVolume, asked: Asked, key: Key = None) -> Json:
     """Creates a volume."""
-    view = await parts.volumes.create(caller, body, key)
+    view = await asked.parts.volumes.create(asked.caller, body, key)
     return {
         "volume_id": view.id,
         "status": "created",
@@ -113,17 +115,17 @@ async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: 
 
 
 @router.get("/volumes", openapi_extra=AllOrPage.documented())
-async def list_volumes(request: Request, caller: CallerOf, parts: PartsOf) -> Json:
-    """Every volume of the caller, newest first; or a page of them."""
+async def list_volumes(request: Request, asked: Asked) -> Json:
+    """Every volume of the asked.caller, newest first; or a page of them."""
     query = AllOrPage.of(request)
     if query.all_users:
-        require_all_groups(caller, Kind.Volume)
+        require_all_groups(asked.caller, Kind.Volume)
     phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
     volumes: list[Json] = []
     cursor = query.cursor
     while True:
-        views, cursor = await parts.volumes.page(
-            caller, everyone=query.all_users, name=query.name, phases=phases, limit=query.page, cursor=cursor
+        views, cursor = await asked.parts.volumes.page(
+            asked.caller, everyone=query.all_users, name=query.name, phases=phases, limit=query.page, cursor=cursor
         )
         volumes += [_volume(view) for view in views]
         if cursor is None or query.limit:
@@ -131,15 +133,15 @@ async def list_volumes(request: Request, caller: CallerOf, parts: PartsOf) -> Js
 
 
 @router.get("/volumes/{volume_id}")
-async def get_volume(volume_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+async def get_volume(volume_id: str, asked: Asked) -> Json:
     """One volume."""
-    return _volume(await parts.volumes.get(caller, volume_id))
+    return _volume(await asked.parts.volumes.get(asked.caller, volume_id))
 
 
 @router.delete("/volumes/{volume_id}")
-async def delete_volume(volume_id: str, caller: CallerOf, parts: PartsOf) -> Json:
+async def delete_volume(volume_id: str, asked: Asked) -> Json:
     """Destroys a volume and its data."""
-    volume = await parts.volumes.delete(caller, volume_id)
+    volume = await asked.parts.volumes.delete(asked.caller, volume_id)
     return {"volume_id": volume.id, "status": "deleted", "message": f"Volume {volume.id} deleted successfully"}
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from penstock import __version__
 from penstock.domain.policy import is_admin
 from penstock.domain.quantities import show_cpus
-from penstock.server.identity import CallerOf, PartsOf
+from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
 from penstock.wire import CheckList, GpuView, Health, NodePage, NodeView, ServerView, Whoami
 
@@ -30,26 +30,32 @@ async def healthz() -> Response:
 
 
 @router.get("/metrics")
-async def metrics(parts: PartsOf) -> Response:
+async def metrics(asked: Asked) -> Response:
     """Prometheus text."""
     from penstock.server.metrics import exposition
 
-    text, media_type = exposition(await parts.workloads.counts(), parts.reconciler)
+    text, media_type = exposition(await asked.parts.workloads.counts(), asked.parts.reconciler)
     return Response(text, media_type=media_type)
 
 
 @router.get("/v1/whoami", response_model=Whoami)
-async def whoami(caller: CallerOf) -> Response:
+async def whoami(asked: Asked) -> Response:
     """Who the server takes the caller for, and how it knows."""
     return answer(
-        Whoami(user=caller.user, group=caller.group, admin=is_admin(caller), proof=caller.proof, uid=caller.uid)
+        Whoami(
+            user=asked.caller.user,
+            group=asked.caller.group,
+            admin=is_admin(asked.caller),
+            proof=asked.caller.proof,
+            uid=asked.caller.uid,
+        )
     )
 
 
 @router.get("/v1/server", response_model=ServerView)
-async def server(parts: PartsOf) -> Response:
+async def server(asked: Asked) -> Response:
     """What this server is, where it listens, where its data is."""
-    settings = parts.settings
+    settings = asked.parts.settings
     return answer(
         ServerView(
             version=__version__,
@@ -57,31 +63,31 @@ async def server(parts: PartsOf) -> Response:
             mode=settings.mode,
             engine=settings.engine,
             socket=str(settings.socket_path),
-            address=parts.address,
+            address=asked.parts.address,
             auth=settings.auth,
             data_dir=str(settings.data_dir),
-            started_at=parts.started_at,
+            started_at=asked.parts.started_at,
         )
     )
 
 
 @router.post("/v1/server/stop", status_code=202, response_model=Health)
-async def stop_server() -> Response:
+async def stop_server(asked: Asked) -> Response:
     """Stops the server. Jobs that run go on."""
     os.kill(os.getpid(), signal.SIGTERM)
     return answer(Health(status="stopping", service="penstock", version=__version__), 202)
 
 
 @router.get("/v1/doctor", response_model=CheckList)
-async def doctor(parts: PartsOf) -> Response:
+async def doctor(asked: Asked) -> Response:
     """What is installed, what is missing, what works."""
-    return answer(CheckList(checks=tuple(await parts.engine.checks())))
+    return answer(CheckList(checks=tuple(await asked.parts.engine.checks())))
 
 
 @router.get("/v1/nodes", response_model=NodePage)
-async def nodes(parts: PartsOf, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def nodes(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """What there is to run on, and what of it is free."""
-    holders, room = parts.reconciler.holders(), parts.reconciler.room()
+    holders, room = asked.parts.reconciler.holders(), asked.parts.reconciler.room()
     views = [
         NodeView(
             name=node.name,
@@ -92,6 +98,6 @@ async def nodes(parts: PartsOf, name: str | None = None, limit: Limit = 100, cur
             gpus=tuple(GpuView(**gpu.model_dump(), workload=holders.get(gpu.uuid)) for gpu in node.gpus),
             limits_enforced=node.limits_enforced,
         )
-        for node in await parts.engine.nodes()
+        for node in await asked.parts.engine.nodes()
     ]
-    return page_of_few(views, name, limit, cursor, parts.db.version)
+    return page_of_few(views, name, limit, cursor, asked.parts.db.version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from penstock.server.identity import CallerOf, PartsOf
+from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of
 from penstock.wire import Deleted, NewToken, NewTokenView, TokenPage
 
@@ -12,22 +12,22 @@ router = APIRouter(tags=["tokens"])
 
 
 @router.post("/v1/tokens", status_code=201, response_model=NewTokenView)
-async def create_token(body: NewToken, caller: CallerOf, parts: PartsOf) -> Response:
+async def create_token(body: NewToken, asked: Asked) -> Response:
     """Makes a token for the caller; it is shown this once."""
-    return answer(await parts.tokens.create(caller, body), 201)
+    return answer(await asked.parts.tokens.create(asked.caller, body), 201)
 
 
 @router.get("/v1/tokens", response_model=TokenPage)
 async def list_tokens(
-    caller: CallerOf, parts: PartsOf, description: str | None = None, limit: Limit = 100, cursor: Cursor = None
+    asked: Asked, description: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     """The caller's tokens, without their secrets."""
-    tokens, after = await parts.tokens.page(caller, description=description, limit=limit, cursor=cursor)
-    return page_of(tokens, after, parts.db.version)
+    tokens, after = await asked.parts.tokens.page(asked.caller, description=description, limit=limit, cursor=cursor)
+    return page_of(tokens, after, asked.parts.db.version)
 
 
 @router.delete("/v1/tokens/{token_id}", response_model=Deleted)
-async def delete_token(token_id: str, caller: CallerOf, parts: PartsOf) -> Response:
+async def delete_token(token_id: str, asked: Asked) -> Response:
     """Revokes a token at once."""
-    await parts.tokens.delete(caller, token_id)
+    await asked.parts.tokens.delete(asked.caller, token_id)
     return answer(Deleted(id=token_id, name=token_id))

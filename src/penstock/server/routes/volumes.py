@@ -9,20 +9,21 @@ from pydantic import Field
 
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
-from penstock.server.identity import CallerOf, PartsOf, require_all_groups
+from penstock.server.identity import Asked, require_all_groups
+from penstock.server.routes.bodies import KEY, KEY_MEANING
 from penstock.server.routes.paging import Cursor, Limit, Listing, answer, page_of, page_of_few, until_changed, words
 from penstock.wire import Deleted, NewVolume, StorageClassPage, VolumePage, VolumeView
 
 router = APIRouter(tags=["volumes"])
-Key = Annotated[str | None, Header(alias="Idempotency-Key", description="the same key makes the same thing once")]
+Key = Annotated[str | None, Header(alias=KEY, description=KEY_MEANING)]
 PHASES = (Phase.Pending, Phase.Bound, Phase.Lost)
 Usage = Annotated[bool, Query(description="count the bytes in use")]
 
 
 @router.post("/v1/volumes", status_code=201, response_model=VolumeView)
-async def create_volume(body: NewVolume, caller: CallerOf, parts: PartsOf, key: Key = None) -> Response:
+async def create_volume(body: NewVolume, asked: Asked, key: Key = None) -> Response:
     """Creates a volume."""
-    return answer(await parts.volumes.create(caller, body, key), 201)
+    return answer(await asked.parts.volumes.create(asked.caller, body, key), 201)
 
 
 class VolumeListing(Listing):
@@ -30,16 +31,16 @@ class VolumeListing(Listing):
 
 
 @router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListing.documented())
-async def list_volumes(request: Request, caller: CallerOf, parts: PartsOf) -> Response:
+async def list_volumes(request: Request, asked: Asked) -> Response:
     """Lists volumes, newest first."""
     query = VolumeListing.of(request)
     if query.all_users:
-        require_all_groups(caller, Kind.Volume)
+        require_all_groups(asked.caller, Kind.Volume)
     phases = words(query.status, "status", PHASES)
-    await until_changed(parts.db, query)
-    version = parts.db.version
-    views, after = await parts.volumes.page(
-        caller,
+    await until_changed(asked.parts.db, query)
+    version = asked.parts.db.version
+    views, after = await asked.parts.volumes.page(
+        asked.caller,
         everyone=query.all_users,
         name=query.name,
         phases=[Phase(word) for word in phases] if phases else None,
@@ -51,21 +52,21 @@ async def list_volumes(request: Request, caller: CallerOf, parts: PartsOf) -> Re
 
 
 @router.get("/v1/volumes/{ref}", response_model=VolumeView)
-async def get_volume(ref: str, caller: CallerOf, parts: PartsOf, usage: Usage = False) -> Response:
+async def get_volume(ref: str, asked: Asked, usage: Usage = False) -> Response:
     """One volume, by id or name."""
-    return answer(await parts.volumes.get(caller, ref, usage=usage))
+    return answer(await asked.parts.volumes.get(asked.caller, ref, usage=usage))
 
 
 @router.delete("/v1/volumes/{ref}", response_model=Deleted)
-async def delete_volume(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+async def delete_volume(ref: str, asked: Asked) -> Response:
     """Destroys a volume and its data. Refused while a workload uses it."""
-    volume = await parts.volumes.delete(caller, ref)
+    volume = await asked.parts.volumes.delete(asked.caller, ref)
     return answer(Deleted(id=volume.id, name=volume.name))
 
 
 @router.get("/v1/storage-classes", response_model=StorageClassPage)
 async def list_storage_classes(
-    parts: PartsOf, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
+    asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     """Where volumes can be made."""
-    return page_of_few(await parts.volumes.classes(), name, limit, cursor, parts.db.version)
+    return page_of_few(await asked.parts.volumes.classes(), name, limit, cursor, asked.parts.db.version)

@@ -12,9 +12,9 @@ from starlette.responses import StreamingResponse
 from penstock.domain.policy import Kind
 from penstock.domain.workloads import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.server.identity import CallerOf, PartsOf, require_all_groups
+from penstock.server.identity import Asked, require_all_groups
+from penstock.server.routes.bodies import KEY, documented, read_body
 from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
-from penstock.server.routes.volumes import Key
 from penstock.wire import Deleted, DryRun, Submission, Summary, SummaryPage, Uploaded, WorkloadView
 
 router = APIRouter(tags=["workloads"])
@@ -25,10 +25,12 @@ router = APIRouter(tags=["workloads"])
     status_code=201,
     response_model=WorkloadView,
     responses={200: {"model": DryRun, "description": "what a dry run found"}},
+    openapi_extra=documented(Submission),
 )
-async def submit_workload(body: Submission, caller: CallerOf, parts: PartsOf, key: Key = None) -> Response:
+async def submit_workload(request: Request, asked: Asked) -> Response:
     """Submits a task as it was written; with `dry_run` only says whether it is valid and fits now."""
-    made = await parts.workloads.submit(caller, body, key)
+    body = await read_body(Submission, request)
+    made = await asked.parts.workloads.submit(asked.caller, body, request.headers.get(KEY))
     return answer(made, 200 if isinstance(made, DryRun) else 201)
 
 
@@ -40,17 +42,17 @@ STATUSES = sorted(set(SHORT.values()))
 
 
 @router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListing.documented())
-async def list_workloads(request: Request, caller: CallerOf, parts: PartsOf) -> Response:
+async def list_workloads(request: Request, asked: Asked) -> Response:
     """Lists workloads, newest first."""
     query = WorkloadListing.of(request)
     if query.all_users:
-        require_all_groups(caller, Kind.Workload)
+        require_all_groups(asked.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
     states = words(query.state, "state", list(State))
-    await until_changed(parts.db, query)
-    version = parts.db.version
-    items, after = await parts.workloads.page(
-        caller,
+    await until_changed(asked.parts.db, query)
+    version = asked.parts.db.version
+    items, after = await asked.parts.workloads.page(
+        asked.caller,
         everyone=query.all_users,
         name=query.name,
         states=[State(word) for word in states] if states else None,
@@ -62,57 +64,54 @@ async def list_workloads(request: Request, caller: CallerOf, parts: PartsOf) -> 
 
 
 @router.post("/v1/workloads/stop", response_model=SummaryPage)
-async def stop_all_workloads(caller: CallerOf, parts: PartsOf, all_users: AllUsers = False) -> Response:
-    """Stops every active workload of the caller, or of everyone."""
+async def stop_all_workloads(asked: Asked, all_users: AllUsers = False) -> Response:
+    """Stops every active workload of the asked.caller, or of everyone."""
     if all_users:
-        require_all_groups(caller, Kind.Workload)
-    stopped = await parts.workloads.stop_all(caller, everyone=all_users)
-    return page([summary.model_dump_json() for summary in stopped], None, parts.db.version)
+        require_all_groups(asked.caller, Kind.Workload)
+    stopped = await asked.parts.workloads.stop_all(asked.caller, everyone=all_users)
+    return page([summary.model_dump_json() for summary in stopped], None, asked.parts.db.version)
 
 
 @router.get("/v1/workloads/{ref}", response_model=WorkloadView)
-async def get_workload(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+async def get_workload(ref: str, asked: Asked) -> Response:
     """One workload whole, by id or name, with its history."""
-    return answer(await parts.workloads.get(caller, ref))
+    return answer(await asked.parts.workloads.get(asked.caller, ref))
 
 
 @router.get("/v1/workloads/{ref}/wait", response_model=WorkloadView)
-async def wait_for_workload(
-    ref: str, caller: CallerOf, parts: PartsOf, timeout: Annotated[float, Query(ge=0, le=60)] = 30
-) -> Response:
+async def wait_for_workload(ref: str, asked: Asked, timeout: Annotated[float, Query(ge=0, le=60)] = 30) -> Response:
     """Answers when the workload has ended, or at the timeout with what it is then."""
-    return answer(await parts.workloads.wait(caller, ref, timeout))
+    return answer(await asked.parts.workloads.wait(asked.caller, ref, timeout))
 
 
 @router.get("/v1/workloads/{ref}/logs", response_class=StreamingResponse)
 async def stream_logs(
     ref: str,
-    caller: CallerOf,
-    parts: PartsOf,
+    asked: Asked,
     follow: bool = False,
     tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
     since: datetime | None = None,
     node: Annotated[int | None, Query(ge=0)] = None,
 ) -> StreamingResponse:
     """The log, as the program wrote it; several nodes have `node-<i> | ` before each line."""
-    stream = await parts.logs.open(caller, ref, node, LogQuery(follow=follow, tail=tail, since=since))
+    stream = await asked.parts.logs.open(asked.caller, ref, node, LogQuery(follow=follow, tail=tail, since=since))
     return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
 @router.post("/v1/workloads/{ref}/stop", response_model=Summary)
-async def stop_workload(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+async def stop_workload(ref: str, asked: Asked) -> Response:
     """Asks it to end: TERM, a grace time, KILL. It stays listed, with its logs."""
-    return answer(await parts.workloads.stop(caller, ref))
+    return answer(await asked.parts.workloads.stop(asked.caller, ref))
 
 
 @router.delete("/v1/workloads/{ref}", response_model=Deleted)
-async def delete_workload(ref: str, caller: CallerOf, parts: PartsOf) -> Response:
+async def delete_workload(ref: str, asked: Asked) -> Response:
     """Forgets an ended workload and its logs."""
-    workload = await parts.workloads.delete(caller, ref)
+    workload = await asked.parts.workloads.delete(asked.caller, ref)
     return answer(Deleted(id=workload.id, name=workload.name))
 
 
 @router.put("/v1/uploads", status_code=201, response_model=Uploaded)
-async def upload(request: Request, caller: CallerOf, parts: PartsOf) -> Response:
+async def upload(request: Request, asked: Asked) -> Response:
     """Takes a packed workdir (.tar.gz); its id goes into `files` of the submission."""
-    return answer(Uploaded(id=await parts.uploads.save(caller.user, request.stream())), 201)
+    return answer(Uploaded(id=await asked.parts.uploads.save(asked.caller.user, request.stream())), 201)
