@@ -20,7 +20,7 @@ def save(*_):
 signal.signal(signal.SIGTERM, save)
 print("up", flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.05)  # signal.pause() would miss one that comes just before it
 """
 """A program that takes its time to save its work when it is told to end."""
 PROGRAM = 'python3 -c "$SAVE"'
@@ -103,5 +103,5 @@ def _saving(run: str, **fields: Any) -> Launch:
 async def _stop_once_up(engine: Engine, launch: Launch) -> None:
     """With a grace longer than any test waits."""
     await engine.start(launch)
-    await printed(engine, run_of(launch), "up")
+    await printed(engine, run_of(launch), "up\n")
     await engine.stop(run_of(launch), 600)
