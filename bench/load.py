@@ -18,6 +18,8 @@ from socket import AF_UNIX, socket
 
 NUMBER = b"{number}"
 """As long as what it becomes, so that Content-Length stays right."""
+LIMIT = b"{limit}"
+"""Becomes 100 to 239 in turn: more different pages than the server keeps, so that each is read anew."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,14 @@ def _main(path: str, clients: int, seconds: float, request: bytes) -> None:
     latencies: list[float] = []
     statuses: dict[str, int] = {}
     waiting = selectors.EpollSelector()
-    numbered = NUMBER in request
+    numbered = NUMBER in request or LIMIT in request
 
     def next_request() -> bytes:
         nonlocal sent
         sent += 1
-        return request.replace(NUMBER, b"%08d" % sent) if numbered else request
+        if not numbered:
+            return request
+        return request.replace(NUMBER, b"%08d" % sent).replace(LIMIT, b"%d" % (100 + sent % 140))
 
     for _ in range(clients):
         connection = Connection(path)

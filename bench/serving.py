@@ -18,6 +18,8 @@ from tests.running import start_server
 
 STARTS = 7
 LIST = "/v1/workloads?limit=100"
+LIST_ANEW = "/v1/workloads?limit={limit}"
+"""A page nobody asked for a moment ago: one that is asked for again is kept until something is written."""
 BARE = "bare FastAPI, fixed answer"
 
 
@@ -63,13 +65,15 @@ def list_lines() -> list[Line]:
     with server.running(stored=100) as served:
         _, body = served.request("GET", LIST)
         assert len(body["items"]) == 100
-        one, many = _loads(served.socket, server.get(LIST))
+        one, many = _loads(served.socket, server.get(LIST_ANEW))
+        same = put_load(served.socket, server.get(LIST), clients=32, seconds=2)
         with server.fresh_place() as place, _bare(place, json.dumps(body).encode()) as (_, socket):
             bare_one, bare_many = _loads(socket, server.get("/"))
     p50, rate = one.p50 * 1000, many.per_second
     return [
         Line("list of 100, p50", p50, "ms", "≤ 2 ms", p50 <= 2, bare_one.p50 * 1000, BARE),
         Line("list of 100, 32 clients", rate, "/s", "≥ 1,500/s", rate >= 1500, bare_many.per_second, BARE),
+        Line("the same, nothing written", same.per_second, "/s", "-", None, bare_many.per_second, BARE),
     ]
 
 
@@ -77,8 +81,8 @@ def stored_lines() -> list[Line]:
     p50 = {}
     for count in (1_000, 100_000):
         with server.running(stored=count) as served:
-            put_load(served.socket, server.get(LIST), clients=1, seconds=0.5)
-            p50[count] = put_load(served.socket, server.get(LIST), clients=1, seconds=2).p50 * 1000
+            put_load(served.socket, server.get(LIST_ANEW), clients=1, seconds=0.5)
+            p50[count] = put_load(served.socket, server.get(LIST_ANEW), clients=1, seconds=2).p50 * 1000
     many, few = p50[100_000], p50[1_000]
     return [Line("first page, 100,000 stored", many, "ms", "≤ 10 ms", many <= 10, few, "1,000 stored")]
 
