@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import random
@@ -25,6 +26,7 @@ from tests.engines.machine import opened, processes_with
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+PIDFD_GETFD = 438
 
 
 def supervisor_of(settings: Settings, run: Run) -> int:
@@ -61,6 +63,24 @@ async def test_who_follows_a_killed_supervisors_log_is_let_go_by_whoever_sees_it
     while (await engine.observe(run_of(launch))).presence is Presence.running:
         pass  # without giving the loop a turn: the engine's own watch must not be needed
     assert await asyncio.wait_for(following, 30) == b"up\n"
+
+
+async def test_what_a_killed_supervisor_left_waiting_is_ended_and_does_not_read_as_running(
+    engine: LocalEngine, settings: Settings
+) -> None:
+    """As bubblewrap's child may be, once in thousands: alive for ever, holding the lock of the tree."""
+    launch = a_launch("echo up; sleep 600")
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+    supervisor = supervisor_of(settings, run_of(launch))
+    tree = int(Path(f"/proc/{supervisor}/cmdline").read_text().split("\0")[8])
+    held = ctypes.CDLL(None).syscall(PIDFD_GETFD, os.pidfd_open(supervisor), tree, 0)
+    waiting = subprocess.Popen(["sleep", "600"], pass_fds=[held])
+    os.close(held)
+    os.kill(supervisor, signal.SIGKILL)
+    assert (await ended(engine, run_of(launch))).presence is Presence.lost
+    assert waiting.wait(10) == -signal.SIGKILL
+    assert processes_with(launch.workload_id) == []
 
 
 async def test_a_supervisor_killed_while_it_waits_for_a_stop_takes_everything_along(

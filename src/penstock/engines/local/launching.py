@@ -39,8 +39,10 @@ def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[b
         lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
         if not locks.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
             return None
-        if not locks.take(tree, PATIENCE):
-            return None
+        if not locks.take(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
+            locks.kill_holders(run_dir / LOCKS[1])
+            if not locks.take(tree, PATIENCE):
+                return None
         uuids = [uuid for rank in launch.gpus for uuid in rank]
         devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
         process = _SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()

@@ -25,6 +25,17 @@ def lock_is_held(run_dir: Path) -> bool:
     return any(_is_held(run_dir / name) for name in LOCKS)
 
 
+def end_leftovers(run_dir: Path) -> None:
+    """Where the supervisor is gone and something it started is not: end that.
+
+    A sandbox dies with its supervisor, but for an instant while it is made: bubblewrap's child waits for its parent
+    before it asks the kernel to be killed with it, and a parent that dies just then leaves it waiting for ever.
+    """
+    lock, tree = (run_dir / name for name in LOCKS)
+    if not _is_held(lock) and _is_held(tree):
+        locks.kill_holders(tree)
+
+
 def _is_held(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -10,12 +10,16 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.engines.base import Run
 from penstock.engines.local import records
 from penstock.engines.local.changes import Inotify
 from penstock.engines.local.following import Following
 from penstock.engines.local.layout import Layout
+
+PATIENCE = 1.0
+"""Seconds in which the sandboxes of a killed supervisor end by themselves."""
 
 
 @dataclass
@@ -57,8 +61,9 @@ class Watching:
 
     async def _after_start(self, run: Run) -> None:
         run_dir = self._layout.run_dir(run)
-        while records.read_began(run_dir) is None and records.lock_is_held(run_dir):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        patience = self._loop.time() + PATIENCE
+        while records.read_began(run_dir) is None and records.lock_is_held(run_dir):
+            await self._wait_for_lock(run_dir, patience)
         self._awaited.discard(run)
         self._tell(run)
 
@@ -103,11 +108,17 @@ class Watching:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _wait_for_lock(self, run_dir: Path, patience: float) -> None:
+        await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
+        if self._loop.time() > patience:
+            await asyncio.to_thread(records.end_leftovers, run_dir)
+
     async def _after_lock(self, run: Run) -> None:
         """The sandboxes of a killed supervisor end a moment after it."""
         run_dir = self._layout.run_dir(run)
-        while not records.ended(run_dir) and records.lock_is_held(run_dir):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
+        patience = self._loop.time() + PATIENCE
+        while not records.ended(run_dir) and records.lock_is_held(run_dir):
+            await self._wait_for_lock(run_dir, patience)
         self._tell(run)
         self._following.ring(run)
 
