@@ -152,8 +152,8 @@ def _first_line(hear: int) -> dict[str, Any]:
     return dict(json.loads(heard)) if heard.strip() else {}
 
 
-def processes_naming(place: Path) -> dict[int, str]:
-    """Processes with the directory in their command line, by id."""
+def processes_naming(text: Path | str) -> dict[int, str]:
+    """Processes with the text, such as a directory, in their command line, by id."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -162,6 +162,6 @@ def processes_naming(place: Path) -> dict[int, str]:
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if str(place) in line:
+        if str(text) in line:
             found[int(entry.name)] = line.strip()
     return found

@@ -61,8 +61,8 @@ async def test_a_move_that_changes_nothing_leaves_no_trace(db: Database):
 async def test_a_field_may_change_without_a_line_of_history(db: Database):
     workload = a_workload()
     await db.write(lambda tx: tx.workloads.add(workload))
-    queued = await db.write(lambda tx: tx.workloads.move(workload, State.QUEUED, Reason.BEHIND_OTHERS))
-    await db.write(lambda tx: tx.workloads.move(queued, State.QUEUED, Reason.BEHIND_OTHERS, attempt=2))
+    queued = await db.write(lambda tx: tx.workloads.move(workload, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES))
+    await db.write(lambda tx: tx.workloads.move(queued, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, attempt=2))
     assert len(await db.read(lambda tx: tx.workloads.history(workload.id))) == 2
     assert (await db.read(lambda tx: tx.workloads.get(workload.id))).attempt == 2
 
@@ -72,7 +72,7 @@ async def test_a_move_the_table_does_not_know_is_refused_and_nothing_is_kept(db:
     await db.write(lambda tx: tx.workloads.add(workload))
 
     def wrong(tx):
-        queued = tx.workloads.move(workload, State.QUEUED, Reason.BEHIND_OTHERS)
+        queued = tx.workloads.move(workload, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES)
         tx.workloads.move(queued, State.EXITED, Reason.FINISHED)
 
     with pytest.raises(IllegalMove):
