@@ -2,17 +2,18 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint bench docs requirements clean dev-environment
+.PHONY: help quickstart test lint bench rig rig-down docs requirements clean dev-environment
 BIN := .venv/bin
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 help: ## Lists what can be made.
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 quickstart: ## Starts the server, makes a volume, runs a two-node job on it and shows the result.
 	@scripts/quickstart
 
 test: dev-environment ## Runs every test, then lint. What this machine cannot run is listed at the end.
+	@$(BIN)/python -m tests.rig build --if-usable
 	$(BIN)/pytest -n 4 --dist loadfile --durations=10
 	@$(MAKE) --no-print-directory lint
 
@@ -25,12 +26,18 @@ lint: dev-environment ## ruff, mypy --strict and the layers (import-linter).
 bench: dev-environment ## Measures what the speed goals name, beside the alternatives.
 	$(BIN)/python -m bench.run
 
+rig: dev-environment ## Brings up a real Kubernetes on this machine (root) and leaves it running; the tests use it too.
+	@$(BIN)/python -m tests.rig up
+
+rig-down: dev-environment ## Ends it.
+	@$(BIN)/python -m tests.rig down
+
 docs: dev-environment ## Writes docs/reference from the code.
 	$(BIN)/python -m scripts.reference
 
 requirements: ## Compiles requirements/*.txt anew from pyproject.toml (needs uv).
 	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
-	$(COMPILE) pyproject.toml --group dev --extra postgresql -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --group dev --extra postgresql --extra kubernetes -o requirements/dev.txt
 
 clean: ## Removes what was built here. Volumes and jobs are elsewhere and stay.
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 
-from bench import command, first_line, serving, submits
+from bench import command, first_line, kubernetes, serving, submits
 from bench.table import Line, show
 
 MEASUREMENTS = (
@@ -15,6 +15,7 @@ MEASUREMENTS = (
     submits.lines,
     serving.stored_lines,
     first_line.lines,
+    kubernetes.lines,
 )
 
 

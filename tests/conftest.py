@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from tests.rig.fixtures import end_unused, own_rig, rig, rig_namespace
 from tests.running import RunningServer, start_server
+
+__all__ = ["own_rig", "rig", "rig_namespace"]
 
 RUN_JOBS = {"place", "server", "module_server"}
 """Fixtures of tests that start a real server and jobs on it."""
@@ -46,6 +49,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     on_controller = not hasattr(session.config, "workerinput")
     if on_controller and os.environ.get("CI") == "true" and reporter and _not_run(reporter):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last one out, when every worker has ended."""
+    if not hasattr(config, "workerinput"):
+        end_unused()
 
 
 def _not_run(reporter: Any) -> Counter[str]:

@@ -48,6 +48,10 @@ class Settings:
     """SQLAlchemy address of the database; empty is SQLite in `data_dir`.
     PostgreSQL: `postgresql+psycopg://user@host/name` (needs `pip install penstock[postgresql]`)."""
 
+    replica: Literal["refuse", "wait"] = "refuse"
+    """What a second server on the same PostgreSQL database does. `refuse`: it does not start. `wait`: it stands by and
+    takes over when the first is gone; one that loses its hold on the database ends at once."""
+
     host: str = "127.0.0.1"
     """Address the TCP port listens on."""
 
@@ -67,8 +71,9 @@ class Settings:
     workdir_limit: str = "512Mi"
     """Largest packed workdir a job may send along."""
 
-    engine: Literal["local"] = "local"
-    """Where workloads run. `local`: sandboxed process trees on this machine."""
+    engine: Literal["local", "kubernetes"] = "local"
+    """Where workloads run. `local`: sandboxed process trees on this machine. `kubernetes`: Jobs and claims of a
+    cluster (needs `pip install penstock[kubernetes]`); the settings beginning with `kubernetes_` say which and how."""
 
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """`none` runs jobs as plain processes that see the whole machine: an explicit choice for where namespaces are
@@ -99,11 +104,68 @@ class Settings:
     log_limit: str = "256Mi"
     """Log kept per node of a workload: the first half and the newest half; the gap is stated in the log."""
 
+    disk_scan: str = "10s"
+    """How often, at most, what a job holds on the disk is looked up where it asked for a size (`disk_size`, or the
+    `size` of scratch). Looking takes longer the more files there are; the next look waits twenty times as long."""
+
     stop_grace: str = "10s"
     """Time between TERM and KILL when a workload is stopped."""
 
     retention: str = "30d"
     """How long ended workloads and their logs are kept."""
+
+    kubernetes_config: str = ""
+    """The kubeconfig file; empty is the service account inside a cluster, else $KUBECONFIG, else ~/.kube/config."""
+
+    kubernetes_context: str = ""
+    """The context of the kubeconfig; empty is its current one."""
+
+    kubernetes_namespace: str = ""
+    """Where Jobs and claims are made; empty is the namespace of the context or of the service account. With a
+    namespace per user or group it is the prefix of their names."""
+
+    kubernetes_namespaces: Literal["one", "user", "group"] = "one"
+    """`one` namespace for all, or one per `user` or `group`, made when it is first needed."""
+
+    kubernetes_quota: dict[str, str] = field(default_factory=dict)
+    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none."""
+
+    kubernetes_network: Literal["open", "namespace"] = "open"
+    """`namespace`: a NetworkPolicy in each namespace Penstock makes lets pods be reached only from that namespace."""
+
+    kubernetes_pod_security: Literal["baseline", "restricted"] = "baseline"
+    """The Pod Security level pods are made for. `restricted` runs them without root: images must allow that."""
+
+    kubernetes_image: str = "python:3.13-slim"
+    """The image of a task that names none."""
+
+    kubernetes_helper_image: str = "busybox:1"
+    """An image with a shell, `du` and `sleep`: measures volumes and opens shells on them."""
+
+    kubernetes_node_selector: dict[str, str] = field(default_factory=dict)
+    """Labels every node that runs our pods must have: a table of label = value."""
+
+    kubernetes_tolerations: tuple[str, ...] = ()
+    """Taints our pods tolerate, each `key`, `key=value` or either with `:effect`."""
+
+    kubernetes_runtime_class: str = ""
+    """The RuntimeClass of every pod, such as `nvidia`."""
+
+    kubernetes_pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets in the namespace that hold credentials of image registries."""
+
+    kubernetes_run_as: str = ""
+    """`uid` or `uid:gid` every pod runs as; empty is the image's own user."""
+
+    kubernetes_fs_group: str = ""
+    """The group volumes are made writable for (fsGroup); empty is none."""
+
+    placement_timeout: str = "5m"
+    """How long some nodes of a workload may hold their place while others have none; then all give theirs back and
+    it tries again."""
+
+    pull_patience: str = "2m"
+    """How long an image may fail to be pulled, or a Secret or claim be missing, before the workload ends as failed."""
 
     @property
     def socket_path(self) -> Path:
@@ -217,7 +279,7 @@ def _coerce(wanted: Any, raw: Any) -> Any:
             return tuple(items)
         raise ValueError("must be a list of text")
     if get_origin(wanted) is dict:
-        return _directories(raw)
+        return _table(raw)
     if isinstance(raw, str):
         return raw
     if isinstance(raw, int | float) and not isinstance(raw, bool):
@@ -225,14 +287,14 @@ def _coerce(wanted: Any, raw: Any) -> Any:
     raise ValueError("must be text")
 
 
-def _directories(raw: Any) -> dict[str, str]:
-    """A table of name = directory; in a variable, `name=/dir,name=/dir`."""
+def _table(raw: Any) -> dict[str, str]:
+    """A table of name = text; in a variable, `name=text,name=text`."""
     if isinstance(raw, str):
         parts = [part.strip() for part in raw.split(",") if part.strip()]
-        raw = {name: path for name, _, path in (part.partition("=") for part in parts)}
-    if isinstance(raw, dict) and all(isinstance(item, str) and item.startswith("/") for item in raw.values()):
-        return dict(raw)
-    raise ValueError("must be a table of name = absolute directory")
+        raw = {name: text for name, _, text in (part.partition("=") for part in parts)}
+    if isinstance(raw, dict) and all(isinstance(item, str | int) for item in raw.values()):
+        return {name: str(text) for name, text in raw.items()}
+    raise ValueError("must be a table of name = text")
 
 
 def _check_amount(key: str, value: Any) -> None:
@@ -242,5 +304,7 @@ def _check_amount(key: str, value: Any) -> None:
         parse_bytes(value, bare=False)
     elif key in ("cpus", "default_cpus"):
         parse_cpus(value)
-    elif key in ("stop_grace", "retention"):
+    elif key in ("disk_scan", "stop_grace", "retention", "placement_timeout", "pull_patience"):
         parse_duration(value)
+    elif key == "storage_classes" and not all(path.startswith("/") for path in value.values()):
+        raise ValueError("must be a table of name = absolute directory")

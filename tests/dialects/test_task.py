@@ -88,7 +88,13 @@ def test_all_problems_come_at_once_in_the_order_of_the_file():
         ("timeout", "did you mean 'max_duration'?"),
         ("memory", "it belongs under 'resources'"),
         ("image", "did you mean 'image_id' under 'resources'?"),
-        ("xyzzy", "the keys here are name, num_nodes, workdir, resources, envs, secrets, volumes, setup, run, max_d"),
+        (
+            "xyzzy",
+            "the keys here are name, num_nodes, array, after, queue, workdir, resources, envs, secrets, volumes, se",
+        ),
+        ("depends_on", "did you mean 'after'?"),
+        ("disk", "did you mean 'disk_size' under 'resources'?"),
+        ("apiVersion", "a Kubernetes manifest is taken by: penstock apply -f FILE"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_right_one(key, hint):
@@ -103,7 +109,7 @@ def test_a_key_of_the_top_level_under_resources_is_sent_there():
 
 def test_the_keys_that_are_suggested_are_the_keys_that_are_read():
     assert set(keys.TOP_LEVEL) == set(read.READERS)
-    assert set(keys.RESOURCES) == set(resources.READERS) - {"gpus"}
+    assert set(keys.RESOURCES) == set(resources.READERS) - set(resources.SAME)
 
 
 @pytest.mark.parametrize("key", sorted(keys.IGNORED))
@@ -191,8 +197,8 @@ def test_a_workdir_that_is_no_directory_is_refused(path):
         ("run:", "t.yaml: run: the commands to run are missing (for example 'run: python train.py')"),
         ("name: a", "t.yaml: run: the commands to run are missing (for example 'run: python train.py')"),
         (
-            "run: [a]",
-            "t.yaml:1:6: run: must be a text, not a list (write 'run: |' and the commands below it, indented)",
+            "run: {a: b}",
+            "t.yaml:1:6: run: must be a text, not a mapping (write 'run: |' and the commands below it, indented)",
         ),
         ('run: "a\\0b"', "t.yaml:1:6: run: has a NUL character in it"),
         ("run: " + "x" * 262_145, "t.yaml:1:6: run: is longer than 256 KiB (put the code in workdir or a volume)"),
@@ -201,6 +207,7 @@ def test_a_workdir_that_is_no_directory_is_refused(path):
         ("run: a\nmax_duration: 3600", "t.yaml:2:15: max_duration: '3600' is not a duration (3600s, 3600m or 3600h)"),
         ("run: a\nmax_duration: 1:30", "t.yaml:2:15: max_duration: '1:30' is not a duration (for example 12h, 30m"),
         ("run: a\nmax_duration: [1h]", "t.yaml:2:15: max_duration: must be a text, not a list (for example 12h)"),
+        ("run: a\nmax_duration: 30000d", "t.yaml:2:15: max_duration: '30000d' is longer than 2,147,483,647 seconds"),
         ("run: a\nresources: 4", "t.yaml:2:12: resources: must be lines of 'key: value', not a single text (for"),
     ],
 )

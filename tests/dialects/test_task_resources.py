@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.dialects.task import read_task
+from penstock.domain.workloads import Requests
 from tests.dialects.reading import problems_of, resources_of, spec_of
 
 
@@ -59,6 +60,9 @@ def test_a_memory_without_a_right_unit_is_refused_with_the_suggestion(written, s
         ("{A10: 1}", 1, ("A10",)),
         ("{A10:1}", 1, ("A10",)),
         ("{A10: '2'}", 2, ("A10",)),
+        ("any", 1, ()),
+        ("any:2", 2, ()),
+        ("{any: 2}", 2, ()),
         ("{A10, L4}", 1, ("A10", "L4")),
         ("{A10:2, L4:2}", 2, ("A10", "L4")),
         ("{A10: 1, L4: 1}", 1, ("A10", "L4")),
@@ -94,6 +98,7 @@ def test_gpus_is_another_word_for_accelerators_but_not_beside_it():
         ("{A10: 1, L4: 2}", "must ask for the same number of each product (for example [A10:2, L4:2])"),
         ("[2, A10:2]", "must name a product in each of several"),
         ("[]", "must name 1 to 50 products"),
+        ("[any:1, A10:1]", "must name a product in each of several"),
         ("{A10: [1]}", "must be a number of GPUs"),
         ("[[A10]]", "must be a text, not a list"),
         ("''", "'' is not a number of GPUs"),
@@ -115,3 +120,45 @@ def test_what_is_not_an_image_is_refused(written):
     (problem,) = problems_of(resources_of(image_id=written))
     assert "resources.image_id: " in problem
     assert len(problem) < 300
+
+
+# disk and requests
+
+
+@pytest.mark.parametrize("key", ["disk_size", "ephemeral_storage"])
+@pytest.mark.parametrize(("written", "amount"), [("10", 10 * 1024**3), ("100Gi", 100 * 1024**3), ("500M", 500 * 10**6)])
+def test_a_disk_size_without_a_unit_is_gib_as_skypilot_has_it(key, written, amount):
+    assert spec_of(resources_of(**{key: written})).resources.disk_bytes == amount
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("256GB", "'256GB' is not a size (256Gi)"),
+        ("0", "a size must be more than zero"),
+        ("10+", "'10+' is not a size"),
+        ("[1]", "must be a text, not a list (for example 100Gi)"),
+    ],
+)
+def test_what_is_not_a_disk_size_is_refused(written, said):
+    (problem,) = problems_of(resources_of(disk_size=written))
+    assert problem.startswith(f"t.yaml:3:14: resources.disk_size: {said}")
+
+
+def test_a_disk_size_is_said_once():
+    (problem,) = problems_of(resources_of(disk_size="1", ephemeral_storage="1"))
+    assert "resources.ephemeral_storage: is the same as 'disk_size'; say one of them" in problem
+
+
+def test_requests_may_be_less_than_the_limits_or_stand_alone():
+    spec = spec_of(resources_of(cpus="2", memory="8Gi", requests="{cpus: 500m, memory: 8Gi, disk_size: 10}"))
+    assert spec.resources.requests == Requests(cpus_milli=500, disk_bytes=10 * 1024**3)
+
+
+def test_requests_beyond_the_limits_and_wrong_ones_are_refused():
+    text = resources_of(cpus="2", memory="8Gi", requests="{cpus: 3, memory: 8, gpus: 1}")
+    assert problems_of(text) == [
+        "t.yaml:5:20: resources.requests.cpus: asks for more than the limit (at most what 'resources.cpus' says)",
+        "t.yaml:5:31: resources.requests.memory: '8' has no unit (write 8Gi)",
+        "t.yaml:5:34: resources.requests.gpus: is not a known key (did you mean 'cpus'?)",
+    ]

@@ -10,12 +10,12 @@ from penstock.dialects.task import read_task, write_task
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.quantities import LARGEST
-from penstock.domain.workloads import Mount, Resources, Spec
+from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Requests, Resources, Scratch, Spec
 
 
 def is_mount_path(path: str) -> bool:
     try:
-        return mount_path(path) == path
+        return mount_path(path) == path and path != "/workdir"
     except NotAMountPath:
         return False
 
@@ -37,30 +37,67 @@ IMAGES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,20}", fullmatch=True).f
 WORKDIRS = st.from_regex(r"[a-z./][a-z ./-]{0,10}", fullmatch=True).filter(str.strip)
 
 
+CPUS = st.none() | st.integers(1, 999_999)
+SIZES = st.none() | st.integers(1024**2, LARGEST) | st.integers(1, 999).map(lambda n: n * 1024**3)
+SECONDS = st.integers(0, 2**31 - 1)
+PROGRAMS = st.tuples(SCRIPTS) | st.lists(TEXT | SCRIPTS, max_size=4).flatmap(
+    lambda rest: SCRIPTS.map(lambda program: (program, *rest))
+)
+ARRAYS = st.tuples(st.integers(1, 10_000), st.none() | st.integers(1, 10_000)).map(
+    lambda asked: Array(count=asked[0], parallelism=asked[1] if asked[1] and asked[1] < asked[0] else None)
+)
+
+
+@st.composite
+def asked_resources(draw) -> Resources:
+    """A request never reaches its limit: one that does says nothing."""
+    gpus, products = draw(GPUS)
+    limits = {"cpus_milli": draw(CPUS), "memory_bytes": draw(SIZES), "disk_bytes": draw(SIZES)}
+    wanted = {"cpus_milli": draw(CPUS), "memory_bytes": draw(SIZES), "disk_bytes": draw(SIZES)}
+    requests = {
+        key: amount for key, amount in wanted.items() if amount and (limits[key] is None or amount < limits[key])
+    }
+    image = draw(st.none() | IMAGES)
+    return Resources(**limits, requests=Requests(**requests), gpus=gpus, gpu_products=products, image=image)
+
+
+@st.composite
+def scratches(draw, path: str, limit: int | None) -> Scratch:
+    medium = draw(st.sampled_from(Medium))
+    size = draw(SIZES)
+    fits = medium is Medium.disk or not limit or not size or size <= limit
+    return Scratch(path=path, medium=medium, size_bytes=size if fits else limit)
+
+
 @st.composite
 def specs(draw) -> Spec:
-    gpus, products = draw(GPUS)
+    resources = draw(asked_resources())
     mounts = draw(st.dictionaries(PATHS, st.tuples(REFERENCES, st.booleans()), max_size=3))
+    scratch = draw(st.lists(PATHS | st.sampled_from(["/dev/shm", "/tmp"]), max_size=3, unique=True))
+    array = draw(st.none() | ARRAYS)
+    run = draw(SCRIPTS | PROGRAMS)
+    restart = array is None and draw(st.booleans())
     return Spec(
         name=draw(st.none() | NAMES),
-        nodes=draw(st.integers(1, 1000)),
-        resources=Resources(
-            cpus_milli=draw(st.none() | st.integers(1, 999_999)),
-            memory_bytes=draw(
-                st.none() | st.integers(1024**2, LARGEST) | st.integers(1, 999).map(lambda n: n * 1024**3)
-            ),
-            gpus=gpus,
-            gpu_products=products,
-            image=draw(st.none() | IMAGES),
-        ),
+        nodes=draw(st.integers(1, 1000)) if array is None else 1,
+        array=array,
+        after=tuple(draw(st.lists(NAMES, max_size=3, unique=True))),
+        queue=draw(st.none() | NAMES),
+        resources=resources,
         envs=draw(st.dictionaries(VARIABLES, TEXT, max_size=4)),
         mounts=tuple(
             Mount(path=path, volume=volume, read_only=read_only) for path, (volume, read_only) in mounts.items()
         ),
+        scratch=tuple(draw(scratches(path, resources.memory_bytes)) for path in scratch if path not in mounts),
         workdir=draw(st.none() | WORKDIRS),
-        setup=draw(st.none() | SCRIPTS),
-        run=draw(SCRIPTS),
-        max_duration=draw(st.none() | st.integers(1, 10**9)),
+        setup=draw(st.none() | SCRIPTS) if isinstance(run, str) else None,
+        run=run,
+        max_duration=draw(st.none() | SECONDS.filter(bool)),
+        stop_grace=draw(st.none() | SECONDS),
+        retries=UNLIMITED if restart else draw(st.integers(0, 1000) | st.just(UNLIMITED)),
+        requeue=draw(st.integers(0, 1000)),
+        restart=restart,
+        ttl=draw(st.none() | SECONDS),
     )
 
 
@@ -74,6 +111,7 @@ def specs(draw) -> Spec:
 @example(Spec(run="\ufeffa\n\ufeffb"))
 @example(Spec(run="---\na\n...\n"))
 @example(Spec(run="a\x07\x1b[0m\nb"))
+@example(Spec(run=("a", "", "~", "- b", "{c: d}", "a\nb\n", "x" * 200, "1e3", "no")))
 @example(Spec(run="a", envs={"A": "", "B": "~", "C": "null", "D": " ", "E": "\n", "Y": "=", "N": "<<"}))
 def test_what_is_written_reads_back_to_the_same(spec):
     task = read_task(write_task(spec), "written.yaml")
@@ -111,6 +149,58 @@ def test_it_is_written_as_a_person_would():
         "  python train.py\n"
         "max_duration: 1h30m\n"
     )
+
+
+def test_what_is_short_stays_on_one_line():
+    spec = Spec(
+        array=Array(count=100, parallelism=8),
+        after=("prep", "abcd2345"),
+        queue="gpu-queue",
+        resources=Resources(
+            memory_bytes=8 * 1024**3,
+            disk_bytes=10 * 1024**3,
+            gpus=1,
+            gpu_products=("A10", "L4"),
+            requests=Requests(memory_bytes=4 * 1024**3),
+        ),
+        mounts=(Mount(path="/data", volume="ml-data"),),
+        scratch=(
+            Scratch(path="/scratch", size_bytes=10 * 1024**3),
+            Scratch(path="/dev/shm", medium=Medium.memory, size_bytes=2 * 1024**3),
+            Scratch(path="/more"),
+        ),
+        run=("sh", "-c", "sleep 1000"),
+        stop_grace=120,
+        retries=UNLIMITED,
+        requeue=2,
+        ttl=0,
+    )
+    assert write_task(spec) == (
+        "array: {count: 100, parallelism: 8}\n"
+        "after: [prep, abcd2345]\n"
+        "queue: gpu-queue\n"
+        "resources:\n"
+        "  memory: 8Gi\n"
+        "  disk_size: 10Gi\n"
+        "  accelerators:\n"
+        "  - A10:1\n"
+        "  - L4:1\n"
+        "  requests: {memory: 4Gi}\n"
+        "volumes:\n"
+        "  /data: ml-data\n"
+        "  /scratch: {size: 10Gi}\n"
+        "  /dev/shm: {size: 2Gi, medium: memory}\n"
+        "  /more: {medium: disk}\n"
+        "run: [sh, -c, sleep 1000]\n"
+        "stop_grace: 2m\n"
+        "retries: unlimited\n"
+        "requeue: 2\n"
+        "ttl: 0s\n"
+    )
+
+
+def test_a_task_that_restarts_always_needs_to_say_nothing_else():
+    assert write_task(Spec(run="serve", restart=True, retries=UNLIMITED)) == "run: serve\nrestart: always\n"
 
 
 @pytest.mark.parametrize("text", ["Train It!", "x" * 60])

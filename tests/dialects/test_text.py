@@ -49,7 +49,11 @@ def problems_of(text: str | bytes, source: str = "t.yaml") -> list[str]:
         ("- a\nb: c", "t.yaml:2:1: this is not an item of the list above it (check the indentation)"),
         ("a: *x", "t.yaml:1:4: '*x' stands for nothing: there is no '&x' before it"),
         ("a: &x [*x]", "t.yaml:1:8: '*x' is inside what it stands for"),
-        ("a: b\n---\nc: d", "t.yaml:2:1: a second document begins here; a file has one (remove the '---')"),
+        (
+            "a: b\n---\nc: d",
+            "t.yaml:2:1: a second document begins here; a file has one "
+            "(remove the '---'; penstock apply -f takes several)",
+        ),
         ("a: b\0c", "t.yaml:1:5: the control character NUL is not allowed here"),
         ("a: b\nc: \x1b[0m", "t.yaml:2:4: the control character U+001B is not allowed here"),
         ("", "t.yaml: the file is empty (a task is at least 'run: echo hello')"),

@@ -14,10 +14,13 @@ from pathlib import Path
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode
+from penstock.domain.workloads import Medium, Scratch
+from penstock.engines.base import Terminal
 from penstock.engines.local import LocalEngine, launching
 from penstock.settings import Settings
+from tests.engines.executing import result, running, session, told
 from tests.engines.killing import kill_supervisors
-from tests.engines.launching import a_launch, a_volume, outcome
+from tests.engines.launching import a_launch, a_volume, an_array, log_of, outcome, run_of
 
 
 async def facts(settings: Settings, account: Account) -> None:
@@ -70,6 +73,38 @@ async def attacks(settings: Settings, account: Account) -> None:
     print(json.dumps(found))
 
 
+async def enter(settings: Settings, account: Account) -> None:
+    engine = LocalEngine(settings)
+    await engine.open()
+    facts = "id; grep ^Cap /proc/self/status; cat /proc/self/mountinfo; readlink /proc/self/ns/*"
+    async with running(engine, f"({facts}) >/tmp/facts; echo up; sleep 600", account=account) as launch:
+        run = run_of(launch)
+        _, found, _ = await told(engine, run, f"cat /tmp/facts; echo ===; {facts}")
+        before, after = found.split("===\n")
+        size = Terminal(columns=80, rows=24)
+        async with session(engine, run, ["sh", "-c", "tty; id -u; ls /proc/$$/fd"], terminal=size) as opened:
+            _, shown, _ = await result(opened)
+    await engine.close()
+    tty, uid, *descriptors = shown.decode().split()
+    print(json.dumps({"same": before == after, "uid": uid, "tty": tty, "descriptors": descriptors}))
+
+
+async def scratch(settings: Settings, account: Account) -> None:
+    engine = LocalEngine(dataclasses.replace(settings, disk_scan="1s"))
+    await engine.open()
+    places = (
+        Scratch(path="/scratch", size_bytes=4 << 20),
+        Scratch(path="/ram", medium=Medium.memory, size_bytes=1 << 20),
+    )
+    fill = "head -c 2M /dev/zero >/ram/x; stat -c %s /ram/x; head -c 9M /dev/zero >/scratch/x; sleep 600"
+    run = f"echo $JOB_COMPLETION_INDEX; ls /scratch /ram | grep x; [ $JOB_COMPLETION_INDEX != 1 ] || {{ {fill}; }}"
+    launch = an_array(run, 3, 1, scratch=places, account=account)
+    report, _ = await outcome(engine, launch)
+    logs = [(await log_of(engine, run_of(launch), index)).decode() for index in range(3)]
+    await engine.close()
+    print(json.dumps({"messages": [unit.message for unit in report.units], "logs": logs}))
+
+
 def main(task: str, uid: int, home: Path) -> None:
     shutil.copytree(launching.PACKAGE / "supervisor", home / "supervisor")  # the checkout may be closed to others
     launching.PACKAGE = home
@@ -80,7 +115,7 @@ def main(task: str, uid: int, home: Path) -> None:
         sys.executable = "/usr/bin/python3"
     settings = Settings(data_dir=home / "data", gpu_lock_dir=home / "locks")
     account = Account(uid=uid, gid=uid, user="someone")
-    tasks = {"facts": facts, "attacks": attacks}
+    tasks = {"facts": facts, "attacks": attacks, "enter": enter, "scratch": scratch}
     work = tasks[task](settings, account) if task in tasks else kill_supervisors(settings, account)
     asyncio.run(work)  # type: ignore[arg-type]
 

@@ -12,10 +12,12 @@ from typing import Any
 from penstock.domain.names import new_id
 from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode, Volume
-from penstock.domain.workloads import Spec
+from penstock.domain.workloads import Array, Spec
 from penstock.engines.base import BoundMount, Engine, Launch, LogQuery, Presence, Report, Run
 
 NOBODY = pwd.getpwnam("nobody")
+STORAGE_CLASS = "standard"
+"""One whose volumes several nodes can have; the tests of an engine that calls it otherwise say so here."""
 
 
 def the_account() -> Account:
@@ -30,36 +32,49 @@ def a_volume(name: str = "data", **fields: Any) -> Volume:
         "id": new_id(),
         "size": "1Gi",
         "size_bytes": 2**30,
-        "storage_class": "standard",
+        "storage_class": STORAGE_CLASS,
         "access_modes": (AccessMode.ReadWriteMany,),
         "created_at": datetime.now(UTC),
     }
     return Volume(name=name, group="ann", user="ann", **(given | fields))
 
 
-def a_launch(run: str, mounts: dict[str, Volume] | None = None, **fields: Any) -> Launch:
-    """A launch that runs the text; what belongs to the spec goes there."""
-    spec = {key: fields.pop(key) for key in list(fields) if key in Spec.model_fields}
+def a_launch(run: str | tuple[str, ...], mounts: dict[str, Volume] | None = None, **fields: Any) -> Launch:
+    """A launch that runs the text, or the program; what belongs to the spec goes there."""
+    spec = {key: fields.pop(key) for key in list(fields) if key in Spec.model_fields and key != "stop_grace"}
     if "account" not in fields:
         fields["account"] = the_account()
-    given = {"workload_id": new_id(), "attempt": 1, "master_port": 29500, "stop_grace": 5}
+    given = {
+        "workload_id": new_id(),
+        "attempt": 1,
+        "master_port": 29500,
+        "stop_grace": 5,
+        "user": "ada",
+        "group": "ada",
+    }
     bound = tuple(
         BoundMount(path=path, volume=volume, read_only=volume.read_only) for path, volume in (mounts or {}).items()
     )
     return Launch(name="try", spec=Spec(run=run, **spec), mounts=bound, **(given | fields))
 
 
+def an_array(run: str, count: int, parallelism: int, mounts: dict[str, Volume] | None = None, **fields: Any) -> Launch:
+    """A launch of an array with as many places as may run at once."""
+    given = {"gpus": ((),) * parallelism, "indexes": tuple(range(count))} | fields
+    return a_launch(run, mounts, array=Array(count=count, parallelism=parallelism), **given)
+
+
 def run_of(launch: Launch) -> Run:
     return Run(launch.workload_id, launch.attempt)
 
 
-async def ended(engine: Engine, run: Run) -> Report:
+async def ended(engine: Engine, run: Run, patience: float = 60) -> Report:
     """Wait for the end, as a server does: by what the engine says has changed."""
     changes = engine.changes()
     look = asyncio.ensure_future(anext(changes))
     try:
-        async with asyncio.timeout(60):
-            while (report := await engine.observe(run)).presence is Presence.running:
+        async with asyncio.timeout(patience):
+            while (report := await engine.observe(run)).presence in (Presence.waiting, Presence.running):
                 await look
                 look = asyncio.ensure_future(anext(changes))
     finally:

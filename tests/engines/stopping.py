@@ -11,14 +11,14 @@ from penstock.engines.base import Engine, Launch
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 
 SAVE = """
-import signal, sys, time
+import os, signal, sys, time
 def save(*_):
-    print("saving", flush=True)
+    os.write(1, b"saving\\n")  # print() may be interrupted by the signal, and cannot be entered twice
     time.sleep(0.4)
-    print("saved", flush=True)
+    os.write(1, b"saved\\n")
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
-print("up", flush=True)
+os.write(1, b"up\\n")
 while True:
     time.sleep(0.05)  # signal.pause() would miss one that comes just before it
 """

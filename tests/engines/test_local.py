@@ -1,4 +1,4 @@
-"""The embedded engine, through the suite that every engine passes."""
+"""The embedded engine, through the suites that every engine passes."""
 
 from __future__ import annotations
 
@@ -11,32 +11,46 @@ import pytest
 
 from penstock.engines.local import LocalEngine
 from penstock.settings import Settings
+from tests.engines.arguments import ArgumentsContract
+from tests.engines.arrays import ArrayContract
 from tests.engines.contract import EngineContract
 from tests.engines.machine import opened
+from tests.engines.scratching import ScratchContract
 from tests.engines.stopping import StoppingContract
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 
 
-class TestLocalEngine(EngineContract, StoppingContract):
-    @pytest.fixture
-    async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
-        async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks")) as engine:
-            yield engine
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server for everyone")
-class TestSystemServer(EngineContract):
-    """Work of another account than root's: it is taken on before the sandbox is made."""
+class TestLocalEngine(EngineContract, StoppingContract, ScratchContract, ArrayContract, ArgumentsContract):
+    looks_every = 1
 
     @pytest.fixture
     async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
-        settings = Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", mode="system", root_account="daemon")
+        settings = Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", disk_scan="1s")
         async with opened(settings) as engine:
             yield engine
 
 
-class TestWithoutASandbox(StoppingContract):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server for everyone")
+class TestSystemServer(EngineContract, ScratchContract, ArrayContract):
+    """Work of another account than root's: it is taken on before the sandbox is made."""
+
+    looks_every = 1
+
+    @pytest.fixture
+    async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
+        settings = Settings(
+            data_dir=place / "data",
+            gpu_lock_dir=place / "locks",
+            mode="system",
+            root_account="daemon",
+            disk_scan="1s",
+        )
+        async with opened(settings) as engine:
+            yield engine
+
+
+class TestWithoutASandbox(StoppingContract, ArgumentsContract):
     @pytest.fixture
     async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
         async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", sandbox="none")) as engine:

@@ -63,6 +63,24 @@ def test_a_token_works_until_it_is_revoked_and_is_kept_only_as_a_hash(module_ser
     assert status == 401, body
 
 
+def test_an_admin_gives_a_person_a_token_and_takes_it_back(module_server):
+    status, made = module_server.request("POST", "/v1/tokens", {"user": "alice", "description": "new laptop"})
+    assert (status, made["user"]) == (201, "alice")
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    _, me = module_server.tcp("GET", "/v1/whoami", headers=bearer)
+    assert (me["user"], me["group"], me["admin"], me["uid"]) == ("alice", "alice", False, None)
+    _, hers = module_server.request("GET", "/v1/tokens?user=alice")
+    assert [token["id"] for token in hers["items"]] == [made["id"]]
+    assert made["id"] not in [token["id"] for token in module_server.request("GET", "/v1/tokens")[1]["items"]]
+    for path, body in (("/v1/tokens", {"user": "bob"}), ("/v1/tokens?user=bob", None)):
+        status, refused = module_server.tcp("POST" if body else "GET", path, body, bearer)
+        assert (status, refused["code"]) == (403, "forbidden")
+    assert module_server.tcp("POST", "/v1/tokens", {"user": "alice"}, bearer)[0] == 201
+    assert module_server.request("POST", "/v1/tokens", {"user": "no name"})[0] == 422
+    assert module_server.request("DELETE", f"/v1/tokens/{made['id']}")[0] == 200
+    assert module_server.tcp("GET", "/v1/whoami", headers=bearer)[0] == 401
+
+
 def test_a_token_that_expired_is_refused(module_server):
     _, made = module_server.request("POST", "/v1/tokens", {"expires": "1s"})
     bearer = {"Authorization": f"Bearer {made['token']}"}

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from penstock.domain.policy import OWN_GROUP, Verb
-from penstock.server.app import NOUNS, create_app
+from penstock.server.app import NOUNS, create_app, methods
 from penstock.server.permissions import NEEDS
 from penstock.settings import Settings
 from tests.running import RunningServer
@@ -14,8 +14,8 @@ from tests.running import RunningServer
 
 def walked() -> set[tuple[str, str]]:
     routes = [route for noun in NOUNS for route in noun.router.routes]
-    assert all(isinstance(route, APIRoute) for route in routes)
-    return {(method, route.path_format) for route in routes for method in route.methods}
+    assert all(isinstance(route, APIRoute | APIWebSocketRoute) for route in routes)
+    return {(method, route.path_format) for route in routes for method in methods(route)}
 
 
 def test_the_table_names_every_route_and_no_other():
@@ -67,7 +67,7 @@ def test_a_bad_token_opens_nothing(module_server, method, path):
 def test_every_list_has_pages_and_a_filter():
     paths = create_app(Settings()).openapi()["paths"]
     lists = [operation["get"] for path, operation in paths.items() if _is_list(path, operation)]
-    assert len(lists) == 5
+    assert len(lists) == 6
     for operation in lists:
         names = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
         assert {"limit", "cursor"} < names
@@ -77,18 +77,25 @@ def test_every_list_has_pages_and_a_filter():
 def _is_list(path: str, operation: dict[str, Any]) -> bool:
     if not path.startswith("/v1/") or "get" not in operation:
         return False
-    answer = operation["get"]["responses"]["200"].get("content", {}).get("application/json", {})
+    answer = operation["get"]["responses"].get("200", {}).get("content", {}).get("application/json", {})
     return answer.get("schema", {}).get("$ref", "").endswith("Page")
 
 
-def test_a_route_that_forgets_to_ask_keeps_the_server_from_starting(monkeypatch):
+@pytest.mark.parametrize("kind", ["get", "websocket"])
+def test_a_route_that_forgets_to_ask_keeps_the_server_from_starting(monkeypatch, kind):
     from fastapi import APIRouter
 
     router = APIRouter()
 
-    @router.get("/v1/volumes")
+    @getattr(router, kind)("/v1/volumes/{ref}/shell")
     async def forgetful() -> None: ...
 
     monkeypatch.setattr("penstock.server.app.NOUNS", [type("Noun", (), {"router": router})])
-    with pytest.raises(RuntimeError, match="GET /v1/volumes does not ask"):
+    with pytest.raises(RuntimeError, match="shell does not ask"):
         create_app(Settings())
+
+
+@pytest.mark.parametrize("path", ["/v1/workloads/{ref}/exec", "/v1/volumes/{ref}/shell"])
+def test_a_websocket_asks_as_its_plain_request_does(path):
+    found = [route for noun in NOUNS for route in noun.router.routes if route.path_format == path]
+    assert {type(route) for route in found} == {APIRoute, APIWebSocketRoute}

@@ -165,3 +165,29 @@ def test_waiting_for_a_change_answers_when_it_comes(module_server):
     _, page = module_server.request("GET", f"/v1/volumes?limit=1&wait=60&seen={seen}")
     os.waitpid(pid, 0)
     assert page["version"] != seen
+
+
+def resize(server: RunningServer, ref: str, size: str):
+    return server.request("POST", f"/v1/volumes/{ref}/resize", {"size": size})
+
+
+def test_a_volume_gets_larger_and_never_smaller(module_server):
+    create(module_server, "growing", "1Gi")
+    status, grown = resize(module_server, "growing", "3Gi")
+    assert (status, grown["size"], grown["size_bytes"]) == (200, "3Gi", 3 * 2**30)
+    assert module_server.request("GET", "/v1/volumes/growing")[1]["size"] == "3Gi"
+    assert resize(module_server, "growing", "3072Mi")[1]["size"] == "3Gi"
+    status, body = resize(module_server, "growing", "2Gi")
+    assert status == 422
+    assert body["problems"] == [
+        {"field": "size", "message": "2Gi is less than the 3Gi it has; a volume never gets smaller"}
+    ]
+    assert resize(module_server, "growing", "lots")[0] == 422
+    assert resize(module_server, "nowhere", "2Gi")[0] == 404
+
+
+def test_what_happened_to_a_volume_is_told(module_server):
+    _, volume = create(module_server, "told")
+    _, events = module_server.request("GET", f"/v1/volumes/{volume['id']}/events")
+    first = events["items"][0]
+    assert (first["reason"], first["about"], first["at"]) == ("CREATED", "volume told", volume["created_at"])

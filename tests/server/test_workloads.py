@@ -31,6 +31,19 @@ def test_a_job_runs_and_its_history_tells_how(module_server):
     assert log(module_server, made["id"]) == "hello\n"
 
 
+def test_what_happened_to_a_job_is_told_in_order(module_server):
+    made = module_server.submit("run: exit 3\n")
+    module_server.ended(made["id"])
+    _, events = module_server.request("GET", f"/v1/workloads/{made['id']}/events")
+    said = [event["message"] for event in events["items"]]
+    assert said.index("INSERTED") < said.index("RUNNING") < said.index("CRASHED: run ended with code 3.")
+    last = events["items"][-1]
+    assert (last["kind"], last["reason"], last["about"]) == ("Warning", "PROGRAM_FAILED", "job")
+    times = [event["at"] for event in events["items"]]
+    assert times == sorted(times)
+    assert module_server.request("GET", "/v1/workloads/nosuchid/events")[0] == 404
+
+
 def test_a_failing_job_says_with_what(module_server):
     done = module_server.ended(module_server.submit("run: exit 7\n")["id"])
     assert (done["status"], done["reason"], done["exit_code"]) == ("failed", "PROGRAM_FAILED", 7)

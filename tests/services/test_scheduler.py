@@ -1,7 +1,8 @@
 """Placement: what fits, what waits and why, what never fits, and that nothing ahead is delayed."""
 
 from penstock.domain.nodes import Gpu, Node
-from penstock.services.scheduler import Ask, decide, never, shortage
+from penstock.domain.workloads import Array, Requests, Resources, Spec
+from penstock.services.scheduler import Ask, ask_of, decide, never, room_of, shortage
 
 GI = 1024**3
 
@@ -83,8 +84,55 @@ def test_what_can_never_fit_is_named_with_what_there_is():
     assert never(ask(8, memory=32, gpus=1, products=["H100"], nodes=2), node) == {
         "cpus": "asks for 8 CPUs (2 nodes together); box has 4",
         "memory": "asks for 32Gi of memory (2 nodes together); box has 16Gi",
-        "accelerators": "asks for 1 H100 GPU (2 nodes together); box has 2 × NVIDIA A10",
+        "accelerators": "asks for 1 H100 GPU (2 nodes together); box has 2 × NVIDIA A10 (2 free)",
     }
+
+
+def test_a_product_that_is_not_there_is_refused_with_those_that_are_and_how_many_are_free():
+    node = machine(gpus=[gpu(0), gpu(1), gpu(2, "NVIDIA L4", elsewhere=True)])
+    room = room_of(node).less(ask(1, gpus=1), ["GPU-1"])
+    said = never(ask(1, gpus=1, products=["H100"]), node, room)["accelerators"]
+    assert said == "asks for 1 H100 GPU; box has 2 × NVIDIA A10 (1 free), 1 × NVIDIA L4 (0 free)"
+
+
+def array(count, parallelism=None, **resources):
+    return Spec(run="x", array=Array(count=count, parallelism=parallelism), resources=Resources(**resources))
+
+
+def test_an_array_asks_for_as_many_places_as_the_machine_has_at_most():
+    each = {"cpus_milli": 1000}
+    assert ask_of(array(3, **each), 500, machine()).nodes == 3
+    assert ask_of(array(100, **each), 500, machine()).nodes == 4
+    assert ask_of(array(100, parallelism=2, **each), 500, machine()).nodes == 2
+    assert ask_of(array(100, **each), 500, machine(), indexes=1).nodes == 1
+    assert ask_of(array(100, memory_bytes=8 * GI), 500, machine()).nodes == 2
+    assert ask_of(array(100, gpus=1), 500, machine(cpus=64, gpus=[gpu(0), gpu(1), gpu(2)])).nodes == 3
+    alone = ask_of(array(100, cpus_milli=8000), 500, machine())
+    assert never(alone, machine()) == {"cpus": "asks for 8 CPUs; box has 4"}
+
+
+def test_an_array_starts_with_the_places_there_are_once_that_is_half_of_all():
+    wish = ask_of(array(100, cpus_milli=1000), 500, machine())
+    assert outcome({"a": wish}, {"x": (ask(1), ())}) == {"a": ((),) * 3}
+    assert outcome({"a": wish}, {"x": (ask(3), ())}) == {"a": "needs 2 CPUs; 1 of 4 are free"}
+    assert outcome({"a": wish, "b": ask(1)}) == {"a": ((),) * 4}
+
+
+def test_each_place_of_an_array_has_its_own_gpus():
+    node = machine(cpus=64, gpus=[gpu(i) for i in range(4)])
+    assert outcome({"a": ask_of(array(9, gpus=2), 500, node)}, node=node) == {
+        "a": (("GPU-0", "GPU-1"), ("GPU-2", "GPU-3"))
+    }
+
+
+def test_what_is_requested_counts_and_not_the_limit():
+    asked = Resources(cpus_milli=4000, memory_bytes=16 * GI, requests=Requests(cpus_milli=500, memory_bytes=GI))
+    wish = ask_of(Spec(run="x", nodes=2, resources=asked), 500, machine())
+    assert (wish.cpus_milli, wish.memory_bytes) == (1000, 2 * GI)
+
+
+def test_what_takes_nothing_starts_on_a_full_machine():
+    assert outcome({"shell": ask(0)}, {"x": (ask(4), ())}) == {"shell": ((),)}
 
 
 def test_the_same_state_gives_the_same_placement():

@@ -73,7 +73,7 @@ async def test_a_move_the_table_does_not_know_is_refused_and_nothing_is_kept(db:
 
     def wrong(tx):
         queued = tx.workloads.move(workload, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES)
-        tx.workloads.move(queued, State.EXITED, Reason.FINISHED)
+        tx.workloads.move(queued, State.DELETED, Reason.DELETED_BY_USER)
 
     with pytest.raises(IllegalMove):
         await db.write(wrong)
@@ -181,6 +181,65 @@ async def test_those_that_ended_long_ago_are_named_for_retention(db: Database):
     assert await db.read(lambda tx: tx.workloads.ended_before(now() - timedelta(hours=1))) == []
 
 
+async def test_what_has_a_ttl_expires_that_long_after_its_end_and_not_while_it_goes_on(db: Database):
+    spec = a_workload().spec
+    short, long, forever, again = (
+        a_workload(f"w{n}", spec=spec.model_copy(update={"ttl": ttl})) for n, ttl in enumerate((60, 3600, None, 60))
+    )
+
+    def live(tx):
+        for workload in (short, long, forever, again):
+            tx.workloads.add(workload)
+            ended = end(tx, workload)
+        tx.workloads.move(ended, State.QUEUED, Reason.RETRY, ended_at=None, attempt=2)
+        return tx.workloads.next_expiry()
+
+    soonest = await db.write(live)
+    assert timedelta(seconds=50) < soonest - now() <= timedelta(seconds=60)
+    assert await db.read(lambda tx: tx.workloads.expired(now())) == []
+    assert await db.read(lambda tx: tx.workloads.expired(soonest)) == [short.id]
+    assert await db.read(lambda tx: tx.workloads.expired(now() + timedelta(days=9999))) == [short.id, long.id]
+
+
+async def test_an_ended_one_that_goes_on_uses_its_volumes_again(db: Database):
+    workload = a_workload(volume_ids={"/data": "abcdefgh"})
+
+    def live(tx):
+        tx.workloads.add(workload)
+        ended = end(tx, workload, State.CRASHED)
+        return tx.workloads.move(ended, State.QUEUED, Reason.RETRY, "attempt 2 of 2", ended_at=None, attempt=2)
+
+    again = await db.write(live)
+    assert again.ended_at is None
+    assert await db.read(lambda tx: [w.id for w in tx.workloads.using("abcdefgh")]) == [workload.id]
+    history = await db.read(lambda tx: tx.workloads.history(workload.id))
+    assert [line.state for line in history][-2:] == ["CRASHED", "QUEUED"]
+
+
+async def test_what_a_workload_waits_for_is_met_when_it_completed_even_if_it_is_deleted_then(db: Database):
+    done, failed, deleted_failed, running = (a_workload(f"w{n}") for n in range(4))
+    after = tuple(w.id for w in (done, failed, deleted_failed, running))
+    waiting = a_workload("waits", after_ids=after)
+
+    def live(tx):
+        for workload in (done, failed, deleted_failed, running, waiting):
+            tx.workloads.add(workload)
+        run_until(tx, end(tx, done), State.DELETED)
+        end(tx, failed, State.CRASHED)
+        run_until(tx, end(tx, deleted_failed, State.CRASHED), State.DELETED)
+        for gone in (done, deleted_failed):
+            tx.workloads.remove(gone.id)
+
+    await db.write(live)
+    unmet = await db.read(lambda tx: tx.workloads.unmet(waiting.id))
+    assert {id_: w and w.state for id_, w in unmet.items()} == {
+        failed.id: State.CRASHED,
+        deleted_failed.id: None,
+        running.id: State.INSERTED,
+    }
+    assert await db.read(lambda tx: tx.workloads.unmet(running.id)) == {}
+
+
 async def test_a_removed_workload_takes_its_history_units_and_mounts_along(db: Database):
     workload = a_workload(volume_ids={"/data": "abcdefgh"})
     unit = Unit(rank=0, state=State.RUNNING)
@@ -210,6 +269,18 @@ async def test_units_are_replaced_one_by_one_and_kept_per_attempt(db: Database):
     await db.write(live)
     assert await db.read(lambda tx: tx.workloads.units(workload.id)) == (first[0], ended, second)
     assert await db.read(lambda tx: tx.workloads.units(workload.id, 1)) == (first[0], ended)
+
+
+async def test_units_of_attempts_long_past_can_be_forgotten(db: Database):
+    workload = a_workload()
+
+    def live(tx):
+        tx.workloads.add(workload)
+        tx.workloads.set_units(workload.id, [Unit(attempt=n, rank=0, state=State.CRASHED) for n in (1, 2, 3)])
+        tx.workloads.forget_units(workload.id, 3)
+
+    await db.write(live)
+    assert [unit.attempt for unit in await db.read(lambda tx: tx.workloads.units(workload.id))] == [3]
 
 
 async def test_who_uses_a_volume_is_answered_until_they_have_ended(db: Database):

@@ -1,4 +1,4 @@
-"""`penstock nodes`."""
+"""`penstock nodes`, and how nodes and GPUs are shown."""
 
 from __future__ import annotations
 
@@ -15,23 +15,53 @@ from penstock.domain.quantities import show_bytes
 def nodes(output: str, api_url: str | None) -> None:
     """Show the machines that run jobs and what is free."""
     items = connect(api_url).get("/v1/nodes")["items"]
+    print_items(items, output, node_columns(wide=output == "wide"))
+
+
+def node_columns(*, wide: bool) -> list[Column]:
     columns = [
         field("Name", "name", least=12),
+        Column("Status", _status, drop=2, least=8),
         Column("CPUs Free", lambda row: f"{row['cpus_free']} of {row['cpus']}"),
         Column(
             "Memory Free", lambda row: f"{show_bytes(row['memory_free_bytes'])} of {show_bytes(row['memory_bytes'])}"
         ),
         Column("GPUs Free", _gpus, least=20),
-        Column("Limits", lambda row: "enforced" if row["limits_enforced"] else "advisory"),
+        Column("Limits", lambda row: "enforced" if row["limits_enforced"] else "advisory", drop=3),
     ]
-    print_items(items, output, columns)
+    if wide:
+        columns.append(Column("GPUs Taken By", lambda row: _holders(row["gpu_pools"]), drop=1, least=16, wrap=True))
+    return columns
+
+
+def gpu_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        field("Node", "node", least=12),
+        field("Product", "product", least=16),
+        field("GPUs", "total"),
+        field("In Use", "taken"),
+        field("Free", "free"),
+        Column("By", lambda row: _holders([row]), drop=1, least=16, wrap=True),
+    ]
+    return columns if not wide else [*columns[:-1], field("Status", "message", drop=2, least=12), columns[-1]]
+
+
+def _status(row: Row) -> str:
+    return "ready" if row.get("ready", True) else row.get("message") or "not ready"
 
 
 def _gpus(row: Row) -> str:
     """`1 of 2 NVIDIA A10`, for each product."""
-    counts: dict[str, list[int]] = {}
-    for gpu in row["gpus"]:
-        count = counts.setdefault(gpu["product"], [0, 0])
-        count[0] += not gpu["workload"] and not gpu["taken_elsewhere"]
-        count[1] += 1
-    return ", ".join(f"{free} of {total} {product}" for product, (free, total) in counts.items()) or "-"
+    return ", ".join(f"{pool['free']} of {pool['total']} {pool['product']}" for pool in row["gpu_pools"]) or "-"
+
+
+def _holders(pools: list[Row]) -> str:
+    """`ada 2 (train), bob 1`: who, how many, and what where that may be seen."""
+    holders = [holder for pool in pools for holder in pool.get("holders") or ()]
+    return ", ".join(_holder(holder) for holder in holders) or "-"
+
+
+def _holder(holder: Row) -> str:
+    who, what = holder.get("user"), holder.get("what")
+    named = f"{who} {holder['count']}" if who else f"{what} {holder['count']}"
+    return f"{named} ({what})" if who and what and what != who else named

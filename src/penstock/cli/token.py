@@ -30,15 +30,18 @@ def token() -> None:
     "create",
     examples="""
     penstock token create --description laptop --expires 30d
-    export PENSTOCK_TOKEN=$(penstock token create)""",
+    export PENSTOCK_TOKEN=$(penstock token create)
+    penstock token create --user alice --expires 90d""",
 )
 @click.option("--description", default="", help="What it is for.")
 @click.option("--expires", metavar="DURATION", help="Valid this long, such as 30d; by default until deleted.")
+@click.option("--user", help="For this user instead of yourself (admin).")
 @output_option
 @api_url_option()
-def create(description: str, expires: str | None, output: str, api_url: str | None) -> None:
+def create(description: str, expires: str | None, user: str | None, output: str, api_url: str | None) -> None:
     """Make a token and print it. Only its hash is kept: it is shown this once."""
-    body = {"description": description} | ({"expires": expires} if expires else {})
+    body = {"description": description, "expires": expires, "user": user}
+    body = {key: value for key, value in body.items() if value is not None}
     made = connect(api_url).post(PATH, body, create=True)
     if output in ("json", "yaml"):
         print_data(made, output)

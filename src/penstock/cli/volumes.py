@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.completion import volume_names
+from penstock.cli.exec import converse, session_options
 from penstock.cli.options import api_url_option, connect, list_options, output_option
 from penstock.cli.output import note, print_data, print_facts, print_items, print_total
 from penstock.cli.table import NAME, Column, Row, field, moment, short_time
@@ -18,6 +19,9 @@ COMMANDS = {
     "create": "penstock.cli.volumes:create",
     "list": "penstock.cli.volumes:list_volumes",
     "get": "penstock.cli.volumes:get",
+    "resize": "penstock.cli.volumes:resize",
+    "df": "penstock.cli.volumes:df",
+    "shell": "penstock.cli.volumes:shell",
     "delete": "penstock.cli.volumes:delete",
     "classes": "penstock.cli.volumes:classes",
 }
@@ -136,6 +140,10 @@ def get(ref: str, output: str, api_url: str | None) -> None:
     if output not in ("table", "wide"):
         print_data(volume, output)
         return
+    show_volume(volume)
+
+
+def show_volume(volume: Row) -> None:
     users = ", ".join(f"{job['name']} ({job['id']}, {job['status']})" for job in volume.get("used_by") or ())
     facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
     facts += [("Message", volume["message"])] if volume.get("message") else []
@@ -143,6 +151,79 @@ def get(ref: str, output: str, api_url: str | None) -> None:
     facts += [("Storage Class", volume["storage_class"]), ("Access Modes", access(volume))]
     facts += [("User", volume["user"]), ("Namespace", volume["group"]), ("PVC Name", volume["object_name"])]
     print_facts([*facts, ("Created", short_time(volume["created_at"]))])
+
+
+@command("resize", examples="penstock volumes resize training-data 20Gi")
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
+@click.argument("size")
+@output_option
+@api_url_option()
+def resize(ref: str, size: str, output: str, api_url: str | None) -> None:
+    """Make a volume larger, where its storage class allows that. It never gets smaller."""
+    volume = connect(api_url).post(f"{PATH}/{quote(ref)}/resize", {"size": size})
+    if output in ("table", "wide"):
+        click.echo(f"Volume {volume['id']} ({volume['name']}) is {volume['size']}")
+    else:
+        print_data(volume, output)
+
+
+@command("df", examples="penstock volumes df\npenstock volumes df training-data")
+@click.argument("refs", metavar="[NAME_OR_ID]...", nargs=-1, shell_complete=volume_names)
+@output_option
+@api_url_option()
+def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
+    """Show what is used of volumes and what is left of what was asked for, as df does."""
+    client = connect(api_url)
+    if refs:
+        items = [client.get(f"{PATH}/{quote(ref)}", {"usage": True}) for ref in refs]
+    else:
+        items = client.list(PATH, {"usage": True}, 0).items
+    columns = [
+        field("Volume", "name", least=NAME),
+        field("Size", "size"),
+        Column("Used", _used),
+        Column("Avail", _left),
+    ]
+    columns += [Column("Use%", _share), field("Status", "status", drop=1)]
+    print_items(items, output, columns)
+
+
+def _used(volume: Row) -> str:
+    from penstock.domain.quantities import show_bytes
+
+    return "-" if volume.get("used_bytes") is None else show_bytes(volume["used_bytes"])
+
+
+def _left(volume: Row) -> str:
+    from penstock.domain.quantities import show_bytes
+
+    used_bytes = volume.get("used_bytes")
+    return "-" if used_bytes is None else show_bytes(max(volume["size_bytes"] - used_bytes, 0))
+
+
+def _share(volume: Row) -> str:
+    used_bytes = volume.get("used_bytes")
+    return "-" if used_bytes is None else f"{100 * used_bytes / volume['size_bytes']:.0f}%"
+
+
+@command(
+    "shell",
+    examples="""
+    penstock volumes shell training-data
+    penstock volumes shell training-data -- du -sh .
+    tar c results | penstock volumes shell training-data -- tar x""",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
+@click.argument("words", metavar="[--] [COMMAND]...", nargs=-1)
+@session_options
+@api_url_option()
+def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, api_url: str | None) -> int:
+    """Open a shell in a volume, or start a program there; no job need run.
+
+    The volume is at /volume. The exit code is the program's.
+    """
+    return converse(connect(api_url), f"{PATH}/{quote(ref)}/shell", {}, words, stdin, tty)
 
 
 @command(

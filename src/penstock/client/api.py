@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.client.address import (
     Url,
@@ -21,12 +21,16 @@ from penstock.client.credentials import LOCAL, read_credentials
 from penstock.client.http import Answer, Fill, exchange
 from penstock.errors import PenstockError, Unauthenticated, Unreachable, from_body
 
+if TYPE_CHECKING:
+    from penstock.client.websocket import WebSocket
+
 ANSWER_SECONDS = 120.0
 LARGEST_PAGE = 500
 AWAY = (502, 503, 504)
 """What a proxy answers for a server that is not there."""
 
-Query = Mapping[str, str | int | bool | None]
+Query = Mapping[str, str | int | bool | list[str] | None]
+"""A list is the same key several times."""
 
 
 class Listing(NamedTuple):
@@ -95,6 +99,21 @@ class Client:
         if answer.status >= 400:
             raise self._error(answer)
         return answer
+
+    def websocket(self, path: str, query: Query, protocol: str) -> WebSocket:
+        """A connection that stays open both ways. Asked for once: what it starts must not be started twice."""
+        from penstock.client.websocket import Handshake, WebSocket
+
+        handshake = Handshake(protocol)
+        answer = self._answer("GET", _target(path, query), None, handshake.headers, retry=False, timeout=self._timeout)
+        if answer.status >= 400:
+            raise self._error(answer)
+        if not handshake.accepted(answer):
+            answer.close()
+            raise Unreachable(
+                f"{self._name} does not speak WebSocket; is a proxy in between that does not let it pass?"
+            )
+        return WebSocket(*answer.detach())
 
     def list(self, path: str, query: Query, limit: int) -> Listing:
         """The first `limit` items, over as many pages as that takes; 0 is all."""
@@ -258,6 +277,7 @@ def _machines_server_is_down(path: str) -> Unreachable:
 def _target(path: str, query: Query | None) -> str:
     pairs = []
     for key, value in (query or {}).items():
-        if value is not None and value is not False:
-            pairs.append(f"{key}={'true' if value is True else quote(str(value))}")
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and each is not False:
+                pairs.append(f"{key}={'true' if each is True else quote(str(each))}")
     return f"{path}?{'&'.join(pairs)}" if pairs else path

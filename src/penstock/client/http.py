@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 HEAD_LIMIT = 64 * 1024
 PIECE = 64 * 1024
+SWITCHED = 101
+"""The connection speaks another protocol from here on."""
 
 Send = Callable[[bytes], None]
 Fill = Callable[[Send], None]
@@ -29,7 +31,7 @@ class Answer:
         self._connection = connection
         self._buffer = b""
         self.status, self.headers = self._read_head()
-        while 100 <= self.status < 200:
+        while 100 <= self.status < 200 and self.status != SWITCHED:
             self.status, self.headers = self._read_head()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -48,6 +50,10 @@ class Answer:
         """Is there something to read, waiting this long for it?"""
         held = getattr(self._connection, "pending", int)()  # bytes that TLS has read but not handed on
         return bool(self._buffer or held or select.select([self._connection], [], [], seconds)[0])
+
+    def detach(self) -> tuple[socket.socket, bytes]:
+        """The connection, for what speaks another protocol on it, and what of that has come already."""
+        return self._connection, self._buffer
 
     def close(self) -> None:
         self._connection.close()
@@ -107,7 +113,7 @@ def exchange(
     connection: socket.socket, method: str, target: str, headers: Mapping[str, str], body: bytes | Fill | None
 ) -> Answer:
     """Send one request, read the head of its answer. The connection belongs to the answer from here on."""
-    lines = [f"{method} {target} HTTP/1.1", "Connection: close"]
+    lines = [f"{method} {target} HTTP/1.1", *(() if "Connection" in headers else ("Connection: close",))]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if callable(body):
         lines.append("Transfer-Encoding: chunked")

@@ -9,7 +9,9 @@ from penstock.dialects.text import Items, Node, Pairs, Scalar, place
 from penstock.domain.names import shorten
 from penstock.errors import Problem
 
-WHOLE = re.compile(r"0|[1-9][0-9]{0,8}\Z")
+WHOLE = re.compile(r"0|[1-9][0-9]{0,9}\Z")
+TRUE = frozenset({"true", "yes", "on"})
+FALSE = frozenset({"false", "no", "off"})
 ROUND = re.compile(r"0*([0-9]{1,9})\.0+\Z")
 
 
@@ -47,6 +49,16 @@ class Reading:
         found = ROUND.match(text)
         hint = f"write {int(found[1])}" if found and low <= int(found[1]) <= high else None
         self.problem(f"must be a whole number from {low} to {high:,}, not '{shorten(text)}'", node, path, hint)
+        return None
+
+    def flag(self, node: Node, path: str) -> bool | None:
+        """`true` or `false`, and the other words YAML has for them."""
+        text = self.text(node, path, "true or false")
+        if text is None:
+            return None
+        if text.lower() in TRUE or text.lower() in FALSE:
+            return text.lower() in TRUE
+        self.problem(f"must be true or false, not '{shorten(text)}'", node, path)
         return None
 
     def pairs(self, node: Node, path: str, hint: str) -> list[tuple[Scalar, Node]]:

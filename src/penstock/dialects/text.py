@@ -8,7 +8,7 @@ they were written: what a text means is decided by the field it stands in, never
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,12 +21,14 @@ from penstock.errors import Invalid, Problem
 SIZE_LIMIT = 1024 * 1024
 DEPTH_LIMIT = 40
 NODES_LIMIT = 25_000
+DOCUMENTS_LIMIT = 1000
 PROBLEMS_SHOWN = 100
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)", re.IGNORECASE | re.DOTALL)
 LINE_AND_COLUMN = re.compile(r":([0-9]+):([0-9]+)\Z")
 CORE_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+SEVERAL = "remove the '---'; penstock apply -f takes several"
 EXAMPLE = "a task is at least 'run: echo hello'"
 
 
@@ -88,15 +90,34 @@ def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     try:
         node = composer.document()
     except yaml.YAMLError as error:
-        problem = syntax_problem(error, composer.text, lambda mark: place(source, mark))
-        raise invalid(source, [*composer.problems, problem]) from None
+        raise composer.unreadable(error) from None
     if node is None or is_null(node):
-        raise invalid(source, [Problem("the file is empty", where=shorten(source, 200), hint=EXAMPLE)])
+        raise _empty(source)
     if type(node) is not Pairs:
-        kind = "a list" if type(node) is Items else "a single text"
-        problem = Problem(f"must be lines of 'key: value', not {kind}", where=place(source, node.mark), hint=EXAMPLE)
-        raise invalid(source, [*composer.problems, problem])
+        raise invalid(source, [*composer.problems, _no_mapping(node, source)])
     return node, composer.problems
+
+
+def read_mappings(text: str | bytes, source: str) -> tuple[list[Pairs], list[Problem]]:
+    """The same for a text of several documents, empty ones skipped; the limits count over all of them."""
+    composer = _Composer(_decoded(text, source), source)
+    try:
+        nodes = [node for node in composer.documents() if not is_null(node)]
+    except yaml.YAMLError as error:
+        raise composer.unreadable(error) from None
+    if not nodes:
+        raise _empty(source)
+    composer.problems += [_no_mapping(node, source) for node in nodes if type(node) is not Pairs]
+    return [node for node in nodes if type(node) is Pairs], composer.problems
+
+
+def _empty(source: str) -> Invalid:
+    return invalid(source, [Problem("the file is empty", where=shorten(source, 200), hint=EXAMPLE)])
+
+
+def _no_mapping(node: Node, source: str) -> Problem:
+    kind = "a list" if type(node) is Items else "a single text"
+    return Problem(f"must be lines of 'key: value', not {kind}", where=place(source, node.mark), hint=EXAMPLE)
 
 
 def _decoded(text: str | bytes, source: str) -> str:
@@ -146,8 +167,23 @@ class _Composer:
         self._next()
         event = self._next()
         if type(event) is not yaml.StreamEndEvent:
-            raise self._stop("a second document begins here; a file has one", event.start_mark, "remove the '---'")
+            raise self._stop("a second document begins here; a file has one", event.start_mark, SEVERAL)
         return node
+
+    def documents(self) -> Iterator[Node]:
+        self._next()
+        count = 0
+        while type(event := self._next()) is not yaml.StreamEndEvent:
+            count += 1
+            if count > DOCUMENTS_LIMIT:
+                raise self._stop(f"has more than {DOCUMENTS_LIMIT:,} documents", event.start_mark)
+            self._anchors.clear()
+            yield self._node(self._next(), 0)
+            self._next()
+
+    def unreadable(self, error: yaml.YAMLError) -> Invalid:
+        problem = syntax_problem(error, self.text, lambda mark: place(self.source, mark))
+        return invalid(self.source, [*self.problems, problem])
 
     def _node(self, event: Any, depth: int) -> Node:
         kind = type(event)

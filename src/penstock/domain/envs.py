@@ -13,7 +13,17 @@ ENTRIES_LIMIT = 1000
 ENTRY_LIMIT = 128 * 1024
 """NAME=value and the byte that ends it: Linux starts no program with a longer one."""
 TOTAL_LIMIT = 1024 * 1024
-OURS = frozenset({"NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT", "GPUS_PER_NODE", "CUDA_VISIBLE_DEVICES"})
+OURS = frozenset(
+    {
+        "NODE_RANK",
+        "NUM_NODES",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "GPUS_PER_NODE",
+        "CUDA_VISIBLE_DEVICES",
+        "JOB_COMPLETION_INDEX",  # which of an array's indexes this is; elsewhere the same as NODE_RANK
+    }
+)
 OUR_PREFIXES = ("PENSTOCK_", "SKYPILOT_")
 
 

@@ -14,11 +14,44 @@ class Gpu(Model):
     """Another Penstock on this machine holds it."""
 
 
+class Holder(Model):
+    """Who has GPUs of a pool: a workload of ours, or whatever else runs there."""
+
+    workload: str | None = None
+    """Its id; None for what is not ours."""
+    user: str | None = None
+    what: str
+    """As a person would name it: `train (abcd2345)`, `kube-system/dcgm-x2k`."""
+    count: int
+
+
+class GpuPool(Model):
+    """The GPUs of one product on one node, where a cluster counts them and does not name them."""
+
+    product: str
+    total: int
+    taken: int = 0
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def free(self) -> int:
+        return max(self.total - self.taken, 0)
+
+
 class Node(Model):
     name: str
     cpus_milli: int
     memory_bytes: int
     gpus: tuple[Gpu, ...] = ()
+    """Each by its own name, where the engine hands them out one by one."""
+    gpu_pools: tuple[GpuPool, ...] = ()
+    """By product, where the cluster hands them out."""
+    cpus_taken_milli: int | None = None
+    memory_taken_bytes: int | None = None
+    """What runs there has asked for; None where Penstock's own scheduler counts."""
+    ready: bool = True
+    message: str | None = None
+    """Why nothing can start there: not ready, cordoned, a taint nobody tolerates."""
     limits_enforced: bool
     """False: CPU and memory limits are advisory here, and everyone is told so."""
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.workloads import Array, Progress, Reason, State, Unit
 
 
 @dataclass(frozen=True)
 class Outcome:
     state: State
     reason: Reason
-    message: str | None
-    exit_code: int | None
+    message: str | None = None
+    exit_code: int | None = None
 
 
-def outcome(units: Sequence[Unit]) -> Outcome:
-    """All ended with 0: EXITED. Otherwise the first failure is the reason shown; else it was stopped."""
+def outcome(units: Sequence[Unit], array: Array | None = None) -> Outcome:
+    """All ended with 0: EXITED. Otherwise the first failure is the reason shown; else it was stopped.
+
+    `units` has each part once; of an array that ran in several attempts the newest of each index.
+    """
+    if array:
+        return _of_array(units, array)
     failed = [unit for unit in units if unit.state is State.CRASHED]
     if failed:
         first = min(failed, key=lambda unit: (unit.ended_at is None, unit.ended_at, unit.rank))
@@ -31,6 +36,49 @@ def outcome(units: Sequence[Unit]) -> Outcome:
         first = stopped[0]
         return Outcome(State.STOPPED, first.reason or Reason.STOPPED_BY_USER, _said(first, units), None)
     return Outcome(State.EXITED, Reason.FINISHED, None, 0)
+
+
+def latest(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    """Of each part only its newest attempt, in order."""
+    newest: dict[tuple[int, int], Unit] = {}
+    for unit in units:
+        known = newest.get((unit.index, unit.rank))
+        if known is None or unit.attempt >= known.attempt:
+            newest[unit.index, unit.rank] = unit
+    return tuple(newest[part] for part in sorted(newest))
+
+
+def progress(units: Iterable[Unit]) -> Progress:
+    """Of an array, from the newest unit of each index."""
+    states = [unit.state for unit in units]
+    failed = sum(state in (State.CRASHED, State.UNKNOWN) for state in states)
+    return Progress(completed=states.count(State.EXITED), failed=failed, running=states.count(State.RUNNING))
+
+
+def _of_array(units: Sequence[Unit], array: Array) -> Outcome:
+    """Stopped by a person wins: what had not begun by then has neither failed nor completed."""
+    by_index = sorted(units, key=lambda unit: unit.index)
+    done = sum(unit.state is State.EXITED for unit in units)
+    failed = [unit for unit in by_index if unit.state is State.CRASHED]
+    doubtful = [unit for unit in by_index if unit.state is State.UNKNOWN]
+    stopped = [unit for unit in by_index if unit.state is State.STOPPED]
+    if stopped or (not failed and not doubtful and done < array.count):
+        reason = stopped[0].reason if stopped else None
+        said = f"{done} of {array.count} indexes completed" + (f", {len(failed)} failed" if failed else "")
+        return Outcome(State.STOPPED, reason or Reason.STOPPED_BY_USER, said)
+    if failed:
+        first = failed[0]
+        said = f"{len(failed)} of {array.count} indexes failed; first: {_index(first)}"
+        return Outcome(State.CRASHED, first.reason or Reason.PROGRAM_FAILED, said, first.exit_code)
+    if doubtful:
+        first = doubtful[0]
+        said = f"the outcome of {len(doubtful)} of {array.count} indexes is not known; first: {_index(first)}"
+        return Outcome(State.UNKNOWN, first.reason or Reason.OUTCOME_UNKNOWN, said)
+    return Outcome(State.EXITED, Reason.FINISHED, None, 0)
+
+
+def _index(unit: Unit) -> str:
+    return f"index {unit.index}: {unit.message}" if unit.message else f"index {unit.index}"
 
 
 def _said(unit: Unit, units: Sequence[Unit]) -> str | None:

@@ -20,9 +20,12 @@ class Kind(StrEnum):
 class Verb(StrEnum):
     get = "get"
     create = "create"
+    update = "update"
     delete = "delete"
     stop = "stop"
     logs = "logs"
+    exec = "exec"
+    """Start a program inside: a shell in a job, or on a volume."""
     all_groups = "all_groups"
     """See or stop what belongs to others: an admin's verb."""
     public = "public"
@@ -31,8 +34,8 @@ class Verb(StrEnum):
 
 ADMIN_VERBS = frozenset({Verb.all_groups})
 OWN_GROUP: dict[Kind, frozenset[Verb]] = {
-    Kind.Workload: frozenset({Verb.get, Verb.create, Verb.delete, Verb.stop, Verb.logs}),
-    Kind.Volume: frozenset({Verb.get, Verb.create, Verb.delete}),
+    Kind.Workload: frozenset({Verb.get, Verb.create, Verb.delete, Verb.stop, Verb.logs, Verb.exec}),
+    Kind.Volume: frozenset({Verb.get, Verb.create, Verb.update, Verb.delete, Verb.exec}),
     Kind.Node: frozenset({Verb.get}),
     Kind.Storage: frozenset({Verb.get}),
     Kind.Token: frozenset({Verb.get, Verb.create, Verb.delete}),

@@ -33,6 +33,7 @@ class StorageClass(Model):
     description: str
     default: bool = False
     free_bytes: int | None = None
+    resizable: bool = False
 
 
 class Volume(Model):
@@ -48,12 +49,14 @@ class Volume(Model):
     access_modes: tuple[AccessMode, ...]
     phase: Phase = Phase.Pending
     message: str | None = None
+    claim: str | None = None
+    """A claim of the cluster that Penstock did not make, mounted by its own name; it has no record."""
     created_at: Time
 
     @property
     def object_name(self) -> str:
         """What it is called where it really is: the claim, the directory."""
-        return f"{self.name}-{self.id}"
+        return self.claim or f"{self.name}-{self.id}"
 
     @property
     def read_only(self) -> bool:

@@ -34,7 +34,19 @@ class Reason(StrEnum):
     """Why a state was entered; a person's sentence stands beside it."""
 
     SUBMITTED = "SUBMITTED"
+    ADOPTED = "ADOPTED"
+    """Found in the cluster by a server whose records were lost."""
+    WAITS_FOR_OTHERS = "WAITS_FOR_OTHERS"
+    """`after`: those it waits for have not all completed."""
     NO_AVAILABLE_RESOURCES = "NO_AVAILABLE_RESOURCES"
+    QUOTA = "QUOTA"
+    PARTLY_PLACED = "PARTLY_PLACED"
+    """Some of its nodes have a place, not all: none starts."""
+    VOLUME_NOT_READY = "VOLUME_NOT_READY"
+    IN_QUEUE = "IN_QUEUE"
+    """Handed to a queue that decides when it may start."""
+    PULLING_IMAGE = "PULLING_IMAGE"
+    CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
     PLACED = "PLACED"
     GIVEN_BACK = "GIVEN_BACK"
     STARTED = "STARTED"
@@ -44,6 +56,20 @@ class Reason(StrEnum):
     LAUNCH_FAILED = "LAUNCH_FAILED"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     TIME_LIMIT = "TIME_LIMIT"
+    DISK_LIMIT = "DISK_LIMIT"
+    """More on its scratch disks, or in all, than it asked for."""
+    EVICTED = "EVICTED"
+    """The node needed what it had for itself."""
+    PULL_FAILED = "PULL_FAILED"
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
+    RETRY = "RETRY"
+    """The program failed and `retries` gives it another attempt."""
+    REQUEUED = "REQUEUED"
+    """Its node was lost or needed its room, and `requeue` gives it another attempt."""
+    RESTARTED = "RESTARTED"
+    """It finished, and `restart` starts it again."""
+    DELETED_OUTSIDE = "DELETED_OUTSIDE"
+    """Removed in the cluster by someone else."""
     VOLUME_LOST = "VOLUME_LOST"
     STOPPED_BY_USER = "STOPPED_BY_USER"
     ANOTHER_NODE_ENDED = "ANOTHER_NODE_ENDED"
@@ -51,6 +77,7 @@ class Reason(StrEnum):
     NODE_LOST = "NODE_LOST"
     DELETED_BY_USER = "DELETED_BY_USER"
     RETENTION = "RETENTION"
+    TTL = "TTL"
 
 
 _S = State
@@ -60,25 +87,30 @@ WAITING = frozenset({_S.INSERTED, _S.DENIED, _S.QUEUED})
 PLACED = frozenset(_S) - WAITING - ENDED
 """Holds resources: from ASSIGNED until it has ended."""
 
+_ON_THE_WAY = frozenset(
+    {_S.QUEUED, _S.ASSIGNED, _S.PULLING, _S.REQUESTED_PULLING, _S.LAUNCHING, _S.REQUESTED_LAUNCH, _S.LAUNCHED}
+)
+"""A cluster places, pulls and starts in an order of its own, and may take a place back."""
+_BEFORE_RUNNING = _ON_THE_WAY | {_S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED} | _ANY_END
+
 MOVES: dict[State, frozenset[State]] = {
-    _S.INSERTED: frozenset({_S.DENIED, _S.QUEUED, _S.ASSIGNED, _S.STOPPED, _S.CRASHED}),
+    _S.INSERTED: frozenset({_S.DENIED, *_ON_THE_WAY, _S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
     _S.DENIED: frozenset({_S.DENIED, _S.QUEUED, _S.ASSIGNED, _S.STOPPED}),
-    _S.QUEUED: frozenset({_S.QUEUED, _S.DENIED, _S.ASSIGNED, _S.STOPPED, _S.CRASHED}),
-    _S.ASSIGNED: frozenset({_S.PULLING, _S.LAUNCHING, _S.QUEUED, _S.REQUESTED_CANCEL}) | _ANY_END,
-    _S.PULLING: frozenset({_S.REQUESTED_PULLING, _S.LAUNCHING, _S.QUEUED, _S.REQUESTED_CANCEL}) | _ANY_END,
-    _S.REQUESTED_PULLING: frozenset({_S.LAUNCHING, _S.QUEUED, _S.REQUESTED_CANCEL}) | _ANY_END,
-    _S.LAUNCHING: frozenset({_S.REQUESTED_LAUNCH, _S.LAUNCHED, _S.RUNNING, _S.QUEUED, _S.REQUESTED_CANCEL, _S.EXITED})
-    | _ANY_END,
-    _S.REQUESTED_LAUNCH: frozenset({_S.LAUNCHING, _S.LAUNCHED, _S.RUNNING, _S.QUEUED, _S.REQUESTED_CANCEL, _S.EXITED})
-    | _ANY_END,
-    _S.LAUNCHED: frozenset({_S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
-    _S.RUNNING: frozenset({_S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
+    _S.QUEUED: frozenset({_S.DENIED, *_ON_THE_WAY, _S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
+    _S.ASSIGNED: _BEFORE_RUNNING,
+    _S.PULLING: _BEFORE_RUNNING,
+    _S.REQUESTED_PULLING: _BEFORE_RUNNING,
+    _S.LAUNCHING: _BEFORE_RUNNING,
+    _S.REQUESTED_LAUNCH: _BEFORE_RUNNING,
+    _S.LAUNCHED: _BEFORE_RUNNING,
+    _S.RUNNING: frozenset({_S.QUEUED, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
     _S.REQUESTED_CANCEL: frozenset({_S.EXITED}) | _ANY_END,
-    _S.UNKNOWN: frozenset({_S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED, _S.CRASHED, _S.STOPPED, _S.STUCK, _S.DELETED}),
-    _S.EXITED: frozenset({_S.DELETED}),
-    _S.CRASHED: frozenset({_S.DELETED}),
-    _S.STOPPED: frozenset({_S.DELETED}),
-    _S.STUCK: frozenset({_S.DELETED}),
+    _S.UNKNOWN: frozenset({_S.QUEUED, _S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED, _S.DELETED})
+    | _ANY_END - {_S.UNKNOWN},
+    _S.EXITED: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.CRASHED: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.STOPPED: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.STUCK: frozenset({_S.QUEUED, _S.DELETED}),
     _S.DELETED: frozenset(),
 }
 
@@ -107,11 +139,22 @@ class Wants(StrEnum):
     DELETE = "DELETE"
 
 
+class Requests(Model):
+    """What a place must have free, where that is less than the limit; None is "as much as the limit"."""
+
+    cpus_milli: int | None = None
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+
+
 class Resources(Model):
     """What one node of a workload asks for; None is "not said"."""
 
     cpus_milli: int | None = None
     memory_bytes: int | None = None
+    disk_bytes: int | None = None
+    """What it may write outside its volumes, disk scratch included."""
+    requests: Requests = Requests()
     gpus: int = 0
     gpu_products: tuple[str, ...] = ()
     """Any one of these; empty is any product."""
@@ -125,20 +168,68 @@ class Mount(Model):
     read_only: bool = False
 
 
+class Medium(StrEnum):
+    disk = "disk"
+    memory = "memory"
+
+
+class Scratch(Model):
+    """A place that lives and dies with each unit of the workload."""
+
+    path: str
+    medium: Medium = Medium.disk
+    size_bytes: int | None = None
+    """Over it, memory refuses to take more and a disk ends the workload."""
+
+
+class Array(Model):
+    """The same program `count` times, told apart by JOB_COMPLETION_INDEX."""
+
+    count: int
+    parallelism: int | None = None
+    """How many at once; None is as many as there is room for."""
+
+
+UNLIMITED = -1
+
+
 class Spec(Model):
     """What a user asked for, whatever they wrote it in."""
 
     name: str | None = None
     nodes: int = 1
+    array: Array | None = None
+    """Never together with several nodes."""
+    after: tuple[str, ...] = ()
+    """Ids or names, as the user wrote them: it starts when all of these completed."""
+    queue: str | None = None
+    """The Kueue queue that decides when it may start."""
     resources: Resources = Resources()
     envs: dict[str, str] = {}
     mounts: tuple[Mount, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
     workdir: str | None = None
     """Absolute: a directory inside the job. Relative: the user's code, sent along at submit."""
     setup: str | None = None
-    run: str
+    run: str | tuple[str, ...]
+    """A script for bash; or a program and its arguments, started as they are, without a shell."""
     max_duration: int | None = None
-    """Seconds."""
+    """Seconds, counted for each attempt from its start."""
+    stop_grace: int | None = None
+    """Seconds between TERM and KILL; None is the server's setting."""
+    retries: int = 0
+    """Further attempts when the program fails; UNLIMITED is -1. An array repeats only its failed indexes."""
+    requeue: int = 0
+    """Further attempts when its node is lost or takes its room back; not counted as retries."""
+    restart: bool = False
+    """Started again after a success, too, until it is stopped: a Pod that restarts always."""
+    ttl: int | None = None
+    """Seconds after its end until it is deleted; its volumes stay. None is the server's retention."""
+
+    @property
+    def parts(self) -> int:
+        """Ranks, or indexes: how many units an attempt has."""
+        return self.array.count if self.array else self.nodes
 
 
 class Change(Model):
@@ -165,6 +256,14 @@ class Unit(Model):
     peak_memory_bytes: int | None = None
 
 
+class Progress(Model):
+    """How far an array has come: its indexes, each by its newest attempt."""
+
+    completed: int = 0
+    failed: int = 0
+    running: int = 0
+
+
 class Workload(Model):
     id: str
     name: str
@@ -180,11 +279,25 @@ class Workload(Model):
     venv: str | None = None
     notices: tuple[str, ...] = ()
     """What the submitter was told: fields that do not apply here, an image that is not used."""
+    session: bool = False
+    """Stands for a shell somebody opened: takes no place in the queue, and ends with the connection or the server."""
     state: State = State.INSERTED
     reason: Reason = Reason.SUBMITTED
     message: str | None = None
     wants: Wants = Wants.RUN
+    after_ids: tuple[str, ...] = ()
+    """`after`, resolved once, at submit."""
     attempt: int = 1
+    launched: int = 0
+    """The last attempt the engine took over; if that is gone, someone removed it."""
+    indexes: tuple[int, ...] = ()
+    """What this attempt of an array runs; empty is all of it."""
+    progress: Progress | None = None
+    """Of an array that has begun."""
+    retried: int = 0
+    requeued: int = 0
+    not_before: Time | None = None
+    """The next attempt waits until then."""
     gpus: tuple[tuple[str, ...], ...] = ()
     """GPU uuids by rank, while placed."""
     master_port: int | None = None

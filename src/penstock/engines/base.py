@@ -9,11 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from penstock.domain.model import Model
+from penstock.domain.model import Model, Time
 from penstock.domain.nodes import Node
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume
-from penstock.domain.workloads import Spec, Unit
+from penstock.domain.workloads import Reason, Spec, State, Unit
 from penstock.wire import Check
 
 
@@ -37,11 +37,18 @@ class Launch(Model):
     workload_id: str
     attempt: int
     name: str
+    user: str
+    group: str
     spec: Spec
     account: Account
+    indexes: tuple[int, ...] = ()
+    """Which of an array's indexes this attempt runs; empty if it is no array."""
     mounts: tuple[BoundMount, ...] = ()
     gpus: tuple[tuple[str, ...], ...] = ()
+    """By rank; for an array by place: so many indexes run at once."""
     master_port: int
+    record: str = ""
+    """The workload as the store has it: an engine that can keep it beside the run gives it back in `found`."""
     workdir_archive: Path | None = None
     venv: Path | None = None
     stop_grace: int
@@ -51,6 +58,8 @@ class Launch(Model):
 class Presence(StrEnum):
     absent = "absent"
     """The engine knows nothing of it, or has only prepared it: starting it is safe."""
+    waiting = "waiting"
+    """The engine has taken it over and nothing of it runs yet: `state`, `reason`, `message` say what it waits for."""
     running = "running"
     ended = "ended"
     """Every unit has its final state."""
@@ -59,11 +68,13 @@ class Presence(StrEnum):
 
 
 class Report(Model):
-    """What is: the engine's answer about a run. `units` has one entry per rank once it began."""
+    """What is: the engine's answer about a run. `units` has one entry per rank or index once it began."""
 
     presence: Presence
     units: tuple[Unit, ...] = ()
     message: str | None = None
+    state: State | None = None
+    reason: Reason | None = None
 
 
 class VolumeReport(Model):
@@ -78,6 +89,53 @@ class LogQuery:
     since: datetime | None = None
 
 
+class Refusal(Model):
+    """Why a spec can never run here, at the key it stands under (`("resources", "accelerators")`)."""
+
+    keys: tuple[str, ...]
+    message: str
+    hint: str | None = None
+
+
+class Event(Model):
+    """Something the engine saw happen, in its own words."""
+
+    at: Time
+    kind: str
+    """`Normal` or `Warning`."""
+    reason: str
+    about: str
+    """What it happened to: `node 1`, `index 3`, `volume data`, `job`."""
+    message: str
+    count: int = 1
+
+
+class Found(Model):
+    """What an engine has kept of ours: the records that stood beside the runs and the claims."""
+
+    workloads: tuple[str, ...] = ()
+    """`Launch.record` of the newest attempt of each."""
+    volumes: tuple[tuple[Volume, Account], ...] = ()
+
+
+class Terminal(Model):
+    columns: int
+    rows: int
+
+
+class Session(Protocol):
+    """A program started inside a unit. Its output comes as (1 or 2, bytes) until it has ended."""
+
+    async def send(self, data: bytes) -> None: ...
+    async def end_input(self) -> None: ...
+    async def resize(self, size: Terminal) -> None: ...
+    def output(self) -> AsyncIterator[tuple[int, bytes]]: ...
+    async def exit_code(self) -> int: ...
+    async def close(self) -> None:
+        """Ends the program if it still runs."""
+        ...
+
+
 class DevicesBusy(Exception):
     """A GPU of the launch is held by someone else on the machine; `uuids` says which."""
 
@@ -88,22 +146,46 @@ class DevicesBusy(Exception):
 
 class Engine(Protocol):
     name: str
+    schedules: bool
+    """It places work itself; otherwise our scheduler does."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
     async def checks(self) -> list[Check]: ...
     async def nodes(self) -> list[Node]: ...
+    async def found(self) -> Found: ...
 
     async def storage_classes(self) -> list[StorageClass]: ...
     async def create_volume(self, volume: Volume, account: Account) -> None: ...
+    async def resize_volume(self, volume: Volume) -> None: ...
     async def delete_volume(self, volume: Volume) -> None: ...
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]: ...
     async def volume_usage(self, volume: Volume) -> int: ...
+    async def volume_users(self, volume: Volume) -> list[str]:
+        """What else uses it now, that our records do not know."""
+        ...
 
+    async def literal_volume(self, name: str, group: str) -> Volume | None:
+        """A claim of the cluster by its own name, if it is there and not one of Penstock's."""
+        ...
+
+    async def volume_events(self, volume: Volume) -> list[Event]: ...
+
+    async def refusals(self, spec: Spec) -> list[Refusal]: ...
+    def notices(self, spec: Spec) -> list[str]: ...
     async def start(self, launch: Launch) -> None: ...
     async def observe(self, run: Run) -> Report: ...
     async def stop(self, run: Run, grace: int) -> None: ...
+    async def settle(self, run: Run, keep: int) -> None:
+        """The end of this run is written down: what is kept of it besides the log may go after `keep` seconds."""
+        ...
+
     async def remove(self, run: Run) -> None: ...
     async def runs(self) -> list[Run]: ...
     def changes(self) -> AsyncIterator[Run]: ...
-    def logs(self, run: Run, rank: int, query: LogQuery) -> AsyncIterator[bytes]: ...
+    async def events(self, run: Run) -> list[Event]: ...
+    def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        """Of one rank, or of one index of an array."""
+        ...
+
+    async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session: ...

@@ -13,9 +13,10 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import IO, Any
 
 import uvicorn
 import uvloop
@@ -25,13 +26,20 @@ from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
 from penstock.server.listeners import address_of, tcp_listener, unix_listener
 from penstock.server.parts import Parts
-from penstock.server.peers import PeerProtocol
+from penstock.server.peers import PeerProtocol, PeerSocket
 from penstock.services.accounts import root_account
 from penstock.settings import Settings, load
 from penstock.store.database import Database
+from penstock.store.lead import Lead
 from penstock.wire import Check
 
 log = logging.getLogger("penstock")
+PATIENCE = 30.0
+"""Seconds that a server whose place is taken has to let go of the data directory, if they share one."""
+LARGEST_MESSAGE = 256 * 1024
+"""Bytes of a WebSocket message that a client may send."""
+PING_SECONDS = 20.0
+"""So that proxies keep a connection on which nobody types."""
 
 
 class Announced(uvicorn.Server):
@@ -60,13 +68,16 @@ class Announced(uvicorn.Server):
 
 def main() -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would tell of every request to a cluster
     try:
         settings = load()
         _refuse_nonsense(settings)
-        with ExitStack() as stack:
-            _claim(settings, stack)
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(serve(settings))
+        with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            if settings.replica == "refuse":
+                _claim(settings, stack)
+            runner.run(serve(settings, stack))
+    except asyncio.CancelledError:
+        log.info("ended before it listened")
     except PenstockError as error:
         log.error("%s", error.body()["detail"])
         _tell({"error": error.body()})
@@ -88,7 +99,7 @@ def _refuse_nonsense(settings: Settings) -> None:
     """Combinations of settings that would be unsafe."""
     if settings.mode == "system" and os.geteuid() != 0:
         raise StartRefused("Only root can start a server for everyone.", hint="penstock server start starts your own.")
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and settings.engine == "local":
         root_account(settings)
     if settings.auth != "header":
         return
@@ -107,8 +118,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _claim(settings: Settings, stack: ExitStack) -> None:
-    """One server per directory: the lock is held as long as the process lives."""
+def _claim(settings: Settings, stack: ExitStack, patience: float = 0) -> None:
+    """One server per directory: the lock is held as long as the process lives. One that is just ending has `patience`
+    seconds to let go of it."""
     place = settings.data_dir
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o711 if settings.mode == "system" else 0o700)
@@ -118,24 +130,39 @@ def _claim(settings: Settings, stack: ExitStack) -> None:
         raise StartRefused(
             f"The data directory {place} cannot be used: {error.strerror}.", hint="See the setting data_dir."
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        raise StartRefused(
-            f"Another server (process {lock.read().strip() or 'unknown'}) uses {place}.", hint="penstock server status"
-        ) from None
+    until = time.monotonic() + patience
+    while not _lock(lock):
+        if time.monotonic() >= until:
+            lock.seek(0)
+            raise StartRefused(
+                f"Another server (process {lock.read().strip() or 'unknown'}) uses {place}.",
+                hint="penstock server status",
+            )
+        time.sleep(0.1)
+    lock.seek(0)
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
 
 
-async def serve(settings: Settings) -> None:
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def serve(settings: Settings, stack: ExitStack) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if hard > soft else (soft, hard))
+    _end_when_told()
+    if settings.replica == "wait":
+        await _take_the_lead(settings, stack)
     tcp, notices = tcp_listener(settings)
     address = address_of(tcp)
-    parts = Parts.wire(settings, await Database.open(settings.url), _engine(settings), address)
+    db = await Database.open(settings.url, lock=settings.replica == "refuse")
+    parts = Parts.wire(settings, db, _engine(settings), address)
     try:
         await parts.open()
         unix = unix_listener(settings)
@@ -146,6 +173,29 @@ async def serve(settings: Settings) -> None:
         await parts.close()
         with suppress(OSError):
             settings.socket_path.unlink()
+
+
+def _end_when_told() -> None:
+    """Until it listens; from then on it stops in order."""
+    serving = asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if serving:
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+
+
+async def _take_the_lead(settings: Settings, stack: ExitStack) -> None:
+    """Stands by until no other server works on the database; from then on this one does, or ends."""
+    lead = await Lead.take(settings.url)
+    stack.callback(lead.close)
+    lead.watch(_end_at_once)
+    await asyncio.to_thread(_claim, settings, stack, PATIENCE)
+
+
+def _end_at_once() -> None:
+    """Another server may have taken over: nothing more may be done here, not even tidying up."""
+    log.critical("lost the hold on the database: another server takes over")
+    logging.shutdown()
+    os._exit(1)
 
 
 def _broken(check: Check) -> bool:
@@ -160,7 +210,11 @@ async def _listen(settings: Settings, parts: Parts, sockets: list[socket.socket]
     config = uvicorn.Config(
         app,
         http=PeerProtocol,
-        ws="none",
+        ws=PeerSocket,
+        ws_max_size=LARGEST_MESSAGE,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=None,  # see peers
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -173,9 +227,17 @@ async def _listen(settings: Settings, parts: Parts, sockets: list[socket.socket]
 
 
 def _engine(settings: Settings) -> Engine:
-    from penstock.engines.local import LocalEngine
+    if settings.engine == "local":
+        from penstock.engines.local import LocalEngine
 
-    return LocalEngine(settings)
+        return LocalEngine(settings)
+    try:
+        from penstock.engines.kubernetes.engine import KubernetesEngine
+    except ModuleNotFoundError as error:
+        raise StartRefused(
+            f"What speaks to Kubernetes is not installed ({error.name}).", hint="pip install 'penstock[kubernetes]'"
+        ) from None
+    return KubernetesEngine(settings)
 
 
 def _tell(line: dict[str, Any]) -> None:

@@ -6,11 +6,12 @@ import logging
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
+from fastapi.exceptions import RequestValidationError, ValidationException, WebSocketRequestValidationError
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock import __version__
 from penstock.domain.policy import Verb
@@ -19,13 +20,14 @@ from penstock.server.gate import Gate
 from penstock.server.identity import permitted
 from penstock.server.parts import Parts
 from penstock.server.permissions import NEEDS
-from penstock.server.routes import docs, document001, server, tokens, volumes, workloads
+from penstock.server.routes import docs, document001, documents, exec, server, tokens, volumes, workloads
 from penstock.settings import Settings
 from penstock.wire import ErrorBody
 
 log = logging.getLogger(__name__)
+NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
-NOUNS = (workloads, volumes, server, tokens, document001, docs)
+NOUNS = (workloads, volumes, exec, documents, server, tokens, document001, docs)
 """The most asked first: they are tried in this order."""
 
 
@@ -44,9 +46,11 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     for noun in NOUNS:
         _refuse_open_doors(noun.router)
         app.include_router(noun.router)
+    app.router.default = _nothing_here(app.router.default)
     app.add_middleware(Gate, settings=settings)
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _unreadable)
+    app.add_exception_handler(WebSocketRequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _defect)
@@ -56,12 +60,26 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
 def _refuse_open_doors(router: APIRouter) -> None:
     """A route that the table does not call public must ask who is there; one that is not in the table cannot be."""
     for route in router.routes:
-        assert isinstance(route, APIRoute)
+        assert isinstance(route, APIRoute | APIWebSocketRoute)
         asks = any(each.call is permitted for each in route.dependant.dependencies)
-        for method in route.methods or ():
+        for method in methods(route):
             public = NEEDS[method, route.path_format][0] is Verb.public
             if asks is public:
                 raise RuntimeError(f"{method} {route.path_format} does not ask as the table of permissions says")
+
+
+def methods(route: APIRoute | APIWebSocketRoute) -> set[str]:
+    """A WebSocket is asked for with GET, and needs what that says."""
+    return route.methods or set() if isinstance(route, APIRoute) else {"GET"}
+
+
+def _nothing_here(default: ASGIApp) -> ASGIApp:
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # else it would be refused without a word
+            raise NotFound(NOWHERE, hint=NOWHERE_HINT)
+        await default(scope, receive, send)
+
+    return nothing
 
 
 def _body(error: PenstockError, status: int | None = None) -> JSONResponse:
@@ -77,7 +95,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 
 async def _unreadable(request: Request, error: Exception) -> JSONResponse:
     """FastAPI's findings about query and body, in our words and our shape."""
-    found: list[dict[str, Any]] = list(error.errors()) if isinstance(error, RequestValidationError) else []
+    found: list[dict[str, Any]] = list(error.errors()) if isinstance(error, ValidationException) else []
     if any(each["type"] == "json_invalid" for each in found):
         why = str(found[0].get("ctx", {}).get("error", "it cannot be read"))[:300]
         return _body(BadRequest(f"The body is not JSON: {why}."))
@@ -98,7 +116,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         return _body(error.__cause__)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
-        return _body(NotFound("There is nothing at this address.", hint="GET /docs lists what there is."))
+        return _body(NotFound(NOWHERE, hint=NOWHERE_HINT))
     message = "This address does not take that method." if status == 405 else "The request was refused."
     return _body(BadRequest(message), status)
 

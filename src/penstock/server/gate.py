@@ -1,4 +1,5 @@
-"""What every request passes before a route sees it: the Host header, the kind and the size of its body."""
+"""What every request passes before a route sees it: the Host header, the kind and the size of its body, the origin of
+a WebSocket."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.domain.quantities import parse_bytes
-from penstock.errors import BadRequest, PenstockError, TooLarge, WrongMediaType
+from penstock.errors import BadRequest, Forbidden, PenstockError, TooLarge, WrongMediaType
 from penstock.settings import Settings
 
 UPLOAD = "/v1/uploads"
@@ -22,15 +23,15 @@ class Gate:
         self._limit_text = settings.body_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        refused = self._refuse(scope, headers)
+        refused = self._refuse(scope, headers) or (_refuse_origin(headers) if scope["type"] == "websocket" else None)
         if refused is not None:
-            await _answer(refused, send)
+            await _answer(refused, scope, send)
             return
-        if scope["path"] == UPLOAD or scope["method"] in ("GET", "HEAD"):
+        if scope["type"] == "websocket" or scope["path"] == UPLOAD or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
         else:
             await self._app(scope, self._counted(receive), send)
@@ -72,8 +73,18 @@ class Gate:
         return counted
 
 
-async def _answer(error: PenstockError, send: Send) -> None:
+def _refuse_origin(headers: dict[bytes, bytes]) -> PenstockError | None:
+    """A browser opens WebSockets for any page, to anywhere, and says only which page that was."""
+    origin = headers.get(b"origin")
+    ours = headers.get(b"host", b"")
+    if origin is None or origin.lower() in (b"http://" + ours.lower(), b"https://" + ours.lower()):
+        return None
+    return Forbidden("A page of another origin may not open this.")
+
+
+async def _answer(error: PenstockError, scope: Scope, send: Send) -> None:
+    kind = "websocket.http" if scope["type"] == "websocket" else "http"
     body = json.dumps(error.body()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": f"{kind}.response.start", "status": error.status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": body})

@@ -7,7 +7,8 @@ import os
 from functools import lru_cache
 from typing import Annotated, NamedTuple
 
-from fastapi import Depends, Request
+from fastapi import Depends
+from fastapi.requests import HTTPConnection
 
 from penstock.domain.names import USER, shorten
 from penstock.domain.policy import ADMIN_VERBS, Kind, Verb, allowed
@@ -24,7 +25,7 @@ REMEDIES = (
 )
 
 
-async def identify(request: Request) -> Caller:
+async def identify(request: HTTPConnection) -> Caller:
     """Kernel, token or (in header mode) X-User; anything else is nobody."""
     parts: Parts = request.app.state.parts
     peer: Peer = request.scope["state"].get("peer") or Peer()
@@ -56,7 +57,7 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
     return Caller(user=token.user, proof=Proof.token, uid=token.uid, runs_server=runs_server)
 
 
-async def _by_header(request: Request, peer: Peer, named: str) -> Caller:
+async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
     """Believed only from a process of the server's own user that is not a job."""
     if peer.uid is None:
         state = request.scope["state"]
@@ -80,9 +81,9 @@ class Asking(NamedTuple):
     parts: Parts
 
 
-async def permitted(request: Request) -> Asking:
+async def permitted(request: HTTPConnection) -> Asking:
     """Who is asking, and does the table let them? Every route that is not public takes this."""
-    verb, kind = NEEDS[request.method, request.scope["route"].path_format]
+    verb, kind = NEEDS[request.scope.get("method", "GET"), request.scope["route"].path_format]  # a WebSocket has none
     caller = await identify(request)
     if not allowed(caller, verb, kind):
         if verb in ADMIN_VERBS:

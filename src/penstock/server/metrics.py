@@ -8,31 +8,35 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from penstock.services.reconcile import Reconciler
+from penstock.services.nodes import Totals
+
+GAUGES = {
+    "nodes": ("penstock_nodes", "Nodes"),
+    "ready": ("penstock_nodes_ready", "Nodes that take work"),
+    "cpus": ("penstock_cpus", "CPUs offered to workloads"),
+    "cpus_free": ("penstock_cpus_free", "CPUs no workload has asked for"),
+    "memory_bytes": ("penstock_memory_bytes", "Memory offered to workloads"),
+    "memory_free_bytes": ("penstock_memory_free_bytes", "Memory no workload has asked for"),
+    "gpus": ("penstock_gpus", "GPUs offered to workloads"),
+    "gpus_held": ("penstock_gpus_held", "GPUs somebody has"),
+}
 
 
 class _Now(Collector):
-    def __init__(self, counts: dict[str, int], reconciler: Reconciler) -> None:
+    def __init__(self, counts: dict[str, int], totals: Totals) -> None:
         self._counts = counts
-        self._reconciler = reconciler
+        self._totals = totals
 
     def collect(self) -> Iterator[Metric]:
         workloads = GaugeMetricFamily("penstock_workloads", "Workloads by status", labels=["status"])
         for status, number in sorted(self._counts.items()):
             workloads.add_metric([status], number)
         yield workloads
-        node, room = self._reconciler.node, self._reconciler.room()
-        yield GaugeMetricFamily("penstock_cpus", "CPUs offered to workloads", node.cpus_milli / 1000)
-        yield GaugeMetricFamily("penstock_cpus_free", "CPUs no workload has asked for", max(room.cpus_milli, 0) / 1000)
-        yield GaugeMetricFamily("penstock_memory_bytes", "Memory offered to workloads", node.memory_bytes)
-        yield GaugeMetricFamily(
-            "penstock_memory_free_bytes", "Memory no workload has asked for", max(room.memory_bytes, 0)
-        )
-        yield GaugeMetricFamily("penstock_gpus", "GPUs offered to workloads", len(node.gpus))
-        yield GaugeMetricFamily("penstock_gpus_held", "GPUs workloads have", len(self._reconciler.holders()))
+        for field, (name, meaning) in GAUGES.items():
+            yield GaugeMetricFamily(name, meaning, getattr(self._totals, field))
 
 
-def exposition(counts: dict[str, int], reconciler: Reconciler) -> tuple[bytes, str]:
+def exposition(counts: dict[str, int], totals: Totals) -> tuple[bytes, str]:
     registry = CollectorRegistry()
-    registry.register(_Now(counts, reconciler))
+    registry.register(_Now(counts, totals))
     return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -7,9 +7,15 @@ from datetime import datetime
 
 from penstock.domain.model import now
 from penstock.engines.base import Engine
+from penstock.services.adoption import Adoption
 from penstock.services.bell import Bell
+from penstock.services.happenings import Happenings
 from penstock.services.logs import Logs
+from penstock.services.nodes import Nodes
 from penstock.services.reconcile import Reconciler
+from penstock.services.retrying import Retrying
+from penstock.services.sessions import Sessions
+from penstock.services.submit import Submit
 from penstock.services.tokens import Tokens
 from penstock.services.uploads import Uploads
 from penstock.services.volumes import Volumes
@@ -23,10 +29,16 @@ class Parts:
     settings: Settings
     db: Database
     engine: Engine
+    adoption: Adoption
     reconciler: Reconciler
     volumes: Volumes
+    submit: Submit
+    retrying: Retrying
     workloads: Workloads
+    happenings: Happenings
+    nodes: Nodes
     logs: Logs
+    sessions: Sessions
     uploads: Uploads
     tokens: Tokens
     bell: Bell
@@ -38,14 +50,21 @@ class Parts:
     def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
         uploads, bell = Uploads(settings), Bell()
         reconciler = Reconciler(db, engine, settings, uploads, bell)
+        workloads = Workloads(db, engine, reconciler, bell)
         return cls(
             settings=settings,
             db=db,
             engine=engine,
+            adoption=Adoption(db, engine, reconciler.submitted),
             reconciler=reconciler,
             volumes=Volumes(db, engine, settings),
-            workloads=Workloads(db, engine, settings, reconciler, uploads, bell),
+            submit=Submit(db, engine, settings, reconciler, uploads),
+            retrying=Retrying(db, engine, reconciler, uploads, bell),
+            workloads=workloads,
+            happenings=Happenings(db, engine),
+            nodes=Nodes(db, engine, reconciler),
             logs=Logs(db, engine, bell),
+            sessions=Sessions(db, engine, settings, workloads, reconciler, bell),
             uploads=uploads,
             tokens=Tokens(db),
             bell=bell,
@@ -55,15 +74,21 @@ class Parts:
 
     async def open(self) -> None:
         await self.engine.open()
+        await self.adoption.open()
         await self.volumes.recover()
         await self.reconciler.open()
+        await self.sessions.recover()
 
     def stop_waiting(self) -> None:
         """Long polls are answered with what is, so that their clients can ask the next server."""
+        self.sessions.stop()
         self.bell.stop()
         self.db.stop_waiting()
 
     async def close(self) -> None:
+        await self.sessions.close()
+        await self.adoption.close()
         await self.reconciler.close()
+        await self.volumes.close()
         await self.engine.close()
         await self.db.close()

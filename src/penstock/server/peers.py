@@ -8,8 +8,10 @@ namespace of its own, so whatever cannot be found among our own processes is not
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
+import select
 import socket
 import struct
 from collections import Counter
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 SHARE = 4
 """One account may hold a quarter of the descriptors there are."""
@@ -57,6 +60,59 @@ class PeerProtocol(HttpToolsProtocol):
         if self._counted is not None:
             self.open_by_uid[self._counted] -= 1
             self._counted = None
+
+
+class PeerSocket(WSProtocol):
+    """A connection that has become a WebSocket. Its peer comes with the state of the request it began as, and so does
+    its place in the count: it is given back here.
+
+    `lost` in its state is set when the other end has hung up, even while nothing is read from it because the program
+    behind it takes nothing: a client that is gone must not have to wait for that.
+    """
+
+    _counted: int | None = None
+    _hangup: select.epoll | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.logger = _quiet  # it would write down every command line
+        peer, self._lost = peer_of(transport), asyncio.Event()
+        self.app_state = self.app_state | {"peer": peer, "lost": self._lost}
+        self._counted = None if peer.uid == os.geteuid() else peer.uid
+        connection: Any = transport.get_extra_info("socket")
+        self._hangup = select.epoll()
+        self._hangup.register(connection.fileno(), select.EPOLLRDHUP | select.EPOLLONESHOT)
+        self.loop.add_reader(self._hangup.fileno(), self._lost.set)
+        if peer.uid is None:
+            _notice_dead_peers(connection)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._lost.set()
+        if self._hangup:
+            self.loop.remove_reader(self._hangup.fileno())
+            self._hangup.close()
+            self._hangup = None
+        if self._counted is not None:
+            PeerProtocol.open_by_uid[self._counted] -= 1
+            self._counted = None
+
+    def shutdown(self) -> None:
+        """The server stops. Routes know, and tell their clients why; only what they are done with is closed here."""
+        if self.close_sent or not self.handshake_complete:
+            super().shutdown()
+
+
+_quiet = logging.getLogger(f"{__name__}.websocket")
+_quiet.setLevel(logging.WARNING)
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+
+
+def _notice_dead_peers(connection: Any) -> None:
+    """By the kernel: an answer to a ping of ours may be held up behind data that someone takes their time to read."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:

@@ -11,10 +11,14 @@ from penstock.errors import Forbidden, StartRefused
 from penstock.settings import Settings
 
 NOGROUP = 65534
+NOBODY = Account(uid=65534, gid=NOGROUP, user="nobody")
 
 
 def account_of(caller: Caller, settings: Settings) -> Account:
-    """A user's server works as that user, a system server as each caller; root becomes the unprivileged account."""
+    """A user's server works as that user, a system server as each caller; root becomes the unprivileged account.
+    In a cluster there are no accounts of this machine: all are nobody."""
+    if settings.engine == "kubernetes":
+        return NOBODY
     uid, gid = os.geteuid(), os.getegid()
     if settings.mode == "system":
         if caller.uid is None:

@@ -14,6 +14,7 @@ from penstock.services.bell import Bell
 from penstock.store.database import Database
 
 LONGEST_LINE = 64 * 1024
+FOLLOWED_AT_ONCE = 1000
 
 
 class Logs:
@@ -22,57 +23,111 @@ class Logs:
         self._engine = engine
         self._bell = bell
 
-    async def open(self, caller: Caller, ref: str, node: int | None, query: LogQuery) -> AsyncIterator[bytes]:
+    async def open(
+        self, caller: Caller, ref: str, query: LogQuery, part: int | None = None, attempt: int | None = None
+    ) -> AsyncIterator[bytes]:
         """Checks everything before the first byte, so that an error is an error and not a broken stream."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
-        if node is not None and not 0 <= node < workload.spec.nodes:
-            problem = Problem(f"there is no node {node}", field="node", hint=f"0 to {workload.spec.nodes - 1}")
+        if problem := _problem(workload, query, part, attempt):
             raise Invalid("The log cannot be shown.", problems=[problem])
-        ranks = list(range(workload.spec.nodes)) if node is None else [node]
-        return self._stream(workload, ranks, query)
+        return self._stream(workload, part, attempt, query)
 
-    async def _stream(self, workload: Workload, ranks: list[int], query: LogQuery) -> AsyncIterator[bytes]:
-        if query.follow and not await self._until(workload.id, _is_placed):
-            return
-        run = Run(workload.id, workload.attempt)
-        if len(ranks) == 1:
-            stream = self._engine.logs(run, ranks[0], query)
+    async def _stream(
+        self, workload: Workload, part: int | None, attempt: int | None, query: LogQuery
+    ) -> AsyncIterator[bytes]:
+        """One attempt; or all of them, each with a line of ours before it once there is a second."""
+        number = attempt or (workload.attempt if query.tail is not None else 1)
+        while True:
+            if query.follow and not await self._until(workload.id, number, _is_placed):
+                return
+            async for chunk in self._attempt(workload, number, part, query):
+                yield chunk
+            if attempt is not None or not await self._goes_on(workload.id, number, query.follow):
+                return
+            number += 1
+            yield b"[penstock] attempt %d\n" % number
+
+    async def _attempt(
+        self, workload: Workload, attempt: int, part: int | None, query: LogQuery
+    ) -> AsyncIterator[bytes]:
+        run = Run(workload.id, attempt)
+        parts = await self._parts(workload, attempt) if part is None else [part]
+        if workload.spec.parts == 1 or part is not None:
+            stream = self._engine.logs(run, parts[0], query) if parts else _nothing()
         else:
-            streams = {rank: _lines(rank, self._engine.logs(run, rank, query)) for rank in ranks}
+            word = b"index" if workload.spec.array else b"node"
+            streams = {each: _lines(b"%s-%d | " % (word, each), self._engine.logs(run, each, query)) for each in parts}
             stream = _merged(streams) if query.follow else _in_turn(streams)
-        if query.follow and workload.started_at is None:
-            stream = self._given_up_if_never_started(workload.id, stream)
+        if query.follow:
+            stream = self._given_up_if_never_started(workload.id, attempt, stream)
         async for chunk in stream:
             yield chunk
 
-    async def _given_up_if_never_started(self, workload_id: str, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _parts(self, workload: Workload, attempt: int) -> list[int]:
+        """What an attempt ran: later ones of an array only what had failed."""
+        if not workload.spec.array or attempt == 1:
+            return list(range(workload.spec.parts))
+        current = await self._db.read(lambda tx: tx.workloads.get(workload.id))
+        if current and current.attempt == attempt:
+            return list(current.indexes) or list(range(workload.spec.parts))
+        units = await self._db.read(lambda tx: tx.workloads.units(workload.id, attempt))
+        return sorted({unit.index for unit in units})
+
+    async def _goes_on(self, workload_id: str, attempt: int, follow: bool) -> bool:
+        """Is there a further attempt, now or, for one who follows, later?"""
+        if follow:
+            return await self._until(workload_id, attempt + 1, lambda _: True)
+        workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
+        return workload is not None and workload.attempt > attempt and workload.state not in WAITING
+
+    async def _given_up_if_never_started(
+        self, workload_id: str, attempt: int, stream: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
         """A launch may fail, and then the engine has nothing to follow and never will."""
         first = asyncio.ensure_future(anext(stream, None))
-        never = asyncio.create_task(self._until(workload_id, _has_started))
+        started = asyncio.create_task(self._until(workload_id, attempt, _has_started))
         try:
-            await asyncio.wait([first, never], return_when=asyncio.FIRST_COMPLETED)
-            if not first.done() and not never.result():
+            await asyncio.wait([first, started], return_when=asyncio.FIRST_COMPLETED)
+            if not first.done() and not started.result() and not await self._ran(workload_id, attempt):
                 return
             chunk = await first
         finally:
             first.cancel()
-            never.cancel()
+            started.cancel()
         if chunk is not None:
             yield chunk
             async for chunk in stream:
                 yield chunk
 
-    async def _until(self, workload_id: str, holds: Callable[[Workload], bool]) -> bool:
-        """Waits until it holds; False if the workload ended or vanished without ever having started."""
+    async def _ran(self, workload_id: str, attempt: int) -> bool:
+        units = await self._db.read(lambda tx: tx.workloads.units(workload_id, attempt))
+        return any(unit.started_at for unit in units)
+
+    async def _until(self, workload_id: str, attempt: int, holds: Callable[[Workload], bool]) -> bool:
+        """Waits until it holds for this attempt or a later one came; False if the workload ended or vanished before."""
         with self._bell.listen(workload_id) as rung:
             while True:
                 rung.clear()
                 workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
-                if workload is None or (workload.ended and workload.started_at is None):
+                if workload is None or (workload.attempt < attempt and workload.ended):
                     return False
-                if holds(workload):
+                if workload.attempt > attempt or (workload.attempt == attempt and holds(workload)):
                     return True
+                if workload.ended:
+                    return False
                 await rung.wait()
+
+
+def _problem(workload: Workload, query: LogQuery, part: int | None, attempt: int | None) -> Problem | None:
+    word = "index" if workload.spec.array else "node"
+    if part is not None and not 0 <= part < workload.spec.parts:
+        return Problem(f"there is no {word} {part}", field=word, hint=f"0 to {workload.spec.parts - 1}")
+    if attempt is not None and attempt > workload.attempt:
+        return Problem(f"there is no attempt {attempt}", field="attempt", hint=f"1 to {workload.attempt}")
+    if part is None and query.follow and workload.spec.parts > FOLLOWED_AT_ONCE:
+        said = f"{workload.spec.parts:,} cannot be followed at once, {FOLLOWED_AT_ONCE} at most"
+        return Problem(said, field=word, hint="name one, or do not follow")
+    return None
 
 
 def _is_placed(workload: Workload) -> bool:
@@ -83,9 +138,13 @@ def _has_started(workload: Workload) -> bool:
     return workload.started_at is not None
 
 
-async def _lines(rank: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+async def _lines(prefix: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Whole lines, each prefixed; a line that never ends is cut rather than kept."""
-    prefix = b"node-%d | " % rank
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")

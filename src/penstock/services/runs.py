@@ -4,69 +4,103 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from penstock.domain.outcome import outcome
+from penstock.domain.outcome import Outcome
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import PLACED, Reason, State, Unit, Wants, Workload
+from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
 from penstock.engines.base import BoundMount, DevicesBusy, Engine, Launch, Presence, Report, Run
-from penstock.errors import NotFound, PenstockError
+from penstock.errors import PenstockError, Unavailable
+from penstock.services import records
+from penstock.services.literals import claim_of
 from penstock.services.uploads import Uploads
 from penstock.store.database import Database
-from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """What will be better in a moment: the workload goes back into the queue."""
-NOT_SEEN_RUNNING = PLACED - {State.RUNNING, State.REQUESTED_CANCEL}
+PORT_IN_CLUSTER = 29500
+"""Where ranks meet that each have a network address of their own."""
+BETWEEN_UNITS = 1.0
+"""Seconds between two writes of how far the units of a workload have come."""
 
 
 class Runs:
-    def __init__(self, db: Database, engine: Engine, uploads: Uploads, stop_grace: int) -> None:
+    def __init__(
+        self,
+        db: Database,
+        engine: Engine,
+        uploads: Uploads,
+        stop_grace: int,
+        look_again: Callable[[str, float], None],
+    ) -> None:
         self._db = db
         self._engine = engine
         self._uploads = uploads
         self._grace = stop_grace
+        self._look_again = look_again
+        self._units_written: dict[str, float] = {}
 
     async def advance(self, workload: Workload) -> Workload:
-        """Takes a placed workload one step on; what it is afterwards."""
+        """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
         run = Run(workload.id, workload.attempt)
         if workload.wants is Wants.STOP:
-            await self._engine.stop(run, self._grace)
+            await self._engine.stop(run, self._grace_of(workload))
         report = await self._engine.observe(run)
         if report.presence is Presence.absent:
-            if workload.wants is Wants.STOP:
-                return await self._end(workload, State.STOPPED, Reason.STOPPED_BY_USER, "stopped before it started")
-            if workload.state not in NOT_SEEN_RUNNING:
-                return await self._end(workload, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, "what it left behind is gone")
+            gone = self._gone(workload)
+            if gone:
+                return await self._end(workload, gone)
             failed = await self._start(workload)
             if failed:
                 return failed
             report = await self._engine.observe(run)
+            if report.presence is Presence.absent and self._engine.schedules:
+                raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
         return await self._write_down(workload, report)
+
+    def _gone(self, workload: Workload) -> Outcome | None:
+        """What it means that the engine has nothing of it; None: it was not started yet."""
+        if workload.wants is Wants.STOP:
+            said = "stopped before it started" if workload.started_at is None else workload.message
+            return Outcome(State.STOPPED, Reason.STOPPED_BY_USER, said)
+        if self._engine.schedules:
+            if workload.launched < workload.attempt:
+                return None
+            return Outcome(State.STOPPED, Reason.DELETED_OUTSIDE, "its Job was deleted in the cluster")
+        if workload.state in records.SEEN_RUNNING:
+            return Outcome(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, "what it left behind is gone")
+        return None
 
     async def _start(self, workload: Workload) -> Workload | None:
         """None when it began; otherwise the workload as it ended or was put back."""
         try:
             volumes = await self._volumes_of(workload)
-            lost = await self._lost(volumes.values())
+            lost = await self._lost(
+                volume for path, volume in volumes.items() if not claim_of(workload.volume_ids[path])
+            )
             if lost:
                 said = f"the data of volume {', '.join(lost)} is gone"
-                return await self._end(workload, State.CRASHED, Reason.VOLUME_LOST, said)
+                return await self._end(workload, Outcome(State.CRASHED, Reason.VOLUME_LOST, said))
             await self._engine.start(self._launch_of(workload, volumes))
         except DevicesBusy as busy:
             said = f"GPU {busy} was taken by another server on this machine"
-            return await self._move(workload, State.QUEUED, Reason.GIVEN_BACK, said, gpus=(), master_port=None)
+            return await self._put_back(workload, Reason.GIVEN_BACK, said)
         except PenstockError as error:
+            if self._engine.schedules and isinstance(error, Unavailable):
+                await self._put_back(workload, Reason.CLUSTER_UNREACHABLE, error.message)
+                raise
             said = f"{error.message} {error.hint or ''}".strip()
-            return await self._end(workload, State.CRASHED, Reason.LAUNCH_FAILED, said)
+            return await self._end(workload, Outcome(State.CRASHED, Reason.LAUNCH_FAILED, said))
         except OSError as error:
             if error.errno in PASSING:
                 said = f"the machine is short of something: {error.strerror}"
-                return await self._move(workload, State.QUEUED, Reason.GIVEN_BACK, said, gpus=(), master_port=None)
+                return await self._put_back(workload, Reason.GIVEN_BACK, said)
             log.warning("%s could not be started", workload.id, exc_info=True)
-            return await self._end(workload, State.CRASHED, Reason.LAUNCH_FAILED, f"could not be prepared: {error}")
+            said = f"could not be prepared: {error}"
+            return await self._end(workload, Outcome(State.CRASHED, Reason.LAUNCH_FAILED, said))
         return None
 
     async def _volumes_of(self, workload: Workload) -> dict[str, Volume]:
@@ -74,61 +108,98 @@ class Runs:
         if not ids:
             return {}
         found = await self._db.read(lambda tx: {path: tx.volumes.get(id_) for path, id_ in ids.items()})
+        for path, id_ in ids.items():
+            if claim := claim_of(id_):
+                found[path] = await self._engine.literal_volume(claim, workload.group)
         missing = [path for path, volume in found.items() if volume is None]
         if missing:
             raise PenstockError(f"the volume at {missing[0]} is gone")
         return {path: volume for path, volume in found.items() if volume}
 
     async def _lost(self, volumes: Iterable[Volume]) -> list[str]:
-        known = {volume.id: volume for volume in volumes}
+        """Those whose data is gone; one that was never made is still waited for."""
+        known = {volume.id: volume for volume in volumes if volume.phase is Phase.Bound}
         reports = await self._engine.volume_reports(list(known.values())) if known else {}
         return sorted(known[id_].name for id_, report in reports.items() if report.phase is Phase.Lost)
 
     def _launch_of(self, workload: Workload, volumes: dict[str, Volume]) -> Launch:
+        spec = workload.spec
         mounts = tuple(
             BoundMount(path=m.path, volume=volumes[m.path], read_only=m.read_only or volumes[m.path].read_only)
-            for m in workload.spec.mounts
+            for m in spec.mounts
         )
         sent = workload.files.get("workdir")
         return Launch(
             workload_id=workload.id,
             attempt=workload.attempt,
             name=workload.name,
-            spec=workload.spec,
+            user=workload.user,
+            group=workload.group,
+            spec=spec,
             account=workload.account,
+            indexes=(workload.indexes or tuple(range(spec.array.count))) if spec.array else (),
             mounts=mounts,
-            gpus=workload.gpus or ((),) * workload.spec.nodes,
-            master_port=workload.master_port or 0,
+            gpus=workload.gpus or ((),) * spec.nodes,
+            master_port=workload.master_port or PORT_IN_CLUSTER,
+            record=records.record_of(workload) if self._engine.schedules else "",
             workdir_archive=self._uploads.path(workload.user, sent) if sent else None,
             venv=Path(workload.venv) if workload.venv else None,
-            stop_grace=self._grace,
+            stop_grace=self._grace_of(workload),
         )
 
+    def _grace_of(self, workload: Workload) -> int:
+        return self._grace if workload.spec.stop_grace is None else workload.spec.stop_grace
+
+    # what the engine saw
+
     async def _write_down(self, workload: Workload, report: Report) -> Workload:
+        if report.presence is Presence.waiting:
+            return await self._waiting(workload, report)
         if report.presence is Presence.running:
-            begun = [unit.started_at for unit in report.units if unit.started_at]
-            if not begun or workload.state not in NOT_SEEN_RUNNING or workload.wants is Wants.STOP:
-                return workload
-            return await self._db.write(lambda tx: _running(tx, workload.id, report.units))
+            return await self._running(workload, report.units)
+        self._units_written.pop(workload.id, None)
         if report.presence is Presence.lost:
             units = tuple(_doubted(unit) for unit in report.units)
             reason = next((u.reason for u in units if u.state is State.UNKNOWN and u.reason), Reason.OUTCOME_UNKNOWN)
-            return await self._db.write(
-                lambda tx: _ended(tx, workload.id, units, State.UNKNOWN, reason, report.message, None)
-            )
-        end = outcome(report.units)
-        return await self._db.write(
-            lambda tx: _ended(tx, workload.id, report.units, end.state, end.reason, end.message, end.exit_code)
-        )
+            return await self._end(workload, Outcome(State.UNKNOWN, reason, report.message), units)
+        return await self._end(workload, None, report.units)
 
-    async def _end(self, workload: Workload, state: State, reason: Reason, message: str) -> Workload:
-        return await self._db.write(lambda tx: _ended(tx, workload.id, (), state, reason, message, None))
+    async def _waiting(self, workload: Workload, report: Report) -> Workload:
+        state, reason = report.state or State.QUEUED, report.reason or Reason.IN_QUEUE
+        now = (workload.state, workload.reason, workload.message, workload.launched)
+        if workload.wants is Wants.STOP or now == (state, reason, report.message, workload.attempt):
+            return workload
+        return await self._db.write(lambda tx: records.waits(tx, workload, state, reason, report.message))
 
-    async def _move(self, workload: Workload, state: State, reason: Reason, message: str, **fields: object) -> Workload:
-        def change(tx: Store) -> Workload:
-            return tx.workloads.move(_known(tx, workload.id), state, reason, message, **fields)
+    async def _running(self, workload: Workload, units: tuple[Unit, ...]) -> Workload:
+        if workload.wants is Wants.STOP or not any(unit.started_at for unit in units):
+            return workload
+        if workload.state not in records.SEEN_RUNNING:
+            self._units_written[workload.id] = time.monotonic()
+            return await self._db.write(lambda tx: records.runs(tx, workload, units))
+        if workload.spec.parts == 1:
+            return workload
+        return await self._units_of_running(workload, units)
 
-        return await self._db.write(change)
+    async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...]) -> Workload:
+        """What changed of them, at most once a second; the end writes all in any case."""
+        kept = await self._db.read(lambda tx: tx.workloads.units(workload.id, workload.attempt))
+        known = {unit.model_dump_json() for unit in kept}
+        changed = [unit for unit in units if unit.model_dump_json() not in known]
+        if not changed:
+            return workload
+        wait = self._units_written.get(workload.id, 0) + BETWEEN_UNITS - time.monotonic()
+        if wait > 0:
+            self._look_again(workload.id, wait)
+            return workload
+        self._units_written[workload.id] = time.monotonic()
+        return await self._db.write(lambda tx: records.goes_on(tx, workload, changed))
+
+    async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
+        return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
+
+    async def _put_back(self, workload: Workload, reason: Reason, message: str) -> Workload:
+        return await self._db.write(lambda tx: records.is_put_back(tx, workload, reason, message))
 
 
 def _doubted(unit: Unit) -> Unit:
@@ -136,39 +207,3 @@ def _doubted(unit: Unit) -> Unit:
         return unit
     reason = unit.reason if unit.reason is Reason.NODE_LOST else Reason.OUTCOME_UNKNOWN
     return unit.model_copy(update={"state": State.UNKNOWN, "reason": reason})
-
-
-def _known(tx: Store, workload_id: str) -> Workload:
-    workload = tx.workloads.get(workload_id)
-    if workload is None:
-        raise NotFound(f"Task {workload_id} not found")
-    return workload
-
-
-def _running(tx: Store, workload_id: str, units: tuple[Unit, ...]) -> Workload:
-    current = _known(tx, workload_id)
-    if current.state not in NOT_SEEN_RUNNING:
-        return current
-    tx.workloads.set_units(workload_id, units)
-    began = min(unit.started_at for unit in units if unit.started_at)
-    return tx.workloads.move(current, State.RUNNING, Reason.STARTED, started_at=began)
-
-
-def _ended(
-    tx: Store,
-    workload_id: str,
-    units: tuple[Unit, ...],
-    state: State,
-    reason: Reason,
-    message: str | None,
-    exit_code: int | None,
-) -> Workload:
-    """Ends it. One that was never seen running but did run gets its RUNNING line first: history has no holes."""
-    current = _known(tx, workload_id)
-    if current.ended:
-        return current
-    tx.workloads.set_units(workload_id, units)
-    began = min((unit.started_at for unit in units if unit.started_at), default=None)
-    if began and current.state in NOT_SEEN_RUNNING:
-        current = tx.workloads.move(current, State.RUNNING, Reason.STARTED, started_at=began)
-    return tx.workloads.move(current, state, reason, message, exit_code=exit_code, gpus=(), master_port=None)

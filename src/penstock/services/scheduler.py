@@ -1,7 +1,8 @@
 """Placement on an engine that does not schedule: what fits now, what waits and why, what never fits.
 
 First come, first served. A later workload may pass an earlier one that waits only where it takes nothing the earlier
-one could use: everything ahead in the queue is counted as if it had started. Deterministic, and pure: no clock, no
+one could use: everything ahead in the queue is counted as if it had started. An array starts with as many places as
+there is room for, once that is half of what it could have on the empty machine. Deterministic, and pure: no clock, no
 randomness, no input or output.
 """
 
@@ -12,18 +13,30 @@ from dataclasses import dataclass
 
 from penstock.domain.nodes import Gpu, Node, product_matches
 from penstock.domain.quantities import show_bytes, show_cpus
-from penstock.domain.workloads import Resources, Spec
+from penstock.domain.workloads import Spec
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a whole workload takes, all nodes together: it is all or nothing."""
+    """What a whole workload takes, all its places (nodes, or indexes of an array at once) together."""
 
     nodes: int
     cpus_milli: int
     memory_bytes: int
     gpus: int
     products: tuple[str, ...] = ()
+    least: int | None = None
+    """So many places are enough to start; None is all or nothing."""
+
+    def on(self, places: int) -> Ask:
+        """The same with so many places."""
+        return Ask(
+            places,
+            places * (self.cpus_milli // self.nodes),
+            places * (self.memory_bytes // self.nodes),
+            places * (self.gpus // self.nodes),
+            self.products,
+        )
 
 
 @dataclass(frozen=True)
@@ -45,30 +58,51 @@ class Room:
 
 @dataclass(frozen=True)
 class Decision:
-    """`gpus` by rank if it starts now; otherwise the sentence that says why it waits."""
+    """`gpus` by place if it starts now; otherwise the sentence that says why it waits."""
 
     workload_id: str
     gpus: tuple[tuple[str, ...], ...] = ()
     waits: str | None = None
 
 
-def ask_of(spec: Spec, default_cpus_milli: int) -> Ask:
-    """A workload's demand; a node that names no CPUs is counted with the default, no memory as none."""
-    asked: Resources = spec.resources
-    return Ask(
-        nodes=spec.nodes,
-        cpus_milli=spec.nodes * (asked.cpus_milli or default_cpus_milli),
-        memory_bytes=spec.nodes * (asked.memory_bytes or 0),
-        gpus=spec.nodes * asked.gpus,
+def ask_of(spec: Spec, default_cpus_milli: int, node: Node, indexes: int | None = None) -> Ask:
+    """A workload's demand; a place that names no CPUs is counted with the default, no memory as none.
+    `indexes` is how many of an array are left to run."""
+    asked, least = spec.resources, spec.resources.requests
+    one = Ask(
+        nodes=1,
+        cpus_milli=_first(least.cpus_milli, asked.cpus_milli, default_cpus_milli),
+        memory_bytes=_first(least.memory_bytes, asked.memory_bytes, 0),
+        gpus=asked.gpus,
         products=asked.gpu_products,
     )
+    if spec.array is None:
+        return one.on(spec.nodes)
+    count = indexes or spec.array.count
+    most = max(min(count, spec.array.parallelism or count, _places(one, node)), 1)
+    whole = one.on(most)
+    return Ask(most, whole.cpus_milli, whole.memory_bytes, whole.gpus, whole.products, least=-(-most // 2))
+
+
+def _first(*amounts: int | None) -> int:
+    return next(amount for amount in amounts if amount is not None)
+
+
+def _places(one: Ask, node: Node) -> int:
+    """How many of one the empty machine has room for."""
+    had = (
+        (node.cpus_milli, one.cpus_milli),
+        (node.memory_bytes, one.memory_bytes),
+        (len(matching(one.products, node.gpus)), one.gpus),
+    )
+    return min(total // each for total, each in had if each) if any(each for _, each in had) else node.cpus_milli
 
 
 def room_of(node: Node) -> Room:
     return Room(node.cpus_milli, node.memory_bytes, node.gpus)
 
 
-def never(ask: Ask, node: Node) -> dict[str, str]:
+def never(ask: Ask, node: Node, room: Room | None = None) -> dict[str, str]:
     """Why it could not run even on the empty machine, by resource; nothing, if it could."""
     reasons = {}
     each = f" ({ask.nodes} nodes together)" if ask.nodes > 1 else ""
@@ -79,12 +113,15 @@ def never(ask: Ask, node: Node) -> dict[str, str]:
         had = show_bytes(node.memory_bytes)
         reasons["memory"] = f"asks for {show_bytes(ask.memory_bytes)} of memory{each}; {node.name} has {had}"
     if ask.gpus and ask.gpus > len(matching(ask.products, node.gpus)):
-        reasons["accelerators"] = f"asks for {_gpu_words(ask)}{each}; {node.name} has {_inventory(node.gpus)}"
+        free = (room or room_of(node)).gpus
+        reasons["accelerators"] = f"asks for {_gpu_words(ask)}{each}; {node.name} has {_inventory(node.gpus, free)}"
     return reasons
 
 
 def shortage(ask: Ask, room: Room, total: Node) -> str | None:
     """Why it cannot start now, in the user's words; None if it can."""
+    if ask.least is not None:
+        ask = ask.on(ask.least)
     if ask.cpus_milli > room.cpus_milli:
         free, all_ = show_cpus(max(room.cpus_milli, 0)), show_cpus(total.cpus_milli)
         return f"needs {show_cpus(ask.cpus_milli)} CPUs; {free} of {all_} are free"
@@ -110,18 +147,27 @@ def decide(
         room = room.less(ask, uuids)
     decisions: list[Decision] = []
     for position, (workload_id, ask) in enumerate(waiting.items()):
-        if room.cpus_milli <= 0 or len(decisions) >= most:
+        if (room.cpus_milli <= 0 and ask.cpus_milli) or len(decisions) >= most:
             break
         lack = shortage(ask, room, node)
         if lack is None:
-            chosen = _choose(ask, room)
+            granted = _granted(ask, room, node)
+            chosen = _choose(granted, room)
             decisions.append(Decision(workload_id, gpus=chosen))
-            room = room.less(ask, [uuid for rank in chosen for uuid in rank])
+            room = room.less(granted, [uuid for place in chosen for uuid in place])
         else:
             ahead = f"; {position} ahead in the queue" if position else ""
             decisions.append(Decision(workload_id, waits=lack + ahead))
             room = _reserve(room, ask)
     return decisions
+
+
+def _granted(ask: Ask, room: Room, node: Node) -> Ask:
+    """As many places as there is room for."""
+    if ask.least is None:
+        return ask
+    tried = (ask.on(places) for places in range(ask.nodes, ask.least, -1))
+    return next((each for each in tried if shortage(each, room, node) is None), ask.on(ask.least))
 
 
 def _reserve(room: Room, ask: Ask) -> Room:
@@ -131,7 +177,7 @@ def _reserve(room: Room, ask: Ask) -> Room:
 
 
 def _choose(ask: Ask, room: Room) -> tuple[tuple[str, ...], ...]:
-    """GPUs for each rank: one product for all where possible, lowest minor number first."""
+    """GPUs for each place: one product for all where possible, lowest minor number first."""
     if not ask.gpus:
         return ((),) * ask.nodes
     candidates = available(ask.products, room.gpus)
@@ -139,9 +185,9 @@ def _choose(ask: Ask, room: Room) -> tuple[tuple[str, ...], ...]:
     for gpu in candidates:
         counts[gpu.product] = counts.get(gpu.product, 0) + 1
     candidates.sort(key=lambda gpu: (counts[gpu.product] < ask.gpus, gpu.product, gpu.minor))
-    per_rank = ask.gpus // ask.nodes
+    each = ask.gpus // ask.nodes
     uuids = [gpu.uuid for gpu in candidates[: ask.gpus]]
-    return tuple(tuple(uuids[rank * per_rank : (rank + 1) * per_rank]) for rank in range(ask.nodes))
+    return tuple(tuple(uuids[place * each : (place + 1) * each]) for place in range(ask.nodes))
 
 
 def matching(products: Sequence[str], gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -157,8 +203,12 @@ def _gpu_words(ask: Ask) -> str:
     return f"{ask.gpus}{product} GPU{'s' if ask.gpus != 1 else ''}"
 
 
-def _inventory(gpus: Sequence[Gpu]) -> str:
-    counts: dict[str, int] = {}
+def _inventory(gpus: Sequence[Gpu], free: Sequence[Gpu]) -> str:
+    """`2 × NVIDIA A10 (1 free)`, for each product."""
+    counts: dict[str, list[int]] = {}
+    left = {gpu.uuid for gpu in available((), free)}
     for gpu in gpus:
-        counts[gpu.product] = counts.get(gpu.product, 0) + 1
-    return ", ".join(f"{count} × {product}" for product, count in sorted(counts.items())) or "no GPU"
+        count = counts.setdefault(gpu.product, [0, 0])
+        count[0] += 1
+        count[1] += gpu.uuid in left
+    return ", ".join(f"{n} × {product} ({free} free)" for product, (n, free) in sorted(counts.items())) or "no GPU"

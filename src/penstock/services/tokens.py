@@ -8,10 +8,11 @@ import time
 from datetime import timedelta
 
 from penstock.domain.model import now
-from penstock.domain.names import new_id, shorten
+from penstock.domain.names import USER, new_id, shorten
+from penstock.domain.policy import Kind, Verb, allowed
 from penstock.domain.quantities import NotAQuantity, parse_duration
 from penstock.domain.users import Caller
-from penstock.errors import Invalid, NotFound, Problem
+from penstock.errors import Forbidden, Invalid, NotFound, Problem
 from penstock.store.database import Database
 from penstock.store.tokens import Token
 from penstock.wire import NewToken, NewTokenView, TokenView
@@ -31,6 +32,8 @@ class Tokens:
         self._known: dict[str, tuple[float, Token | None]] = {}
 
     async def create(self, caller: Caller, asked: NewToken) -> NewTokenView:
+        """For the caller; or, by an admin, for any name, which then proves that name and no account of this machine."""
+        user = self._for_whom(caller, asked.user)
         expires_at = None
         if asked.expires is not None:
             try:
@@ -39,11 +42,12 @@ class Tokens:
                 problem = Problem(str(error), field="expires", hint=error.hint)
                 raise Invalid("The token cannot be created.", problems=[problem]) from None
         secret = PREFIX + secrets.token_urlsafe(32)
+        mine = user == caller.user
         token = Token(
             id=new_id(),
-            user=caller.user,
-            uid=caller.uid,
-            runs_server=caller.runs_server,
+            user=user,
+            uid=caller.uid if mine else None,
+            runs_server=caller.runs_server and mine,
             description=asked.description,
             created_at=now(),
             expires_at=expires_at,
@@ -51,16 +55,29 @@ class Tokens:
         await self._db.write(lambda tx: tx.tokens.add(token, hashed(secret)))
         return NewTokenView(token=secret, **_view(token).model_dump())
 
+    def _for_whom(self, caller: Caller, user: str | None) -> str:
+        if user is None or user == caller.user:
+            return caller.user
+        if not allowed(caller, Verb.all_groups, Kind.Token):
+            raise Forbidden("Only an admin may make or see tokens of others.")
+        if not USER.match(user):
+            problem = Problem(f"'{shorten(user)}' is not a user name", field="user")
+            raise Invalid("There can be no token for that name.", problems=[problem])
+        return user
+
     async def page(
-        self, caller: Caller, *, description: str | None, limit: int, cursor: str | None
+        self, caller: Caller, *, user: str | None, description: str | None, limit: int, cursor: str | None
     ) -> tuple[list[TokenView], str | None]:
+        whose = self._for_whom(caller, user)
         found, after = await self._db.read(
-            lambda tx: tx.tokens.page(caller.user, description=description, limit=limit, cursor=cursor)
+            lambda tx: tx.tokens.page(whose, description=description, limit=limit, cursor=cursor)
         )
         return [_view(token) for token in found], after
 
     async def delete(self, caller: Caller, token_id: str) -> None:
-        if not await self._db.write(lambda tx: tx.tokens.remove(token_id, caller.user)):
+        """One's own; an admin any."""
+        whose = None if allowed(caller, Verb.all_groups, Kind.Token) else caller.user
+        if not await self._db.write(lambda tx: tx.tokens.remove(token_id, whose)):
             raise NotFound(f"Token {shorten(token_id)} not found")
         self._known.clear()
 

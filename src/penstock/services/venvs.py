@@ -25,6 +25,8 @@ def usable_venv(given: str | None, caller: Caller, settings: Settings) -> tuple[
 
 
 def _why_not(path: Path, caller: Caller, settings: Settings) -> str | None:
+    if settings.engine == "kubernetes":
+        return "it is on another machine than the job, which has what its image has"
     if not path.is_absolute() or "\0" in str(path) or ".." in path.parts or str(path).startswith(HIDDEN):
         return "its path cannot be used"
     if settings.mode == "system" and caller.uid not in (None, 0) and caller.uid == root_account(settings).uid:

@@ -1,9 +1,8 @@
-"""Volumes: create, list, look at, delete."""
+"""Volumes: create, list, look at, resize, delete."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,16 +12,15 @@ from penstock.domain.policy import Kind
 from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
 from penstock.domain.users import Caller
 from penstock.domain.volumes import AccessMode, Phase, StorageClass, Volume
-from penstock.engines.base import Engine
-from penstock.errors import InUse, Invalid, PenstockError, Problem
+from penstock.engines.base import Engine, VolumeReport
+from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 from penstock.services import lookup, once
 from penstock.services.accounts import account_of
+from penstock.services.making import Making
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import NewVolume, VolumeUse, VolumeView
-
-log = logging.getLogger(__name__)
 
 
 class Volumes:
@@ -30,18 +28,23 @@ class Volumes:
         self._db = db
         self._engine = engine
         self._settings = settings
+        self._making = Making(db, engine)
 
     async def recover(self) -> None:
         """Finishes creations and deletions that a crash interrupted."""
-        for volume in await self._db.read(lambda tx: tx.volumes.unfinished()):
-            try:
-                await (self._destroy(volume) if volume.phase is Phase.Deleting else self._bind(volume))
-            except (PenstockError, OSError) as error:
-                log.warning("volume %s: %s", volume.id, error)
+        await self._making.recover()
+
+    async def close(self) -> None:
+        await self._making.close()
 
     async def create(self, caller: Caller, asked: NewVolume, key: str | None = None) -> VolumeView:
-        classes = await self._engine.storage_classes()
-        volume = _new(caller, asked, classes)
+        return await self.add(caller, await self.plan(caller, asked), asked, key)
+
+    async def plan(self, caller: Caller, asked: NewVolume) -> Volume:
+        """Checks the wish; nothing is written."""
+        return _new(caller, asked, await self._engine.storage_classes())
+
+    async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
         body = once.digest(asked.model_dump_json().encode())
 
@@ -55,23 +58,36 @@ class Volumes:
             once.remember(tx, caller.user, key, body, Kind.Volume, volume.id)
             return None
 
-        made = await self._db.write(add) or volume
-        if made.phase is Phase.Pending:
-            made = await self._bind(made)
-        return VolumeView.of(made, notices=_notices(made, classes))
-
-    async def _bind(self, volume: Volume) -> Volume:
-        account = await self._db.read(lambda tx: tx.volumes.account(volume.id))
-        if account is None:
-            return volume
+        self._making.unmade.add(volume.id)
         try:
-            await self._engine.create_volume(volume, account)
-        except Exception:
+            made = await self._db.write(add) or volume
+        except BaseException:
+            self._making.unmade.discard(volume.id)
+            raise
+        if made is volume:
+            made = await self._made_or_forgotten(volume)
+        else:
+            self._making.unmade.discard(volume.id)
+            made = await self._making.make(made) if made.phase is Phase.Pending else made
+        [view] = await self._views([made], usage=False)
+        return view.model_copy(update={"notices": await self._notices(made)})
+
+    async def _made_or_forgotten(self, volume: Volume) -> Volume:
+        try:
+            return await self._making.make(volume)
+        except BaseException:
             await self._db.write(lambda tx: tx.volumes.remove(volume.id))
             raise
-        bound = volume.model_copy(update={"phase": Phase.Bound})
-        await self._db.write(lambda tx: tx.volumes.update(bound))
-        return bound
+
+    async def _notices(self, volume: Volume) -> tuple[str, ...]:
+        if self._engine.schedules:
+            return ()
+        classes = await self._engine.storage_classes()
+        free = next((each.free_bytes for each in classes if each.name == volume.storage_class), None)
+        said = ["This engine counts what a volume holds but does not enforce its size."]
+        if free is not None and free < volume.size_bytes:
+            said.insert(0, f"The disk has {show_bytes(free)} free, less than the {volume.size} asked for.")
+        return tuple(said)
 
     async def page(
         self,
@@ -106,12 +122,17 @@ class Volumes:
 
     async def _views(self, volumes: Sequence[Volume], usage: bool) -> list[VolumeView]:
         """With the engine's word on each: a volume whose data is gone is Lost, whatever the record says."""
-        settled = [volume for volume in volumes if volume.phase is Phase.Bound]
-        reports = await self._engine.volume_reports(settled) if settled else {}
+        unmade = self._making.unmade
+        settled = [v for v in volumes if v.phase is not Phase.Deleting and v.id not in unmade]
+        try:
+            reports = await self._engine.volume_reports(settled) if settled else {}
+        except Unavailable as error:
+            unsure = f"as it was last known: {error.message}"
+            reports = {v.id: VolumeReport(phase=v.phase, message=v.message or unsure) for v in settled}
         views = []
         for volume in volumes:
             report = reports.get(volume.id)
-            seen = {"status": report.phase, "message": report.message} if report else {}
+            seen = {"status": report.phase, "message": report.message or volume.message} if report else {}
             views.append(VolumeView.of(volume).model_copy(update=seen))
         if usage:
             return list(await asyncio.gather(*map(self._with_usage, volumes, views)))
@@ -122,27 +143,47 @@ class Volumes:
             return view
         return view.model_copy(update={"used_bytes": await self._engine.volume_usage(volume)})
 
+    async def refuse_resize(self, volume: Volume, size: str) -> None:
+        """Raises what `resize` would; nothing is changed."""
+        _larger(volume, size, await self._engine.storage_classes())
+
+    async def resize(self, caller: Caller, ref: str, size: str) -> VolumeView:
+        """The engine first: if the record is not written any more, asking again does the same once more."""
+        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        larger = _larger(volume, size, await self._engine.storage_classes())
+        if larger is volume:
+            return await self.get(caller, volume.id)
+        await self._engine.resize_volume(larger)
+
+        def update(tx: Store) -> None:
+            known = lookup.volume(tx, caller, volume.id)
+            tx.volumes.update(known.model_copy(update={"size": larger.size, "size_bytes": larger.size_bytes}))
+
+        await self._db.write(update)
+        return await self.get(caller, volume.id)
+
     async def delete(self, caller: Caller, ref: str) -> Volume:
         """Marks it first, so that nothing new can use it, then destroys the data, then forgets it."""
+        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        others = await self._engine.volume_users(volume)
 
         def mark(tx: Store) -> Volume:
-            volume = lookup.volume(tx, caller, ref)
-            users = tx.workloads.using(volume.id)
+            found = lookup.volume(tx, caller, volume.id)
+            users = tx.workloads.using(found.id)
             if users:
                 named = ", ".join(f"{w.name} ({w.id}, {w.status})" for w in users[:10])
                 stop = " ".join(w.id for w in users[:10])
-                raise InUse(f"Volume {volume.name} is in use by {named}.", hint=f"penstock jobs stop {stop}")
-            marked = volume.model_copy(update={"phase": Phase.Deleting})
+                raise InUse(f"Volume {found.name} is in use by {named}.", hint=f"penstock jobs stop {stop}")
+            if others:
+                named = ", ".join(others[:10])
+                raise InUse(f"Volume {found.name} is in use by {named}.", hint="End what uses it, then try again.")
+            marked = found.model_copy(update={"phase": Phase.Deleting})
             tx.volumes.update(marked)
             return marked
 
-        volume = await self._db.write(mark)
-        await self._destroy(volume)
-        return volume
-
-    async def _destroy(self, volume: Volume) -> None:
-        await self._engine.delete_volume(volume)
-        await self._db.write(lambda tx: tx.volumes.remove(volume.id))
+        marked = await self._db.write(mark)
+        await self._making.destroy(marked)
+        return marked
 
     async def classes(self) -> list[StorageClass]:
         return await self._engine.storage_classes()
@@ -162,13 +203,7 @@ def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> V
         size_bytes = parse_bytes(asked.size)
     except NotAQuantity as error:
         problems.append(Problem(str(error), field="size", hint=error.hint))
-    default = next(each.name for each in classes if each.default)
-    wanted = asked.storage_class or default
-    if wanted not in {each.name for each in classes}:
-        there = ", ".join(each.name for each in classes)
-        problems.append(
-            Problem(f"'{shorten(wanted)}' is not a storage class", field="storage_class", hint=f"there are: {there}")
-        )
+    wanted = _storage_class(asked.storage_class, classes, problems)
     modes = _modes(asked.access_modes, problems)
     if problems:
         raise Invalid("The volume cannot be created.", problems=problems)
@@ -185,6 +220,42 @@ def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> V
     )
 
 
+def _storage_class(asked: str | None, classes: Sequence[StorageClass], problems: list[Problem]) -> str:
+    names = [each.name for each in classes]
+    wanted = asked or next((each.name for each in classes if each.default), None)
+    if wanted in names:
+        return str(wanted)
+    said = f"'{shorten(wanted)}' is not a storage class" if wanted else "has no default here: name one"
+    there = f"there are: {', '.join(names)}" if names else "there is none"
+    problems.append(Problem(said, field="storage_class", hint=there))
+    return ""
+
+
+def _larger(volume: Volume, size: str, classes: Sequence[StorageClass]) -> Volume:
+    """The volume with its new size, itself if that is the one it has; or everything that forbids it."""
+    try:
+        size_bytes = parse_bytes(size)
+    except NotAQuantity as error:
+        raise _not_resized(volume, Problem(str(error), field="size", hint=error.hint)) from None
+    if size_bytes == volume.size_bytes:
+        return volume
+    if size_bytes < volume.size_bytes:
+        said = f"{shorten(size)} is less than the {volume.size} it has; a volume never gets smaller"
+        raise _not_resized(volume, Problem(said, field="size"))
+    able = [each.name for each in classes if each.resizable]
+    if volume.storage_class not in able:
+        named = ", ".join(able)
+        raise Conflict(
+            f"Volume {volume.name} cannot be resized: its storage class {volume.storage_class} does not allow it.",
+            hint=f"classes that do: {named}" if named else "no storage class here does",
+        )
+    return volume.model_copy(update={"size": size, "size_bytes": size_bytes})
+
+
+def _not_resized(volume: Volume, problem: Problem) -> Invalid:
+    return Invalid(f"Volume {volume.name} cannot be resized.", problems=[problem])
+
+
 def _modes(asked: Sequence[str] | None, problems: list[Problem]) -> tuple[AccessMode, ...]:
     words = ["ReadWriteOnce"] if asked is None else [word.strip() for word in asked if word.strip()]
     unknown = [word for word in words if word not in AccessMode.__members__]
@@ -193,11 +264,3 @@ def _modes(asked: Sequence[str] | None, problems: list[Problem]) -> tuple[Access
         problems.append(Problem(said, field="access_modes", hint=f"use {', '.join(AccessMode)}"))
         return ()
     return tuple(dict.fromkeys(AccessMode(word) for word in words))
-
-
-def _notices(volume: Volume, classes: Sequence[StorageClass]) -> tuple[str, ...]:
-    said = ["This engine counts what a volume holds but does not enforce its size."]
-    free = next((each.free_bytes for each in classes if each.name == volume.storage_class), None)
-    if free is not None and free < volume.size_bytes:
-        said.insert(0, f"The disk has {show_bytes(free)} free, less than the {volume.size} asked for.")
-    return tuple(said)

@@ -25,14 +25,15 @@ CONNECT_SECONDS = 5
 
 _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
-# Only one server may write to a PostgreSQL database: two would start everything twice.
+# So that PostgreSQL sees soon that a server has vanished from the network, and lets go of its lock.
+SEEN_SOON = ("SET tcp_keepalives_idle=30", "SET tcp_keepalives_interval=10", "SET tcp_keepalives_count=3")
+LOCK = "hashtext('penstock'), hashtext(current_schema())"
+"""Only one server may write to a PostgreSQL database: two would start everything twice."""
+
 _ONE_SERVER = (
-    # So that PostgreSQL sees soon that a server has vanished from the network, and lets go of its lock.
-    "SET tcp_keepalives_idle=30",
-    "SET tcp_keepalives_interval=10",
-    "SET tcp_keepalives_count=3",
+    *SEEN_SOON,
     "SET lock_timeout='2s'",  # One that has just ended is let go of in far less.
-    "SELECT pg_advisory_lock(hashtext('penstock'), hashtext(current_schema()))",
+    f"SELECT pg_advisory_lock({LOCK})",
     "SET lock_timeout=0",
 )
 
@@ -56,8 +57,9 @@ def parse_url(text: str) -> URL:
 _HINT = "Set database_url to sqlite:////path/to/penstock.db or postgresql+psycopg://user@host/name."
 
 
-def make_engine(url: URL, *, writes: bool) -> Engine:
-    """Connections for one purpose. Each thread keeps its own, so there is no pool."""
+def make_engine(url: URL, *, writes: bool, lock: bool = True) -> Engine:
+    """Connections for one purpose. Each thread keeps its own, so there is no pool. `lock`: whoever writes to PostgreSQL
+    holds the lock; otherwise someone else of this process does."""
     sqlite = url.get_backend_name() == "sqlite"
     try:
         engine = create_engine(
@@ -73,7 +75,7 @@ def make_engine(url: URL, *, writes: bool) -> Engine:
         ) from None
     if sqlite:
         event.listen(engine, "connect", _running(_WRITING_SQLITE if writes else _READING_SQLITE))
-    elif writes:
+    elif writes and lock:
         event.listen(engine, "connect", _running(_ONE_SERVER))
     return engine
 

@@ -49,9 +49,10 @@ class Database:
         self._threads += [start_reader(n, reader, self._reads, self._report) for n, reader in enumerate(readers)]
 
     @classmethod
-    async def open(cls, url: str) -> Self:
-        """Raises StartRefused where this database cannot or must not be used."""
-        return cls(await asyncio.to_thread(_sessions, parse_url(url)))
+    async def open(cls, url: str, *, lock: bool = True) -> Self:
+        """Raises StartRefused where this database cannot or must not be used. Without `lock` the caller has it already
+        (lead.py)."""
+        return cls(await asyncio.to_thread(_sessions, parse_url(url), lock))
 
     async def close(self) -> None:
         """After what is queued is done."""
@@ -137,12 +138,12 @@ def _settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
         future.set_exception(outcome.error)
 
 
-def _sessions(url: URL) -> list[Session]:
+def _sessions(url: URL, lock: bool) -> list[Session]:
     """The writer's and the readers', after the schema was made ready."""
     prepare_file(url)
     sessions: list[Session] = []
     try:
-        writing, reading = make_engine(url, writes=True), make_engine(url, writes=False)
+        writing, reading = make_engine(url, writes=True, lock=lock), make_engine(url, writes=False)
         prepare(writing)
         for engine in (writing, *[reading] * READERS):
             sessions.append(Session(engine))

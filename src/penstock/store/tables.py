@@ -68,6 +68,8 @@ workloads = Table(
     # Before the document: a list reads this far and no further, however long the document is.
     Column("summary", Text, nullable=False),
     Column("doc", Text, nullable=False),
+    # Where a migration had to put it: looked for through its index, and never read from here.
+    Column("expires_at", BigInteger),
     sqlite_autoincrement=True,
 )
 # One per way a list can be narrowed; each ends in seq, so that a page is read off its end. See listing.py.
@@ -77,6 +79,7 @@ Index("workloads_group_name", workloads.c.group_name, workloads.c.name, workload
 Index("workloads_state", workloads.c.state, workloads.c.seq)
 Index("workloads_name", workloads.c.name, workloads.c.state, workloads.c.seq)
 Index("workloads_ended", workloads.c.ended_at)
+Index("workloads_expires", workloads.c.expires_at)
 _active = workloads.c.active.is_(True)
 Index("workloads_active", workloads.c.seq, sqlite_where=_active, postgresql_where=_active)
 
@@ -112,6 +115,16 @@ mounts = Table(
     Column("active", Boolean, nullable=False),
 )
 Index("mounts_volume", mounts.c.volume_id, mounts.c.active)
+
+dependencies = Table(
+    "dependencies",
+    metadata,
+    _workload_id(primary_key=True),
+    Column("after_id", Text, primary_key=True),
+    # Kept when what it waits for is deleted, so that one that completed is not missed.
+    Column("completed", Boolean, nullable=False),
+)
+Index("dependencies_after", dependencies.c.after_id)
 
 tokens = Table(
     "tokens",

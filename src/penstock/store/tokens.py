@@ -23,7 +23,8 @@ _PAGE = (
     .limit(value("count"))
 )
 _DESCRIBED = _PAGE.where(t.c.description == value("described"))
-_REMOVE = delete(t).where(t.c.id == value("ref"), t.c.user_name == value("user"))
+_REMOVE = delete(t).where(t.c.id == value("ref"))
+_REMOVE_OF = _REMOVE.where(t.c.user_name == value("user"))
 _TOUCH = update(t).where(t.c.id == value("ref")).values(last_used_at=value("time"))
 
 
@@ -74,9 +75,13 @@ class Tokens:
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [_token(row) for row in rows[:limit]], following
 
-    def remove(self, id: str, user: str) -> bool:
-        """Was there one of this user's to remove?"""
-        return could_be_stored(id) and self._tx.write(_REMOVE, {"ref": id, "user": user}) > 0
+    def remove(self, id: str, user: str | None) -> bool:
+        """Was there one to remove, of this user's or (None) of anyone's?"""
+        if not could_be_stored(id):
+            return False
+        if user is None:
+            return self._tx.write(_REMOVE, {"ref": id}) > 0
+        return self._tx.write(_REMOVE_OF, {"ref": id, "user": user}) > 0
 
     def touch(self, id: str, time: datetime) -> None:
         self._tx.write(_TOUCH, {"ref": id, "time": to_ms(time)})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from sqlalchemy import Update, delete, func, insert, select, update
+from sqlalchemy import Update, delete, func, insert, select, true, update
 
 from penstock.domain.model import now
 from penstock.domain.workloads import (
@@ -22,6 +22,7 @@ from penstock.domain.workloads import (
 from penstock.errors import Conflict
 from penstock.store import listing
 from penstock.store.cursors import read_cursor, write_cursor
+from penstock.store.tables import dependencies as d
 from penstock.store.tables import history as h
 from penstock.store.tables import mounts as m
 from penstock.store.tables import units as u
@@ -32,6 +33,8 @@ from penstock.wire import Summary
 FOUND_LIMIT = 20
 """How many of one name a search gives: enough to say that it is ambiguous."""
 
+FAR = to_ms(datetime(9999, 1, 1, tzinfo=UTC))
+
 _by_id = w.c.id == value("ref")
 _active, _ended = w.c.active.is_(True), w.c.active.is_(False)
 _unit_key = (u.c.workload_id == value("ref"), u.c.attempt == value("at_attempt"))
@@ -40,6 +43,9 @@ _ADD = insert(w).inline()
 _ADD_LINE = insert(h).inline()
 _ADD_MOUNTS = insert(m).inline()
 _ADD_UNITS = insert(u).inline()
+_ADD_DEPENDENCIES = insert(d).inline()
+_COMPLETE = update(d).where(d.c.after_id == value("ref")).values(completed=true())
+_UNMET = select(d.c.after_id).where(d.c.workload_id == value("ref"), d.c.completed.is_(False))
 _GET = select(w.c.doc).where(_by_id)
 _FIND = select(w.c.doc).where(_by_id, w.c.state != State.DELETED.value)
 _FIND_IN_GROUP = _FIND.where(w.c.group_name == value("group"))
@@ -49,11 +55,15 @@ _RELEASE = update(m).where(m.c.workload_id == value("ref")).values(active=value(
 _HISTORY = select(h.c.state, h.c.reason, h.c.message, h.c.at).where(h.c.workload_id == value("ref")).order_by(h.c.seq)
 _UNITS = select(u.c.doc).where(u.c.workload_id == value("ref")).order_by(u.c.attempt, u.c.idx, u.c.rank)
 _UNITS_OF_ATTEMPT = _UNITS.where(u.c.attempt == value("at_attempt"))
+_DROP_EARLIER = delete(u).where(u.c.workload_id == value("ref"), u.c.attempt < value("at_attempt"))
 _DROP_UNIT = delete(u).where(*_unit_key, u.c.idx == value("at_idx"), u.c.rank == value("at_rank"))
 _ACTIVE = select(w.c.doc).where(_active).order_by(w.c.seq)
 _WAITING = _ACTIVE.where(w.c.state.in_(sorted(WAITING)))
 _DELETED = select(w.c.doc).where(w.c.state == State.DELETED.value).order_by(w.c.seq)
 _ENDED_BEFORE = select(w.c.id).where(w.c.ended_at < value("time"), w.c.state != State.DELETED.value, _ended)
+_ENDED_SINCE = select(w.c.id).where(w.c.ended_at >= value("time"), w.c.state != State.DELETED.value, _ended)
+_EXPIRED = select(w.c.id).where(w.c.expires_at <= value("time"))
+_NEXT_EXPIRY = select(func.min(w.c.expires_at))
 _REMOVE = delete(w).where(_by_id)
 _USING = (
     select(w.c.doc)
@@ -77,13 +87,16 @@ class Workloads:
         }
         self._tx.write(_ADD, row)
         if workload.state is not State.INSERTED:  # its history begins where every one does
-            self._note(workload.model_copy(update={"state": State.INSERTED, "reason": Reason.SUBMITTED}), None)
+            begun = {"state": State.INSERTED, "reason": Reason.SUBMITTED, "updated_at": workload.created_at}
+            self._note(workload.model_copy(update=begun), None)
         self._note(workload, workload.message if message is None else storable(message))
         mounted = [
             {"workload_id": workload.id, "volume_id": volume, "active": not workload.ended}
             for volume in sorted(set(workload.volume_ids.values()))
         ]
         self._tx.write_each(_ADD_MOUNTS, mounted)
+        awaited = [{"workload_id": workload.id, "after_id": id_, "completed": False} for id_ in workload.after_ids]
+        self._tx.write_each(_ADD_DEPENDENCIES, awaited)
 
     def get(self, id: str) -> Workload | None:
         row = self._tx.first(_GET, {"ref": id}) if could_be_stored(id) else None
@@ -124,6 +137,8 @@ class Workloads:
             self._note(moved, message)
         if moved.ended != workload.ended and moved.volume_ids:
             self._tx.write(_RELEASE, {"ref": moved.id, "in_use": not moved.ended})
+        if workload.state is State.EXITED and state is State.DELETED:
+            self._tx.write(_COMPLETE, {"ref": moved.id})
         return moved
 
     def update(self, workload: Workload) -> None:
@@ -175,6 +190,10 @@ class Workloads:
         ]
         self._tx.write_each(_ADD_UNITS, rows)
 
+    def forget_units(self, id: str, before: int) -> None:
+        """Those of attempts before this one."""
+        self._tx.write(_DROP_EARLIER, {"ref": id, "at_attempt": before})
+
     def active(self) -> list[Workload]:
         """Those that have not ended, oldest first."""
         return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_ACTIVE)]
@@ -189,6 +208,22 @@ class Workloads:
 
     def ended_before(self, time: datetime) -> list[str]:
         return [row[0] for row in self._tx.rows(_ENDED_BEFORE, {"time": to_ms(time)})]
+
+    def ended_since(self, time: datetime) -> list[str]:
+        return [row[0] for row in self._tx.rows(_ENDED_SINCE, {"time": to_ms(time)})]
+
+    def expired(self, time: datetime) -> list[str]:
+        """Those whose `ttl` is over at this time."""
+        return [row[0] for row in self._tx.rows(_EXPIRED, {"time": to_ms(time)})]
+
+    def next_expiry(self) -> datetime | None:
+        [(soonest,)] = self._tx.rows(_NEXT_EXPIRY)
+        return None if soonest is None else from_ms(soonest)
+
+    def unmet(self, id: str) -> dict[str, Workload | None]:
+        """What it waits for and has not completed, by id; None is gone."""
+        awaited = {row[0]: self.get(row[0]) for row in self._tx.rows(_UNMET, {"ref": id})}
+        return {id_: other for id_, other in awaited.items() if other is None or other.state is not State.EXITED}
 
     def remove(self, id: str) -> None:
         """History, units and mounts go with it."""
@@ -234,4 +269,13 @@ def _changing(workload: Workload) -> Values:
         "ended_at": to_ms(workload.ended_at) if workload.ended_at else None,
         "summary": Summary.of(workload).model_dump_json(),
         "doc": workload.model_dump_json(),
+        "expires_at": _expiry(workload),
     }
+
+
+def _expiry(workload: Workload) -> int | None:
+    """When its `ttl` is over; one that is being deleted needs no second reason."""
+    over = workload.ended and workload.state is not State.DELETED
+    if not over or workload.ended_at is None or workload.spec.ttl is None:
+        return None
+    return min(to_ms(workload.ended_at) + workload.spec.ttl * 1000, FAR)

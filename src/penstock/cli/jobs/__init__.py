@@ -12,6 +12,7 @@ COMMANDS = {
     "status": "penstock.cli.jobs.status:status",
     "logs": "penstock.cli.jobs.logs:logs",
     "wait": "penstock.cli.jobs.wait:wait",
+    "retry": "penstock.cli.jobs.retry:retry",
     "stop": "penstock.cli.jobs.stop:stop",
     "delete": "penstock.cli.jobs.stop:delete",
 }

@@ -42,7 +42,7 @@ def follow_to_the_end(client: Client, job: Job) -> int:
 
 
 class Log:
-    """The log of one job on its way to stdout; `query` has `tail`, `since` and `node`."""
+    """The log of one job on its way to stdout; `query` has `tail`, `since`, `node`, `index` and `attempt`."""
 
     def __init__(self, client: Client, patience: Patience, job: Job, query: Mapping[str, Any]) -> None:
         self._client = client
@@ -50,7 +50,8 @@ class Log:
         self._path = f"/v1/workloads/{job['id']}"
         self._job = job
         self._query = query
-        several = job["nodes"] > 1 and query.get("node") is None
+        one = query.get("node") is not None or query.get("index") is not None
+        several = not one and (job["nodes"] > 1 or bool((job.get("spec") or {}).get("array")))
         self._shown: Shown = ShownLines() if several else ShownBytes()
         self._said: str | None = None
 

@@ -66,7 +66,7 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
         columns.append(Column("Job Name", lambda row: f"{row['name']}-{row['id']}", drop=9))
         columns.append(field("Namespace", "group", drop=8))
     if wide:
-        columns += [field("Nodes", "nodes", drop=3), field("CPUs", "cpus", drop=1), field("Memory", "memory", drop=1)]
+        columns += [Column("Nodes", _nodes, drop=3), field("CPUs", "cpus", drop=1), field("Memory", "memory", drop=1)]
         columns.append(field("GPUs", "accelerators", drop=1, least=12))
         columns += [moment("Started", "started_at", drop=6), moment("Ended", "ended_at", drop=7)]
     if details or wide:
@@ -74,6 +74,12 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
     elif items is None or any(waits(row) for row in items):
         columns.append(Column("Reason", lambda row: why(row) if waits(row) else "", drop=5, least=12))
     return columns
+
+
+def _nodes(row: Row) -> str:
+    """Of an array what is done of how many."""
+    array = row.get("array")
+    return f"{array['completed']}/{array['count']}" if array else str(row.get("nodes", "-"))
 
 
 def waits(row: Row) -> bool:

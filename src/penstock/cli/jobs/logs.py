@@ -19,6 +19,7 @@ from penstock.client.patience import Patience
     "logs",
     examples="""
     penstock jobs logs train
+    penstock logs train --index 3
     penstock jobs logs train --tail 20 --no-follow
     penstock jobs logs train --since 10m --node 1""",
 )
@@ -27,13 +28,24 @@ from penstock.client.patience import Patience
 @click.option("--since", metavar="TIME", help="Only what is newer: 10m, 2h, or 2026-11-15T21:31:15 (UTC).")
 @click.option("--follow/--no-follow", default=True, show_default=True, help="Go on until the job ends.")
 @click.option("--node", type=click.IntRange(0), metavar="N", help="Only of this node.")
+@click.option("--index", type=click.IntRange(0), metavar="N", help="Only of this index of an array.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt.")
 @api_url_option(short=True)
-def logs(ref: str, tail: int | None, since: str | None, follow: bool, node: int | None, api_url: str | None) -> None:
+def logs(
+    ref: str,
+    tail: int | None,
+    since: str | None,
+    follow: bool,
+    node: int | None,
+    index: int | None,
+    attempt: int | None,
+    api_url: str | None,
+) -> None:
     """Show what a job prints, until it ends.
 
     Ctrl-C ends only the following: the job goes on, and the exit code is 0.
     """
-    query = {"tail": tail, "since": _moment(since), "node": node}
+    query = {"tail": tail, "since": _moment(since), "node": node, "index": index, "attempt": attempt}
     client = connect(api_url)
     job = client.get(f"/v1/workloads/{quote(ref)}")
     log = Log(client, Patience(client, note), job, query)

@@ -31,8 +31,14 @@ def status(ref: str, output: str, api_url: str | None) -> None:
     if output not in ("table", "wide"):
         print_data(job, output)
         return
+    show_job(job)
+
+
+def show_job(job: Row, *, history: bool = True) -> None:
     print_facts([*_what_it_is(job), *_what_it_asked(job)])
     for title, lines in _sections(job):
+        if title == "History" and not history:
+            continue
         click.echo(f"\n{title}:")
         for line in lines:
             click.echo(f"  {line}")
@@ -51,29 +57,58 @@ def _what_it_is(job: Row) -> list[tuple[str, str]]:
 
 def _what_it_asked(job: Row) -> list[tuple[str, str]]:
     spec = job.get("spec") or {}
-    longest = spec.get("max_duration")
+    asked = spec.get("resources") or {}
+    disk = asked.get("disk_bytes")
     facts = [
         ("Nodes", job.get("nodes")),
+        ("Array", _array(job)),
+        ("After", ", ".join(spec.get("after") or ()) or None),
         ("CPUs", job.get("cpus")),
         ("Memory", job.get("memory")),
+        ("Disk", show_bytes(disk) if disk else None),
         ("GPUs", job.get("accelerators")),
-        ("Image", (spec.get("resources") or {}).get("image")),
+        ("Image", asked.get("image")),
         ("Limits", job.get("limits")),
         ("Workdir", spec.get("workdir")),
-        ("Max Duration", show_duration(longest) if longest else None),
+        ("Queue", spec.get("queue")),
+        *((title, _duration(spec.get(key))) for title, key in DURATIONS),
+        *((title, _times(spec.get(key))) for title, key in TIMES),
     ]
     return [(title, str(value)) for title, value in facts if value is not None]
+
+
+def _array(job: Row) -> str | None:
+    """`100, 8 at once: 90 completed, 2 failed, 8 running`"""
+    array = (job.get("spec") or {}).get("array")
+    if not array:
+        return None
+    at_once = f", {array['parallelism']} at once" if array.get("parallelism") else ""
+    done = job.get("array") or {}
+    counts = ", ".join(f"{done[word]} {word}" for word in ("completed", "failed", "running") if done.get(word))
+    return f"{array['count']}{at_once}{': ' if counts else ''}{counts}"
+
+
+def _duration(seconds: int | None) -> str | None:
+    return None if seconds is None else show_duration(seconds)
+
+
+def _times(count: int | None) -> str | None:
+    return None if not count else "unlimited" if count < 0 else str(count)
 
 
 def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
     spec = job.get("spec") or {}
     sections = [
         ("Volumes", [_mount(mount) for mount in job.get("volumes") or ()]),
+        ("Scratch", [_scratch(scratch) for scratch in spec.get("scratch") or ()]),
         ("Variables", [f"{key}={value}" for key, value in (spec.get("envs") or {}).items()]),
         ("Setup", (spec.get("setup") or "").splitlines()),
-        ("Run", (spec.get("run") or "").splitlines()),
+        ("Run", _run(spec.get("run") or "")),
         ("Notes", job.get("notices") or ()),
-        ("On each node", table(job["units"], UNITS, indent=2) if job.get("units") else ()),
+        (
+            "Of each index" if spec.get("array") else "On each node",
+            table(job["units"], _units(job), indent=2) if job.get("units") else (),
+        ),
         ("History", table(job["history"], HISTORY, indent=2) if job.get("history") else ()),
     ]
     return [(title, lines) for title, lines in sections if lines]
@@ -83,12 +118,33 @@ def _mount(mount: Row) -> str:
     return f"{mount['path']}: {mount['volume']} ({mount['id']}{', read-only' if mount.get('read_only') else ''})"
 
 
+def _scratch(scratch: Row) -> str:
+    size = f", {show_bytes(scratch['size_bytes'])}" if scratch.get("size_bytes") else ""
+    return f"{scratch['path']}: {scratch['medium']}{size}"
+
+
+def _run(run: str | list[str]) -> list[str]:
+    if isinstance(run, str):
+        return run.splitlines()
+    from shlex import join
+
+    return [join(run)]
+
+
+def _units(job: Row) -> list[Column]:
+    """Attempts are told apart once there is more than one, and an array's units by their index."""
+    first = field("Index", "index") if (job.get("spec") or {}).get("array") else field("Node", "rank")
+    attempts = [field("Attempt", "attempt")] if job.get("attempt", 1) > 1 else []
+    return [*attempts, first, *UNITS]
+
+
 def _peak(unit: Row) -> str:
     return "-" if unit.get("peak_memory_bytes") is None else show_bytes(unit["peak_memory_bytes"])
 
 
+DURATIONS = [("Max Duration", "max_duration"), ("Stop Grace", "stop_grace"), ("TTL", "ttl")]
+TIMES = [("Retries", "retries"), ("Requeue", "requeue")]
 UNITS = [
-    field("Node", "rank"),
     field("State", "state"),
     field("Exit Code", "exit_code"),
     field("Reason", "reason"),

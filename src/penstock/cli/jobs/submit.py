@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from penstock.cli.completion import job_names
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data
 from penstock.cli.table import coloured
@@ -25,25 +26,40 @@ PATH = "/v1/workloads"
     examples="""
     penstock jobs submit train.yaml
     penstock jobs submit train.yaml --detach --env EPOCHS=3 --name short-try
+    penstock jobs submit evaluate.yaml --after train
     penstock jobs submit train.yaml --dry-run""",
 )
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
 @click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set or replace a variable.")
 @click.option("--name", help="Another name than the file's.")
+@click.option(
+    "--after",
+    multiple=True,
+    metavar="NAME_OR_ID",
+    shell_complete=job_names,
+    help="Start when this job has completed; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say whether it is valid and whether it fits now.")
 @output_option
 @api_url_option(short=True)
 def submit(
-    file: str, detach: bool, envs: Sequence[str], name: str | None, dry_run: bool, output: str, api_url: str | None
+    file: str,
+    detach: bool,
+    envs: Sequence[str],
+    name: str | None,
+    after: Sequence[str],
+    dry_run: bool,
+    output: str,
+    api_url: str | None,
 ) -> int:
     """Submit a task and follow its log until it ends.
 
     FILE is the task's YAML; - is standard input. The exit code is the job's own. Ctrl-C ends only the
     following: the job goes on. With -o json, yaml or name the job is printed instead of its log, as with --detach.
     """
-    body: dict[str, Any] = {"text": _read(file), "source": "<stdin>" if file == "-" else file}
-    body |= {"envs": parse_envs(envs)} | ({"name": name} if name else {})
+    body: dict[str, Any] = {"text": read_file(file), "source": "<stdin>" if file == "-" else file}
+    body |= {"envs": parse_envs(envs)} | ({"name": name} if name else {}) | ({"after": list(after)} if after else {})
     client = connect(api_url)
     base = Path() if file == "-" else Path(file).parent
     if dry_run:
@@ -51,7 +67,7 @@ def submit(
     return submit_and_follow(client, body, base, detach=detach, output=output)
 
 
-def _read(file: str) -> str:
+def read_file(file: str) -> str:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
@@ -94,18 +110,18 @@ def submit_and_follow(client: Client, body: dict[str, Any], base: Path, *, detac
     return follow_to_the_end(client, job)
 
 
-def send(client: Client, body: dict[str, Any], base: Path) -> Any:
+def send(client: Client, body: dict[str, Any], base: Path, path: str = PATH) -> Any:
     """Submit; where the server asks for the directory the text names, pack it, send it and submit again."""
     try:
-        return client.post(PATH, body, create=True)
+        return client.post(path, body, create=True)
     except FilesNeeded as asked:
         from penstock.cli.workdir import upload
 
         limit = asked.details.get("limit_bytes")
-        files = {field: upload(client, base / path, limit) for field, path in asked.details["files"].items()}
+        files = {field: upload(client, base / named, limit) for field, named in asked.details["files"].items()}
     except TooLarge as error:
         raise TooLarge(f"{body['source']} is too large. {error.message}", hint=error.hint) from error
-    return client.post(PATH, body | {"files": files}, create=True)
+    return client.post(path, body | {"files": files}, create=True)
 
 
 def _show_dry_run(answer: dict[str, Any], base: Path, output: str) -> int:

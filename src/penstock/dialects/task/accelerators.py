@@ -1,7 +1,7 @@
 """`accelerators`: how many GPUs a node asks for, and which will do.
 
-`2`, `A10`, `A10:1` and `{A10: 1}` are one wish; a mapping or a list of several means any one of them. YAML reads
-`{A10:1}` as a key without a value, so a key alone is taken as the whole wish.
+`2` and `any:2` are GPUs of any product; `A10`, `A10:1` and `{A10: 1}` are one wish; a mapping or list of several means
+any one of them. YAML reads `{A10:1}` as a key without a value, so a key alone is taken as the whole wish.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ GPUS_LIMIT = 1000
 PRODUCTS_LIMIT = 50
 PRODUCT = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ._-]{0,62}[A-Za-z0-9])?\Z")
 COUNT = re.compile(r"[0-9]{1,6}\Z")
+ANY = "any"
 EXAMPLE = "for example 2, A10:1 or [A10:1, L4:1]"
 
 
@@ -64,7 +65,7 @@ def _item(reading: Reading, item: Node, path: str) -> Wish | None:
 
 
 def _one(reading: Reading, node: Node, text: str, path: str) -> Wish | None:
-    """`2`, `A10`, `A10:1`."""
+    """`2`, `any`, `any:2`, `A10`, `A10:1`."""
     product, colon, number = text.rpartition(":")
     if not colon:
         product, number = ("", text) if text[:1].isdigit() or text[:1] in "+-." else (text, "1")
@@ -76,5 +77,5 @@ def _one(reading: Reading, node: Node, text: str, path: str) -> Wish | None:
         message = f"'{shorten(text)}' is not a number of GPUs: they are given whole, {least} to {GPUS_LIMIT:,}"
         reading.problem(message, node, path, EXAMPLE)
     else:
-        return int(number), (product,) if product else ()
+        return int(number), (product,) if product and product != ANY else ()
     return None

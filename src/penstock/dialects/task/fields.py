@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from penstock.dialects.reading import Reading
-from penstock.dialects.text import Node
+from penstock.dialects.text import Node, Scalar
 from penstock.domain.names import name_problem, shorten
 from penstock.domain.quantities import NotAQuantity, parse_duration
 
 NODES_LIMIT = 1000
-SCRIPT_LIMIT = 256 * 1024
+SECONDS_LIMIT = 2**31 - 1
+AT_ONCE = frozenset({"0", "0s"})
 PATH_LIMIT = 4096
 REPOSITORY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
 
@@ -31,33 +32,20 @@ def duration(reading: Reading, node: Node, path: str) -> int | None:
     if text is None:
         return None
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except NotAQuantity as error:
         reading.problem(str(error), node, path, error.hint)
         return None
+    if seconds > SECONDS_LIMIT:
+        reading.problem(
+            f"'{shorten(text)}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path
+        )
+    return seconds
 
 
-def setup(reading: Reading, node: Node, path: str) -> str | None:
-    text = _script(reading, node, path)
-    return text if text and text.strip() else None
-
-
-def run(reading: Reading, node: Node, path: str) -> str | None:
-    text = _script(reading, node, path)
-    if text is not None and not text.strip():
-        reading.problem("is empty", node, path, "for example 'run: python train.py'")
-    return text
-
-
-def _script(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, f"write '{path}: |' and the commands below it, indented")
-    if text is None:
-        return None
-    if "\0" in text:
-        reading.problem("has a NUL character in it", node, path)
-    elif len(text.encode()) > SCRIPT_LIMIT:
-        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB", node, path, "put the code in workdir or a volume")
-    return text
+def duration_or_none(reading: Reading, node: Node, path: str) -> int | None:
+    """`0s` is "at once"."""
+    return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(reading, node, path)
 
 
 def workdir(reading: Reading, node: Node, path: str) -> str | None:

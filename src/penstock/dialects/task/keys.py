@@ -26,8 +26,6 @@ IGNORED_RESOURCES = frozenset(
         "use_spot",
         "spot_recovery",
         "job_recovery",
-        "disk_size",
-        "ephemeral_storage",
         "disk_tier",
         "local_disk",
         "network_tier",
@@ -50,8 +48,28 @@ REFUSED = {
     ),
     "resources.volumes": ("is not supported", "mount volumes under the top-level 'volumes'"),
 }
-TOP_LEVEL = ["name", "num_nodes", "workdir", "resources", "envs", "secrets", "volumes", "setup", "run", "max_duration"]
-RESOURCES = ["cpus", "memory", "accelerators", "image_id"]
+TOP_LEVEL = [
+    "name",
+    "num_nodes",
+    "array",
+    "after",
+    "queue",
+    "workdir",
+    "resources",
+    "envs",
+    "secrets",
+    "volumes",
+    "setup",
+    "run",
+    "max_duration",
+    "stop_grace",
+    "retries",
+    "requeue",
+    "restart",
+    "ttl",
+]
+RESOURCES = ["cpus", "memory", "disk_size", "accelerators", "image_id", "requests"]
+PREFIX = "resources."
 OTHER_WORDS = {
     "command": "run",
     "script": "run",
@@ -62,7 +80,16 @@ OTHER_WORDS = {
     "image": "image_id",
     "gpu": "accelerators",
     "mounts": "volumes",
+    "depends_on": "after",
+    "dependencies": "after",
+    "indexes": "array",
+    "completions": "array",
+    "backoff_limit": "retries",
+    "grace_period": "stop_grace",
+    "disk": "disk_size",
+    "args": "run",
 }
+OF_A_MANIFEST = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
 
 def read_keys(
@@ -88,12 +115,17 @@ def read_keys(
                 reading.problem(message, key, prefix + name, hint)
         else:
             # The search for the nearest key is dear; nobody reads its result beyond the problems shown.
-            nearest = _nearest(name, prefix) if len(reading.problems) < PROBLEMS_SHOWN else None
+            nearest = _nearest(name, prefix, readers) if len(reading.problems) < PROBLEMS_SHOWN else None
             reading.problem("is not a known key", key, prefix + shorten(name), nearest)
     return said
 
 
-def _nearest(name: str, prefix: str) -> str:
+def _nearest(name: str, prefix: str, readers: Collection[str]) -> str:
+    if prefix not in ("", PREFIX):
+        near = get_close_matches(name[:60].lower(), readers, n=1, cutoff=0.5)
+        return f"did you mean '{near[0]}'?" if near else f"the keys here are {', '.join(readers)}"
+    if not prefix and name in OF_A_MANIFEST:
+        return "a Kubernetes manifest is taken by: penstock apply -f FILE"
     here, elsewhere = (RESOURCES, TOP_LEVEL) if prefix else (TOP_LEVEL, RESOURCES)
     if name in elsewhere:
         return "it belongs at the top level" if prefix else "it belongs under 'resources'"

@@ -7,19 +7,25 @@ from typing import Any, NamedTuple
 
 from penstock.dialects.reading import Reading
 from penstock.dialects.task.envs import envs, merged
-from penstock.dialects.task.fields import duration, job_name, nodes, run, setup, workdir
+from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, workdir
 from penstock.dialects.task.keys import IGNORED, Reader, read_keys
 from penstock.dialects.task.mounts import mounts
+from penstock.dialects.task.programs import run, setup
+from penstock.dialects.task.repeating import array, requeue, restart, retries
 from penstock.dialects.task.resources import resources
+from penstock.dialects.task.together import check_together
+from penstock.dialects.task.waiting import after, queue
 from penstock.dialects.text import Node, Pairs, from_values, invalid, place, read_mapping
-from penstock.domain.names import name_problem, shorten
-from penstock.domain.paths import WORKDIR
-from penstock.domain.workloads import Spec
-from penstock.errors import Invalid, Problem
+from penstock.domain.names import name_problem
+from penstock.domain.workloads import UNLIMITED, Spec
+from penstock.errors import Invalid
 
 READERS: dict[str, Reader] = {
     "name": job_name,
     "num_nodes": nodes,
+    "array": array,
+    "after": after,
+    "queue": queue,
     "workdir": workdir,
     "resources": resources,
     "envs": envs,
@@ -28,9 +34,17 @@ READERS: dict[str, Reader] = {
     "setup": setup,
     "run": run,
     "max_duration": duration,
+    "stop_grace": duration_or_none,
+    "retries": retries,
+    "requeue": requeue,
+    "restart": restart,
+    "ttl": duration_or_none,
 }
-SPEC_FIELDS = {"num_nodes": "nodes", "volumes": "mounts"}
 SECRETS = "secrets: are passed like envs, and kept and shown with the job"
+
+
+Place = tuple[str | None, str]
+"""Where a thing is said, and the full name of the field that says it."""
 
 
 class Task(NamedTuple):
@@ -40,9 +54,13 @@ class Task(NamedTuple):
     notices: tuple[str, ...] = ()
     text: Pairs | None = None
     source: str = ""
+    places: Mapping[tuple[str, ...], Place] | None = None
+    """Where a manifest says what a task's key would: set by the dialects that have other keys."""
 
     def where(self, *keys: str) -> str | None:
         """The place of a key in the text, or of the nearest one above it: for what is wrong beyond the text."""
+        if self.places is not None:
+            return self._place(keys)[0]
         node: Node | None = self.text
         found = None
         for key in keys:
@@ -51,13 +69,24 @@ class Task(NamedTuple):
             found = place(self.source, name.mark) if name else found
         return found
 
+    def field(self, *keys: str) -> str:
+        """The key as the one who wrote the text knows it."""
+        return ".".join(keys) if self.places is None else self._place(keys)[1]
+
+    def _place(self, keys: tuple[str, ...]) -> Place:
+        places = self.places or {}
+        for length in range(len(keys), 0, -1):
+            if keys[:length] in places:
+                return places[keys[:length]]
+        return places.get((), (None, ".".join(keys)))
+
 
 def read_task(
     text: str | bytes, source: str, *, name: str | None = None, envs: Mapping[str, str] | None = None
 ) -> Task:
     """`name` and `envs` are what the command line said; they win over the file."""
     pairs, problems = read_mapping(text, source)
-    return _task(pairs, Reading(source, problems), name, envs or {})
+    return _right(Reading(source, problems), pairs, name, envs or {})
 
 
 def read_task_json(body: Mapping[str, Any]) -> Task:
@@ -65,10 +94,20 @@ def read_task_json(body: Mapping[str, Any]) -> Task:
     node = from_values(body)
     if not isinstance(node, Pairs):
         raise Invalid("The task must be a JSON object.")
-    return _task(node, Reading("The task"), None, {})
+    return _right(Reading("The task"), node, None, {})
 
 
-def _task(top: Pairs, reading: Reading, name: str | None, overrides: Mapping[str, str]) -> Task:
+def _right(reading: Reading, top: Pairs, name: str | None, overrides: Mapping[str, str]) -> Task:
+    task = task_of(reading, top, name, overrides)
+    if task is None:
+        raise invalid(reading.source, reading.problems)
+    return task
+
+
+def task_of(
+    reading: Reading, top: Pairs, name: str | None = None, overrides: Mapping[str, str] | None = None
+) -> Task | None:
+    """None where there is a problem; it is noted in `reading`."""
     if name is not None:
         top = Pairs([pair for pair in top.items if pair[0].text != "name"], top.mark)
         reading.found(name_problem(name, field="--name"))
@@ -77,27 +116,14 @@ def _task(top: Pairs, reading: Reading, name: str | None, overrides: Mapping[str
         said["name"] = name
     if "secrets" in said:
         reading.notices.append(SECRETS)
-    said["envs"] = merged(reading, said.pop("envs", {}), said.pop("secrets", {}), overrides)
-    _check_run(reading, top, said)
-    _check_workdir(reading, top, said)
+    said["envs"] = merged(reading, said.pop("envs", {}), said.pop("secrets", {}), overrides or {})
+    check_together(reading, top, said)
     if reading.problems:
-        raise invalid(reading.source, reading.problems)
-    spec = Spec(**{SPEC_FIELDS.get(key, key): value for key, value in said.items()})
-    return Task(spec, tuple(reading.notices), top, reading.source)
-
-
-def _check_run(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    """Without `run` there is no task; one that is there and wrong has its problem already."""
-    if "run" in said or any(problem.get("field") == "run" for problem in reading.problems):
-        return
-    where = shorten(reading.source, 200) if top.mark else None
-    hint = "for example 'run: python train.py'"
-    reading.problems.append(Problem("the commands to run are missing", where=where, field="run", hint=hint))
-
-
-def _check_workdir(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    if said.get("workdir", "/").startswith("/") or all(mount.path != WORKDIR for mount in said.get("volumes", ())):
-        return
-    volumes = next(node for key, node in top.items if key.text == "volumes")
-    message = f"'{WORKDIR}' is where the code of a relative workdir is"
-    reading.problem(message, volumes, f"volumes.{WORKDIR}", "mount the volume elsewhere")
+        return None
+    if "num_nodes" in said:
+        said["nodes"] = said.pop("num_nodes")
+    if "volumes" in said:
+        said["mounts"], said["scratch"] = said.pop("volumes")
+    if said.get("restart"):
+        said["retries"] = UNLIMITED
+    return Task(Spec(**said), tuple(reading.notices), top, reading.source)

@@ -10,11 +10,12 @@ from penstock.dialects.task.keys import IGNORED_RESOURCES, Reader, read_keys
 from penstock.dialects.text import Node
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus
-from penstock.domain.workloads import Resources
+from penstock.domain.workloads import Requests, Resources
 
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,511}\Z")
 NEARLY = re.compile(r"(?=.*[1-9])([0-9]{1,12}(?:\.[0-9]{1,6})?)(?:\+?|([KMGTPE]i|[kMGTPE])\+)\Z")
 """A number without a unit, or SkyPilot's "at least"."""
+BARE = re.compile(r"[0-9]{1,12}\Z")
 SMALLEST_MEMORY = 1024**2
 
 
@@ -49,6 +50,18 @@ def memory(reading: Reading, node: Node, path: str) -> int | None:
     return amount
 
 
+def disk(reading: Reading, node: Node, path: str) -> int | None:
+    """A bare number is GiB, as SkyPilot has it."""
+    text = reading.text(node, path, "for example 100Gi")
+    if text is None:
+        return None
+    try:
+        return parse_bytes(f"{text}Gi" if BARE.match(text) else text)
+    except NotAQuantity as error:
+        reading.problem(str(error), node, path, error.hint)
+        return None
+
+
 def image(reading: Reading, node: Node, path: str) -> str | None:
     text = reading.text(node, path, "for example python:3.13-slim")
     if text is None:
@@ -59,27 +72,64 @@ def image(reading: Reading, node: Node, path: str) -> str | None:
     return name
 
 
+REQUESTS: dict[str, Reader] = {"cpus": cpus, "memory": memory, "disk_size": disk}
+LIMITS = {"cpus": "cpus_milli", "memory": "memory_bytes", "disk_size": "disk_bytes"}
+
+
+def requests(reading: Reading, node: Node, path: str) -> dict[str, tuple[int, Node]]:
+    """By key, with the place of each: whether it is more than its limit is seen when all are read."""
+    pairs = reading.pairs(node, path, "for example 'memory: 4Gi'")
+    said = read_keys(reading, pairs, REQUESTS, (), f"{path}.")
+    return {key.text: (said[key.text], value) for key, value in pairs if key.text in said}
+
+
 READERS: dict[str, Reader] = {
     "cpus": cpus,
     "memory": memory,
+    "disk_size": disk,
+    "ephemeral_storage": disk,
     "accelerators": accelerators,
     "gpus": accelerators,
     "image_id": image,
+    "requests": requests,
 }
-"""`gpus` is SkyPilot's other word for accelerators."""
+SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
+"""SkyPilot's other words."""
 
 
 def resources(reading: Reading, node: Node, path: str) -> Resources:
     said = read_keys(
         reading, reading.pairs(node, path, "for example 'cpus: 4'"), READERS, IGNORED_RESOURCES, f"{path}."
     )
-    if "gpus" in said and "accelerators" in said:
-        reading.problem("is the same as 'accelerators'; say one of them", node, f"{path}.gpus")
-    count, products = said.get("accelerators") or said.get("gpus") or (0, ())
+    for word, usual in SAME.items():
+        if word in said:
+            if usual in said:
+                reading.problem(f"is the same as '{usual}'; say one of them", node, f"{path}.{word}")
+            said[usual] = said[word]
+    count, products = said.get("accelerators") or (0, ())
+    limits = {field: said.get(key) for key, field in LIMITS.items()}
     return Resources(
-        cpus_milli=said.get("cpus"),
-        memory_bytes=said.get("memory"),
+        **limits,
+        requests=_below(reading, said.get("requests", {}), limits, f"{path}.requests"),
         gpus=count,
         gpu_products=products,
         image=said.get("image_id"),
     )
+
+
+def _below(reading: Reading, wanted: dict[str, tuple[int, Node]], limits: dict[str, int | None], path: str) -> Requests:
+    """A request that equals its limit says nothing; one beyond it cannot be."""
+    if not wanted:
+        return NO_REQUESTS
+    kept = {}
+    for key, (amount, node) in wanted.items():
+        limit = limits[LIMITS[key]]
+        if limit is not None and amount > limit:
+            hint = f"at most what 'resources.{key}' says"
+            reading.problem("asks for more than the limit", node, f"{path}.{key}", hint)
+        if amount != limit:
+            kept[LIMITS[key]] = amount
+    return Requests(**kept)
+
+
+NO_REQUESTS = Requests()

@@ -4,61 +4,96 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
+from penstock.dialects.writing import OnOneLine, Words, dump, only_said
 from penstock.domain.quantities import BINARY, show_cpus
-from penstock.domain.workloads import Resources, Spec
+from penstock.domain.workloads import UNLIMITED, Array, Medium, Resources, Scratch, Spec
 
 DAY = 86_400
-
-
-class _Dumper(yaml.CSafeDumper):
-    """Texts of several lines as a block, the way people write scripts."""
-
-
-def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
 
 
 def write_task(spec: Spec) -> str:
     said = {
         "name": spec.name,
         "num_nodes": spec.nodes if spec.nodes != 1 else None,
+        "array": spec.array and _array(spec.array),
+        "after": spec.after[0] if len(spec.after) == 1 else Words(spec.after),
+        "queue": spec.queue,
         "workdir": spec.workdir,
         "resources": _resources(spec.resources),
         "envs": spec.envs,
-        "volumes": {mount.path: f"{mount.volume}{':ro' * mount.read_only}" for mount in spec.mounts},
+        "volumes": _volumes(spec),
         "setup": spec.setup,
-        "run": spec.run,
-        "max_duration": spec.max_duration and _duration(spec.max_duration),
+        "run": spec.run if isinstance(spec.run, str) else Words(spec.run),
+        "max_duration": spec.max_duration and show_seconds(spec.max_duration),
+        "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
+        "retries": _retries(spec),
+        "requeue": spec.requeue or None,
+        "restart": "always" if spec.restart else None,
+        "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
     }
-    return yaml.dump(_only_said(said), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
+    return dump(only_said(said.items()))
+
+
+def _array(array: Array) -> int | OnOneLine:
+    if array.parallelism is None:
+        return array.count
+    return OnOneLine(count=array.count, parallelism=array.parallelism)
+
+
+def _retries(spec: Spec) -> int | str | None:
+    """`restart: always` says "unlimited" by itself."""
+    if spec.restart or not spec.retries:
+        return None
+    return "unlimited" if spec.retries == UNLIMITED else spec.retries
+
+
+def _volumes(spec: Spec) -> dict[str, str | OnOneLine]:
+    mounts = {mount.path: f"{mount.volume}{':ro' * mount.read_only}" for mount in spec.mounts}
+    return {**mounts, **{scratch.path: _scratch(scratch) for scratch in spec.scratch}}
+
+
+def _scratch(there: Scratch) -> OnOneLine:
+    said = only_said(
+        [
+            ("size", there.size_bytes and show_size(there.size_bytes)),
+            ("medium", "memory" if there.medium is Medium.memory else None),
+        ]
+    )
+    return OnOneLine(said or {"medium": "disk"})
 
 
 def _resources(wanted: Resources) -> dict[str, Any]:
-    return _only_said(
-        {
-            "cpus": wanted.cpus_milli and _cpus(wanted.cpus_milli),
-            "memory": wanted.memory_bytes and _memory(wanted.memory_bytes),
-            "accelerators": _accelerators(wanted),
-            "image_id": wanted.image,
-        }
+    return only_said(
+        [
+            *_amounts(wanted.cpus_milli, wanted.memory_bytes, wanted.disk_bytes).items(),
+            ("accelerators", _accelerators(wanted)),
+            ("image_id", wanted.image),
+            ("requests", OnOneLine(_requests(wanted))),
+        ]
     )
 
 
-def _only_said(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None and value != {}}
+def _requests(wanted: Resources) -> dict[str, Any]:
+    requests = wanted.requests
+    return _amounts(requests.cpus_milli, requests.memory_bytes, requests.disk_bytes)
 
 
-def _cpus(milli: int) -> int | str:
+def _amounts(cpus_milli: int | None, memory: int | None, disk: int | None) -> dict[str, Any]:
+    amounts = {
+        "cpus": cpus_milli and show_milli(cpus_milli),
+        "memory": memory and show_size(memory),
+        "disk_size": disk and show_size(disk),
+    }
+    return only_said(amounts.items())
+
+
+def show_milli(milli: int) -> int | str:
     """A number where it is whole, else `1500m`, which needs no quotes."""
     return milli // 1000 if milli % 1000 == 0 else f"{milli}m"
 
 
-def _memory(amount: int) -> str:
+def show_size(amount: int) -> str:
+    """Exact: in the largest unit that divides it."""
     for unit, factor in reversed(BINARY.items()):
         if amount % factor == 0:
             return f"{amount // factor}{unit}"
@@ -72,6 +107,6 @@ def _accelerators(wanted: Resources) -> int | str | list[str] | None:
     return wishes[0] if wishes else wanted.gpus or None
 
 
-def _duration(seconds: int) -> str:
+def show_seconds(seconds: int) -> str:
     parts = (seconds // DAY, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")
-    return "".join(f"{number}{unit}" for number, unit in parts if number)
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"

@@ -10,9 +10,9 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.measuring import measure
 from penstock.engines.local.supervisor.durable import sync_directory
 from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.supervisor.measuring import measure
 from penstock.errors import Invalid
 from penstock.settings import Settings
 
@@ -32,6 +32,7 @@ class Claims:
                 description=f"directories in {root} on this machine; sizes are counted, not enforced",
                 default=name == DEFAULT_CLASS,
                 free_bytes=_free(root),
+                resizable=True,
             )
             for name, root in self._roots.items()
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +18,33 @@ from penstock.domain.nodes import Gpu, Node
 from penstock.domain.quantities import parse_bytes, parse_cpus
 from penstock.domain.users import Account
 from penstock.domain.volumes import StorageClass, Volume
-from penstock.engines.base import Launch, LogQuery, Presence, Report, Run, VolumeReport
+from penstock.domain.workloads import Spec
+from penstock.engines.base import (
+    Event,
+    Found,
+    Launch,
+    LogQuery,
+    Presence,
+    Refusal,
+    Report,
+    Run,
+    Session,
+    Terminal,
+    VolumeReport,
+)
 from penstock.engines.local import checks, launching, records
 from penstock.engines.local.claims import Claims
+from penstock.engines.local.exec import execute
 from penstock.engines.local.following import Following
 from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
+from penstock.engines.local.happenings import happenings
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.limits import Limits, detect
 from penstock.engines.local.plans import Machine
 from penstock.engines.local.programs import write_programs
+from penstock.engines.local.records import Progress
+from penstock.engines.local.refusals import notices, refusals
+from penstock.engines.local.scratch import memory_of_machine
 from penstock.engines.local.supervisor.durable import replace
 from penstock.engines.local.supervisor.erase import erase
 from penstock.engines.local.supervisor.processes import remove_group
@@ -41,6 +60,7 @@ REMOVE_PATIENCE = 1000
 
 class LocalEngine:
     name = "local"
+    schedules = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -50,6 +70,7 @@ class LocalEngine:
         self._gpus: tuple[Gpu, ...] = ()
         self._holding: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to."""
+        self._progress: dict[Run, Progress] = {}
         self._sandbox_works = False
         self._cleaning: dict[Run, asyncio.Task[None]] = {}
         self._closing = AsyncExitStack()
@@ -88,7 +109,7 @@ class LocalEngine:
             return
         if (began := records.read_began(run_dir)) is not None:
             self._holding[run] = tuple(began.get("gpus", ()))
-            self._watching.add(run, began.get("pid"))
+            self._watching.add(run, began.get("pid"), began.get("array") or 0)
         elif records.lock_is_held(run_dir):
             self._watching.await_began(run)
 
@@ -107,11 +128,15 @@ class LocalEngine:
             Node(
                 name=socket.gethostname(),
                 cpus_milli=parse_cpus(self._settings.cpus) if self._settings.cpus else _cpus(),
-                memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else _memory(),
+                memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else memory_of_machine(),
                 gpus=tuple(gpu.model_copy(update={"taken_elsewhere": gpu.uuid in taken}) for gpu in self._gpus),
                 limits_enforced=self._limits.enforced,
             )
         ]
+
+    async def found(self) -> Found:
+        """Records stand in the database beside the runs: what is lost is lost with both."""
+        return Found()
 
     # -- volumes -------------------------------------------------------------------------------------------------
 
@@ -121,8 +146,20 @@ class LocalEngine:
     async def create_volume(self, volume: Volume, account: Account) -> None:
         await asyncio.to_thread(self._claims.create, volume, account)
 
+    async def resize_volume(self, volume: Volume) -> None:
+        """A directory has no size of its own."""
+
     async def delete_volume(self, volume: Volume) -> None:
         await self._erase(self._claims.delete, volume)
+
+    async def volume_users(self, volume: Volume) -> list[str]:
+        return []
+
+    async def literal_volume(self, name: str, group: str) -> Volume | None:
+        return None
+
+    async def volume_events(self, volume: Volume) -> list[Event]:
+        return []
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
         return await asyncio.to_thread(lambda: {volume.id: self._claims.report(volume) for volume in volumes})
@@ -145,6 +182,18 @@ class LocalEngine:
         await asyncio.get_running_loop().run_in_executor(self._erases, work, what)
 
     # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def refusals(self, spec: Spec) -> list[Refusal]:
+        if not spec.scratch:  # nothing that bubblewrap is asked for
+            return refusals(spec, self._settings, "")
+        return await asyncio.to_thread(refusals, spec, self._settings, self._bwrap())
+
+    def notices(self, spec: Spec) -> list[str]:
+        return notices(spec, self._settings)
+
+    def _bwrap(self) -> str:
+        """Empty where there is no sandbox, or none can be made: whoever starts something then hears it."""
+        return (shutil.which("bwrap") or "") if self._settings.sandbox == "bubblewrap" else ""
 
     async def start(self, launch: Launch) -> None:
         run = Run(launch.workload_id, launch.attempt)
@@ -180,7 +229,7 @@ class LocalEngine:
 
     async def observe(self, run: Run) -> Report:
         run_dir = self._layout.run_dir(run)
-        report = records.report(run_dir, run.attempt)
+        report = await self._report(run, run_dir)
         if report.presence in (Presence.ended, Presence.lost):
             self._holding.pop(run, None)
             self._watching.drop(run)
@@ -189,6 +238,16 @@ class LocalEngine:
             self._adopt(run)
         if report.presence is Presence.lost and run not in self._cleaning:
             self._cleaning[run] = asyncio.create_task(self._erase(_clean_up, run_dir))
+        return report
+
+    async def _report(self, run: Run, run_dir: Path) -> Report:
+        progress = self._progress.get(run) or Progress(run_dir, run.attempt)
+        look = partial(records.report, run_dir, run.attempt, progress)
+        report = await asyncio.to_thread(look) if records.is_long(run_dir) else look()
+        if report.presence is Presence.running:
+            self._progress[run] = progress
+        else:
+            self._progress.pop(run, None)
         return report
 
     async def stop(self, run: Run, grace: int) -> None:
@@ -200,6 +259,9 @@ class LocalEngine:
             replace(str(run_dir / "stop"), str(grace))
         launching.poke(run_dir)
 
+    async def settle(self, run: Run, keep: int) -> None:
+        """Nothing is kept but the record and the log."""
+
     async def remove(self, run: Run) -> None:
         """Delete all that is left of a run; one that still runs is ended first."""
         run_dir = self._layout.run_dir(run)
@@ -210,6 +272,7 @@ class LocalEngine:
                     break
                 await asyncio.sleep(0.01)
         self._holding.pop(run, None)
+        self._progress.pop(run, None)
         self._watching.drop(run)
         if cleaning := self._cleaning.pop(run, None):
             await cleaning
@@ -222,8 +285,14 @@ class LocalEngine:
     def changes(self) -> AsyncIterator[Run]:
         return self._watching.changes()
 
-    def logs(self, run: Run, rank: int, query: LogQuery) -> AsyncIterator[bytes]:
-        return self._following.read(run, rank, query)
+    async def events(self, run: Run) -> list[Event]:
+        return await asyncio.to_thread(happenings, self._layout.run_dir(run))
+
+    def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        return self._following.read(run, part, query)
+
+    async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
+        return await execute(self._layout.run_dir(run), part, command, terminal)
 
 
 def _clean_up(run_dir: Path) -> None:
@@ -261,7 +330,3 @@ def _remove(run_dir: Path) -> None:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0)) * 1000
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

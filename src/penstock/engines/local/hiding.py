@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.engines.local.identity import Identity
-from penstock.engines.local.sandbox import TMPFS, Bind, canonical, in_system, within
+from penstock.engines.local.sandbox import Bind, Mask, canonical, in_system, within
 from penstock.settings import Settings
 
 
@@ -26,18 +26,18 @@ def hidden(settings: Settings, who: Identity) -> list[str]:
     return [_within_reach(path, who) for path in found if os.path.isdir(path)]  # noqa: PTH112
 
 
-def masks(paths: Iterable[str], binds: Sequence[Bind]) -> list[Bind]:
+def masks(paths: Iterable[str], binds: Sequence[Bind]) -> list[Mask]:
     """An empty directory wherever the job would otherwise see one of the paths."""
-    real = [Bind(os.path.realpath(bind.source), canonical(bind.dest), bind.option) for bind in binds]
+    real = [Bind(bind.source and os.path.realpath(bind.source), canonical(bind.dest)) for bind in binds]
     seen = {dest for path in paths for dest in _appearances(path, real)}
-    return [Bind("", dest, TMPFS) for dest in sorted(seen)]
+    return [Mask(dest=dest) for dest in sorted(seen)]
 
 
 def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
     if in_system(path) and not _covered(path, "/", binds):
         yield path
     for bind in binds:
-        if within(path, bind.source):
+        if bind.source and within(path, bind.source):
             dest = bind.dest + path[len(bind.source) :]
             if not _covered(dest, bind.dest, binds):
                 yield dest

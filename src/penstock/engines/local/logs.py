@@ -22,12 +22,26 @@ class LogReader:
         self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
         self._starts: list[int] = []
         self._read: dict[int, bytes] = {}
+        self._segment_size: int | None = None
         self.turn = -1
         """The turn of the bell it was refreshed at."""
         self.over = False
         """Nothing more would be printed, as of that turn."""
 
     def refresh(self) -> None:
+        self._starts = [0] if self._is_one_segment() else self._listed()
+        self._read.clear()
+
+    def _is_one_segment(self) -> bool:
+        """As most are: then there is no need to go through the files of all the other indexes of an array."""
+        if self._segment_size is None:
+            self._segment_size = (read_began(self._run_dir) or {}).get("log_segment")
+        if self._segment_size is None:
+            return False
+        first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._segment_size))
+        return first.exists() and not second.exists()
+
+    def _listed(self) -> list[int]:
         prefix, suffix = f"rank-{self._rank}.", ".log"
         try:
             names = os.listdir(self._folder)  # noqa: PTH208 (names are all it needs)
@@ -36,8 +50,7 @@ class LogReader:
         found = (
             name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
         )
-        self._starts = sorted(int(start) for start in found)
-        self._read.clear()
+        return sorted(int(start) for start in found)
 
     def read(self, offset: int) -> tuple[bytes, int]:
         """The next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""

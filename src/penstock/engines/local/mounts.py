@@ -1,4 +1,4 @@
-"""A launch's volumes as binds. A mount inside another volume never goes through a link that a job left there."""
+"""A launch's volumes as binds. A mount inside a volume never goes through a link that a job left there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.domain.users import Account
+from penstock.domain.volumes import Volume
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.layout import disk_errors
@@ -17,26 +18,35 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def volume_binds(launch: Launch, claims: Claims) -> list[Bind]:
-    return [_bind(mount, launch, claims) for mount in launch.mounts]
+    """And the places for what is mounted inside them: volumes and scratch."""
+    found = [_bind(mount, claims) for mount in launch.mounts]
+    for path in (*(mount.path for mount in launch.mounts), *(scratch.path for scratch in launch.spec.scratch)):
+        _make_place(path, launch, claims)
+    return found
 
 
-def _bind(mount: BoundMount, launch: Launch, claims: Claims) -> Bind:
+def _bind(mount: BoundMount, claims: Claims) -> Bind:
     source = claims.path(mount.volume)
     if not source.is_dir() or source.is_symlink():
         raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.")
-    path = canonical(mount.path)
-    outer = [(canonical(other.path), other.volume) for other in launch.mounts]
-    outer = [(dest, volume) for dest, volume in outer if path.startswith(dest.rstrip("/") + "/")]
-    if outer:
-        dest, volume = max(outer, key=lambda pair: len(pair[0]))
-        _make_inside(claims.path(volume), path[len(dest) :], launch.account, mount.path)
     read_only = mount.read_only or mount.volume.read_only
     return Bind(str(source), mount.path, "--ro-bind" if read_only else "--bind")
 
 
+def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
+    """A directory in the volume around it, if there is one. In scratch, which is empty, bubblewrap can make it."""
+    path = canonical(shown)
+    around: list[tuple[str, Volume | None]] = [(canonical(mount.path), mount.volume) for mount in launch.mounts]
+    around += [(canonical(scratch.path), None) for scratch in launch.spec.scratch]
+    around = [(dest, volume) for dest, volume in around if path.startswith(dest.rstrip("/") + "/")]
+    dest, volume = max(around, key=lambda pair: len(pair[0]), default=("", None))
+    if volume:
+        _make_inside(claims.path(volume), path[len(dest) :], launch.account, shown)
+
+
 def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
-    """Nothing but a volume is mounted inside a volume: bubblewrap would make the way there, as root through any link
-    that a job left."""
+    """Nothing but volumes and scratch is mounted inside a volume: bubblewrap would make the way there, as root through
+    any link that a job left."""
     for bind in others:
         for volume in volumes:
             if canonical(bind.dest).startswith(canonical(volume.dest).rstrip("/") + "/"):

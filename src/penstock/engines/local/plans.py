@@ -1,4 +1,8 @@
-"""A run's directory before it begins: what each node has of its own, and the plan the supervisor carries out."""
+"""A run's directory before it begins: what each node has of its own, and the plan the supervisor carries out.
+
+An array has a plan for each place at which an index can run, not for each index: what tells one index from another is
+its number alone, and the supervisor makes the private folder of a place anew for each.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.nodes import Gpu
-from penstock.domain.quantities import parse_bytes, show_duration
+from penstock.domain.quantities import parse_bytes, parse_duration, show_duration
 from penstock.engines.base import Launch
-from penstock.engines.local import venvs
+from penstock.engines.local import scratch, venvs
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.gpus import device_binds
 from penstock.engines.local.hiding import hidden, masks, private
@@ -20,10 +24,22 @@ from penstock.engines.local.identity import Identity, identity
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.limits import Limits
 from penstock.engines.local.mounts import refuse_inside, volume_binds
+from penstock.engines.local.refusals import refusals
 from penstock.engines.local.sandbox import Bind, Payload, in_system, options
-from penstock.engines.local.scripts import DEFAULT_PATH, Place, base_env, env_script, node_env, start_script
+from penstock.engines.local.scripts import (
+    DEFAULT_PATH,
+    Place,
+    base_env,
+    enter_script,
+    env_script,
+    node_env,
+    run_script,
+    start_script,
+)
 from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.supervisor.private import Entry, make
 from penstock.engines.local.supervisor.start import OPTIONS
+from penstock.errors import Invalid
 from penstock.settings import Settings
 
 BASH = shutil.which("bash") or "/bin/bash"
@@ -48,21 +64,39 @@ class Machine:
         return self.settings.sandbox == "bubblewrap"
 
 
+@dataclass(frozen=True)
+class Job:
+    """A launch on this machine: what all its nodes have in common."""
+
+    run_dir: Path
+    launch: Launch
+    machine: Machine
+    who: Identity
+    volumes: list[Bind]
+    venv: venvs.Venv | None
+
+
 def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     """May be done again as long as the run has not begun; the caller holds its lock."""
+    _refuse(launch, machine)
     who = identity(launch.account, machine.settings)
     binds = volume_binds(launch, machine.claims) if machine.sandboxed else []
-    names = [f"rank-{rank}" for rank in range(launch.spec.nodes)]
+    venv = venvs.read_venv(launch.venv, private(machine.settings)) if launch.venv else None
+    job = Job(run_dir, launch, machine, who, binds, venv)
+    indexes = _indexes(launch)
+    places = min(max(len(launch.gpus), 1), len(indexes)) if indexes else launch.spec.nodes
     (run_dir / "logs").mkdir(mode=0o700, exist_ok=True)
     plan = {
         "gpus": [uuid for rank in launch.gpus for uuid in rank],
         "grace": launch.stop_grace,
         "max_duration": launch.spec.max_duration,
         "max_duration_text": show_duration(launch.spec.max_duration or 0),
+        "disk_scan": parse_duration(machine.settings.disk_scan),
         "log_limit": parse_bytes(machine.settings.log_limit),
         "log_limit_text": machine.settings.log_limit,
-        "private": names,
-        "ranks": [_rank(run_dir, launch, machine, who, binds, rank) for rank in range(launch.spec.nodes)],
+        "private": [f"rank-{number}" for number in range(places)],
+        "ranks": [_rank(job, number) for number in range(places)],
+        "array": indexes,
     }
     fresh = run_dir / "plan.new"
     fresh.touch(mode=0o600)
@@ -70,36 +104,64 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     fresh.rename(run_dir / "plan")
 
 
-def _rank(
-    run_dir: Path, launch: Launch, machine: Machine, who: Identity, mounts: list[Bind], rank: int
-) -> dict[str, Any]:
-    folder = _private(run_dir / f"rank-{rank}", launch)
-    venv = venvs.read_venv(launch.venv, private(machine.settings)) if launch.venv else None
+def _refuse(launch: Launch, machine: Machine) -> None:
+    """Whoever submitted it was told already; the settings may have changed since."""
+    if found := refusals(launch.spec, machine.settings, machine.bwrap):
+        raise Invalid(f"{'.'.join(found[0].keys)}: {found[0].message}.", hint=found[0].hint)
+
+
+def _indexes(launch: Launch) -> list[int] | None:
+    """What of an array this attempt runs; None if it is no array."""
+    if launch.spec.array is None:
+        return None
+    return list(launch.indexes) or list(range(launch.spec.array.count))
+
+
+def _rank(job: Job, number: int) -> dict[str, Any]:
+    """The plan of a node, or of a place at which indexes of an array run one after the other."""
+    launch, machine, who = job.launch, job.machine, job.who
+    folder = job.run_dir / f"rank-{number}"
     place = _place(folder, launch, machine)
-    envs = _envs(launch, machine, place, venv, rank)
-    made = _write_scripts(folder, launch, place, envs, venv)
-    _own([*made, folder], who)
-    group = f"{run_dir.name}-{rank}"
+    entries = _private(job, place, _envs(job, place, folder, number))
+    owner = (who.account.uid, who.account.gid) if os.geteuid() == 0 else None
+    erase(str(folder))
+    make(str(folder), entries, owner)
+    group = f"{job.run_dir.name}-{number}"
     asked = launch.spec.resources
     return {
+        "folder": folder.name,
+        "make": entries if launch.spec.array else [],
+        "owner": owner,
         "argv": _argv(place, machine, who),
-        "options": _options(folder, launch, machine, who, place, mounts, venv, rank) if machine.sandboxed else [],
+        "options": _options(job, place, folder, number) if machine.sandboxed else [],
         "env": {"PATH": DEFAULT_PATH},
         "identity": who.drop,
         "kept": not machine.sandboxed,
         "archive": str(launch.workdir_archive) if place.unpack else None,
         "cgroups": machine.limits.groups(group, asked),
         "memory": machine.limits.memory_record(group, asked),
+        "disk": scratch.limits(launch.spec, place.home, place.workdir or INSIDE_WORKDIR),
     }
 
 
-def _private(folder: Path, launch: Launch) -> Path:
-    erase(str(folder))
-    folder.mkdir(mode=0o700)
-    for name, mode in (("home", 0o700), ("workdir", 0o755), ("tmp", 0o1777), ("vartmp", 0o1777), ("scripts", 0o700)):
-        (folder / name).mkdir()
-        (folder / name).chmod(mode)
-    return folder
+def _private(job: Job, place: Place, envs: dict[str, str]) -> list[Entry]:
+    spec, venv = job.launch.spec, job.venv
+    lost = job.launch.venv is not None and venv is None
+    notice = f"the virtual environment {job.launch.venv} cannot be used; the system's Python is" if lost else None
+    texts = {
+        "start.sh": start_script(place, setup=spec.setup is not None, notice=notice),
+        "env.sh": env_script(envs),
+        "enter.sh": enter_script(place),
+        "setup.sh": (spec.setup or "") + "\n",
+        "run.sh": run_script(spec.run),
+    }
+    layer = venvs.layer(venv, place.home) if venv else []
+    return [
+        *(("home", 0o700, None), ("workdir", 0o755, None), ("scripts", 0o700, None)),
+        *scratch.entries(spec),
+        *((f"scripts/{name}", 0o644, text.encode(errors="surrogateescape")) for name, text in texts.items()),
+        *((f"home/{name}", mode, content) for name, mode, content in layer),
+    ]
 
 
 def _place(folder: Path, launch: Launch, machine: Machine) -> Place:
@@ -113,44 +175,27 @@ def _place(folder: Path, launch: Launch, machine: Machine) -> Place:
 
 
 def _home(launch: Launch) -> str:
-    """/home/USER, unless a volume is mounted there or above: its data is not the place for a job's dot files."""
+    """/home/USER, unless something is mounted there or above: its data is not the place for a job's dot files."""
     usual = f"/home/{launch.account.user}"
-    taken = any(usual == mount.path or usual.startswith(mount.path.rstrip("/") + "/") for mount in launch.mounts)
+    paths = [*(mount.path for mount in launch.mounts), *(each.path for each in launch.spec.scratch)]
+    taken = any(usual == path or usual.startswith(path.rstrip("/") + "/") for path in paths)
     return f"/var{usual}" if taken else usual
 
 
-def _envs(launch: Launch, machine: Machine, place: Place, venv: venvs.Venv | None, rank: int) -> dict[str, str]:
+def _envs(job: Job, place: Place, folder: Path, number: int) -> dict[str, str]:
+    launch, venv = job.launch, job.venv
     envs = base_env(launch.account.user, place)
     envs |= venvs.environment(venv, place.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
-    if not machine.sandboxed:
+    if not job.machine.sandboxed:
         for mount in launch.mounts:
             name = mount.volume.name.upper().replace("-", "_")
-            envs[f"PENSTOCK_VOLUME_{name}"] = str(machine.claims.path(mount.volume))
-    return envs | launch.spec.envs | node_env(launch, rank)
-
-
-def _write_scripts(
-    folder: Path, launch: Launch, place: Place, envs: dict[str, str], venv: venvs.Venv | None
-) -> list[Path]:
-    lost = launch.venv is not None and venv is None
-    notice = f"the virtual environment {launch.venv} cannot be used; the system's Python is" if lost else None
-    texts = {
-        "start.sh": start_script(place, setup=launch.spec.setup is not None, notice=notice),
-        "env.sh": env_script(envs),
-        "setup.sh": (launch.spec.setup or "") + "\n",
-        "run.sh": launch.spec.run + "\n",
-    }
-    for name, text in texts.items():
-        (folder / "scripts" / name).write_text(text, errors="surrogateescape")
-    layer = venvs.write_layer(venv, folder / "home", place.home) if venv else []
-    return [*folder.iterdir(), *(folder / "scripts").iterdir(), *layer]
-
-
-def _own(paths: list[Path], who: Identity) -> None:
-    """The folder last: as long as it is root's, the account cannot get in and exchange what we are about to give it."""
-    if os.geteuid() == 0:
-        for path in paths:
-            os.chown(path, who.account.uid, who.account.gid, follow_symlinks=False)
+            envs[f"PENSTOCK_VOLUME_{name}"] = str(job.machine.claims.path(mount.volume))
+        for name, asked in scratch.on_disk(launch.spec):
+            envs[scratch.variable(asked.path)] = str(folder / name)
+    envs |= launch.spec.envs | node_env(launch, number)
+    if launch.spec.array:
+        envs.pop("JOB_COMPLETION_INDEX", None)  # comes with each index
+    return envs
 
 
 def _argv(place: Place, machine: Machine, who: Identity) -> list[str]:
@@ -163,32 +208,23 @@ def _payload(place: Place, who: Identity) -> Payload:
     return Payload((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
 
 
-def _options(
-    folder: Path,
-    launch: Launch,
-    machine: Machine,
-    who: Identity,
-    place: Place,
-    mounts: list[Bind],
-    venv: venvs.Venv | None,
-    rank: int,
-) -> list[str]:
-    uuids = launch.gpus[rank] if rank < len(launch.gpus) else ()
-    binds = [
+def _options(job: Job, place: Place, folder: Path, number: int) -> list[str]:
+    launch, machine = job.launch, job.machine
+    uuids = launch.gpus[number] if number < len(launch.gpus) else ()
+    own = [
         Bind(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
         Bind(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
         Bind(str(folder / "home"), place.home),
-        Bind(str(folder / "tmp"), "/tmp"),  # noqa: S108
-        Bind(str(folder / "vartmp"), "/var/tmp"),  # noqa: S108
-        *(venvs.binds(venv) if venv else []),
+        *(venvs.binds(job.venv) if job.venv else []),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
     ]
-    refuse_inside(mounts, binds)
-    binds += mounts
+    own += scratch.own_binds(launch.spec, folder, machine.bwrap)
+    refuse_inside(job.volumes, own)
+    binds = [*own, *scratch.binds(launch.spec, folder), *job.volumes]
     if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
         binds.append(Bind(str(folder / "workdir"), place.workdir))
-    binds = [*masks(hidden(machine.settings, who), binds), *binds]
-    return options(machine.bwrap, binds, _payload(place, who))
+    binds = [*masks(hidden(machine.settings, job.who), binds), *binds]
+    return options(machine.bwrap, binds, _payload(place, job.who))
 
 
 def _reachable(path: str, dests: list[str]) -> bool:

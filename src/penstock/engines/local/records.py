@@ -1,4 +1,7 @@
-"""What a run's directory says about it. Liveness is the lock, never a process id."""
+"""What a run's directory says about it. Liveness is the lock, never a process id.
+
+The supervisor may be one of an earlier version: what it did not yet write down is taken to be what it was then.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from penstock.domain.workloads import Reason, State, Unit
@@ -13,6 +17,8 @@ from penstock.engines.base import Presence, Report
 from penstock.engines.local import locks
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+LONG = 64 << 10
+"""Bytes of a record that are better read in a thread."""
 
 
 LOCKS = ("lock", "tree")
@@ -63,25 +69,33 @@ def ended(run_dir: Path) -> bool:
     return (run_dir / "result.json").exists()
 
 
-def report(run_dir: Path, attempt: int) -> Report:
+def report(run_dir: Path, attempt: int, progress: Progress | None = None) -> Report:
+    """`progress` spares what was read before."""
     if result := _result(run_dir, attempt):
         return result
+    progress = progress or Progress(run_dir, attempt)
     held = lock_is_held(run_dir)
     began = read_began(run_dir)
     if held:
-        return Report(presence=Presence.running, units=_units_so_far(run_dir, began, attempt))
+        return Report(presence=Presence.running, units=progress.units(began))
     if result := _result(run_dir, attempt):  # it ended while we looked
         return result
     if began is None:
         return Report(presence=Presence.absent)
-    return Report(presence=Presence.lost, units=_units_so_far(run_dir, began, attempt), message=_why_lost(began))
+    return Report(presence=Presence.lost, units=progress.units(began), message=_why_lost(began))
 
 
 def _result(run_dir: Path, attempt: int) -> Report | None:
-    found = _json(run_dir / "result.json")
-    if not isinstance(found, dict):
+    found = read_result(run_dir)
+    if found is None:
         return None
-    return Report(presence=Presence.ended, units=tuple(_unit(record, attempt) for record in found["units"]))
+    return Report(presence=Presence.ended, units=tuple(_unit(record, attempt) for record in found))
+
+
+def read_result(run_dir: Path) -> list[dict[str, Any]] | None:
+    """How each unit ended; None before the end of all."""
+    found = _json(run_dir / "result.json")
+    return found["units"] if isinstance(found, dict) else None
 
 
 def _why_lost(began: dict[str, Any]) -> str:
@@ -93,6 +107,7 @@ def _why_lost(began: dict[str, Any]) -> str:
 def _unit(record: dict[str, Any], attempt: int) -> Unit:
     return Unit(
         attempt=attempt,
+        index=record.get("index", 0),
         rank=record["rank"],
         state=State(record["state"]),
         reason=Reason(record["reason"]),
@@ -104,35 +119,82 @@ def _unit(record: dict[str, Any], attempt: int) -> Unit:
     )
 
 
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else moment(seconds)
 
 
-def _units_so_far(run_dir: Path, began: dict[str, Any] | None, attempt: int) -> tuple[Unit, ...]:
-    units = {n: Unit(attempt=attempt, rank=n, state=State.LAUNCHING) for n in range((began or {}).get("nodes", 0))}
-    for event in _events(run_dir):
-        if event["event"] == "go":
-            started = _time(event["at"])
-            units[event["rank"]] = Unit(
-                attempt=attempt, rank=event["rank"], state=State.RUNNING, reason=Reason.STARTED, started_at=started
-            )
-        else:
-            units[event["rank"]] = _unit(event, attempt)
-    return tuple(units.values())
+class Progress:
+    """A run's units while it runs. An index of an array has one once it began; those that wait have none.
+
+    What was read is not read again: an array writes two lines for each of its indexes. A unit that did not change is
+    the same object as before.
+    """
+
+    def __init__(self, run_dir: Path, attempt: int) -> None:
+        self._run_dir, self._attempt = run_dir, attempt
+        self._units: dict[tuple[int, int], Unit] = {}
+        self._shown: tuple[Unit, ...] = ()
+        self._offset = 0
+        self._reading = Lock()
+
+    def units(self, began: dict[str, Any] | None) -> tuple[Unit, ...]:
+        with self._reading:
+            for rank in range((began or {}).get("nodes", 0)):
+                if (0, rank) not in self._units:
+                    self._units[0, rank] = Unit(attempt=self._attempt, rank=rank, state=State.LAUNCHING)
+            found, self._offset = read_events(self._run_dir, self._offset)
+            for event in found:
+                if event["event"] in ("go", "ended"):
+                    self._units[event.get("index", 0), event["rank"]] = self._unit(event)
+            if found or len(self._shown) != len(self._units):
+                self._shown = tuple(self._units[key] for key in sorted(self._units))
+            return self._shown
+
+    def _unit(self, event: dict[str, Any]) -> Unit:
+        if event["event"] == "ended":
+            return _unit(event, self._attempt)
+        return Unit(
+            attempt=self._attempt,
+            index=event.get("index", 0),
+            rank=event["rank"],
+            state=State.RUNNING,
+            reason=Reason.STARTED,
+            started_at=_time(event["at"]),
+        )
 
 
-def _events(run_dir: Path) -> list[dict[str, Any]]:
-    """Whole lines only: the last one may be half written, and on a full disk any other."""
+def read_events(run_dir: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """What stands in `events` from the offset on, and where to read on. Whole lines only: the last one may be half
+    written, and on a full disk any other."""
     try:
-        lines = (run_dir / "events").read_text().splitlines()
+        with (run_dir / "events").open("rb") as file:
+            file.seek(offset)
+            data = file.read()
     except FileNotFoundError:
-        return []
-    return [event for line in lines if (event := _event(line))]
+        return [], offset
+    whole = data[: data.rfind(b"\n") + 1]
+    return [event for line in whole.splitlines() if (event := _event(line))], offset + len(whole)
 
 
-def _event(line: str) -> dict[str, Any] | None:
+def _event(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def is_long(run_dir: Path) -> bool:
+    """Would reading it hold up the loop?"""
+    return any(_size(run_dir / name) > LONG for name in ("events", "result.json"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

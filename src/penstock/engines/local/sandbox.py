@@ -11,20 +11,48 @@ import functools
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys")
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a path inside a job)
 LOCK_FD = "5"
-TMPFS = "--tmpfs"
-"""The option of a bind without a source: an empty directory that cannot be written."""
 
 
 @dataclass(frozen=True)
 class Bind:
+    """A directory of the machine at a path of the job. Without a source it is an empty one."""
+
     source: str
     dest: str
     option: str = "--bind"
+
+    def words(self) -> tuple[str, ...]:
+        return (self.option, self.source, self.dest)
+
+
+@dataclass(frozen=True)
+class Mask(Bind):
+    """An empty directory that cannot be written, over what is not to be seen."""
+
+    source: str = ""
+    dest: str = ""
+
+    def words(self) -> tuple[str, ...]:
+        return ("--tmpfs", self.dest)
+
+
+@dataclass(frozen=True)
+class Memory(Bind):
+    """A file system in memory that takes so many bytes and no more; None is the kernel's own limit."""
+
+    source: str = ""
+    dest: str = ""
+    size: int | None = None
+    mode: int = 0o1777
+
+    def words(self) -> tuple[str, ...]:
+        return ("--perms", f"{self.mode:04o}", *(("--size", str(self.size)) if self.size else ()), "--tmpfs", self.dest)
 
 
 @dataclass(frozen=True)
@@ -41,16 +69,16 @@ def command(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | 
 
 def options(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
     """`hold` is a descriptor that stays open as long as anything runs inside."""
-    binds = [Bind(bind.source, canonical(bind.dest), bind.option) for bind in binds]
+    binds = [replace(bind, dest=canonical(bind.dest)) for bind in binds]
     return [
         *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
         *(("--sync-fd", hold) if hold else ()),
         *_privileges(bwrap, payload),
         *system_directories([bind.dest for bind in binds]),
-        *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--dir", "/run"),  # noqa: S108
+        *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
         *_resolver(),
         *_mounts(sorted(binds, key=_depth)),
-        *(word for bind in binds if bind.option == TMPFS for word in ("--remount-ro", bind.dest)),
+        *(word for bind in binds if isinstance(bind, Mask) for word in ("--remount-ro", bind.dest)),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
 
@@ -66,6 +94,16 @@ def _privileges(bwrap: str, payload: Payload) -> list[str]:
 def _can_disable_userns(bwrap: str) -> bool:
     """A job that can make user namespaces can reach far more of the kernel. Older versions cannot forbid it."""
     tried = [bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"]
+    try:
+        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+@functools.cache
+def can_size_memory(bwrap: str) -> bool:
+    """Versions before 0.7 cannot say how large a file system in memory may grow, nor can one that is setuid root."""
+    tried = [bwrap, "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp", "/bin/true"]  # noqa: S108
     try:
         return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -103,7 +141,7 @@ def _mounts(binds: Sequence[Bind]) -> Iterator[str]:
             if str(parent) not in made:
                 made.add(str(parent))
                 yield from ("--dir", str(parent))
-        yield from (bind.option, *([bind.source] if bind.source else []), bind.dest)
+        yield from bind.words()
 
 
 def system_directories(dests: Sequence[str]) -> list[str]:

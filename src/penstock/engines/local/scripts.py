@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from shlex import quote
+from shlex import join, quote
 
 from penstock.domain.names import shorten
 from penstock.engines.base import Launch
@@ -65,6 +65,23 @@ def _or_fail(command: str, sentence: str) -> str:
     return f"{command} || {{ printf '%s\\n' {said} >&3; printf '%s\\n' {told}; exit 125; }}"
 
 
+def run_script(run: str | tuple[str, ...]) -> str:
+    """A program and its arguments take the shell's place."""
+    if isinstance(run, str):
+        return f"{run}\n"
+    program = quote(run[0])
+    said = quote(f"[penstock] '{shorten(run[0])}' was not found: there is no such program in this job.")
+    look = f"type -P -- {program} >/dev/null || [ -e {program} ] || {{ printf '%s\\n' {said}; exit 127; }}"
+    return f"{look}\nexec -- {join(run)}\n"
+
+
+def enter_script(place: Place) -> str:
+    """For a program that comes later, from outside: what the run was told, and where it began."""
+    where = [quote(place.workdir)] if place.workdir else []
+    go = " || ".join(f"cd -- {path} 2>/dev/null" for path in [*where, '"$HOME"', "/"])
+    return f". {quote(place.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
+
+
 def env_script(envs: dict[str, str]) -> str:
     for name, value in envs.items():
         if not VARIABLE.match(name) or "\0" in value:
@@ -72,11 +89,14 @@ def env_script(envs: dict[str, str]) -> str:
     return "".join(f"export {name}={quote(value)}\n" for name, value in envs.items())
 
 
-def node_env(launch: Launch, rank: int) -> dict[str, str]:
-    """What every node is told about the run; these win over what the user set."""
+def node_env(launch: Launch, number: int) -> dict[str, str]:
+    """What every node is told about the run; these win over what the user set. In an array `number` is that of the
+    place, and the supervisor adds the index of whatever runs there."""
     nodes = str(launch.spec.nodes)
-    gpus = launch.gpus[rank] if rank < len(launch.gpus) else ()
-    return {
+    rank = 0 if launch.spec.array else number
+    gpus = launch.gpus[number] if number < len(launch.gpus) else ()
+    index = {} if launch.spec.array else {"JOB_COMPLETION_INDEX": str(rank)}
+    return index | {
         "NODE_RANK": str(rank),
         "NUM_NODES": nodes,
         "MASTER_ADDR": "127.0.0.1",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.engines.local.sandbox import Bind, in_system, within
 from penstock.engines.local.scripts import DEFAULT_PATH
+from penstock.engines.local.supervisor.private import Entry
 
 LAYER = ".penstock-venv"
 CONFIG_LIMIT = 65536
@@ -110,19 +111,18 @@ def environment(venv: Venv, home: str) -> dict[str, str]:
     }
 
 
-def write_layer(venv: Venv, home_dir: Path, home: str) -> list[Path]:
-    """Make the layer in a job's still unused HOME; returns what was made, for its owner to be set."""
-    layer = home_dir / LAYER
-    packages = layer / "lib" / venv.version / "site-packages"
-    packages.mkdir(parents=True)
-    (layer / "bin").mkdir()
+def layer(venv: Venv, home: str) -> list[Entry]:
+    """What a job's HOME, whose path inside is `home`, begins with."""
+    packages = f"lib/{venv.version}/site-packages"
     flag = str(venv.system_packages).lower()
-    (layer / "pyvenv.cfg").write_text(f"home = {venv.home}\ninclude-system-site-packages = {flag}\n")
-    (packages / "penstock.pth").write_text(f"import site; site.addsitedir({str(venv.site_packages)!r})\n")
-    for name in ("python", "python3", venv.version):
-        (layer / "bin" / name).symlink_to(venv.interpreter)
-    for name in ("pip", "pip3"):
-        script = layer / "bin" / name
-        script.write_text(f'#!/bin/sh\nexec {home}/{LAYER}/bin/python -m pip "$@"\n')
-        script.chmod(0o755)
-    return [layer, *layer.rglob("*")]
+    config = f"home = {venv.home}\ninclude-system-site-packages = {flag}\n"
+    path_file = f"import site; site.addsitedir({str(venv.site_packages)!r})\n"
+    pip = f'#!/bin/sh\nexec {home}/{LAYER}/bin/python -m pip "$@"\n'
+    inside: list[Entry] = [
+        *((name, 0o755, None) for name in ("bin", "lib", f"lib/{venv.version}", packages)),
+        ("pyvenv.cfg", 0o644, config.encode(errors="surrogateescape")),
+        (f"{packages}/penstock.pth", 0o644, path_file.encode(errors="surrogateescape")),
+        *((f"bin/{name}", 0o777, venv.interpreter) for name in ("python", "python3", venv.version)),
+        *((f"bin/{name}", 0o755, pip.encode()) for name in ("pip", "pip3")),
+    ]
+    return [(LAYER, 0o755, None), *((f"{LAYER}/{name}", mode, content) for name, mode, content in inside)]

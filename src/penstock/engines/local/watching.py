@@ -20,12 +20,17 @@ from penstock.engines.local.layout import Layout
 
 PATIENCE = 1.0
 """Seconds in which the sandboxes of a killed supervisor end by themselves."""
+UNITS_A_SECOND = 20_000
+"""An array of ten thousand changes with each start and end, and whoever is told looks at all of it: the longer it is,
+the more changes are told at once."""
 
 
 @dataclass
 class _Watched:
     wd: int | None
+    pause: float = 0.0
     pidfd: int = -1
+    timer: asyncio.TimerHandle | None = None
 
 
 class Watching:
@@ -38,11 +43,12 @@ class Watching:
         self._listeners: set[_Listener] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, run: Run, pid: int | None) -> None:
+    def add(self, run: Run, pid: int | None, indexes: int = 0) -> None:
+        """`indexes` is how many an array has."""
         if run in self._watched:
             return
-        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run))
-        watched = self._watched[run] = _Watched(wd)
+        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._changed(run))
+        watched = self._watched[run] = _Watched(wd, indexes / UNITS_A_SECOND)
         self._awaited.discard(run)
         try:
             watched.pidfd = os.pidfd_open(pid or -1)
@@ -71,6 +77,8 @@ class Watching:
         if watched := self._watched.pop(run, None):
             self._inotify.unwatch(watched.wd)
             self._close(watched)
+            if watched.timer:
+                watched.timer.cancel()
 
     def close(self) -> None:
         for task in self._tasks:
@@ -88,7 +96,17 @@ class Watching:
         finally:
             self._listeners.discard(listener)
 
+    def _changed(self, run: Run) -> None:
+        watched = self._watched.get(run)
+        if watched and watched.pause:
+            if watched.timer is None:
+                watched.timer = self._loop.call_later(watched.pause, self._tell, run)
+            return
+        self._tell(run)
+
     def _tell(self, run: Run) -> None:
+        if watched := self._watched.get(run):
+            watched.timer = None
         for listener in self._listeners:
             listener.tell(run)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Header, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 Asked = TypeVar("Asked", bound=BaseModel)
 KEY = "Idempotency-Key"
 KEY_MEANING = "the same key makes the same thing once"
+Key = Annotated[str | None, Header(alias=KEY, description=KEY_MEANING)]
 
 
 async def read_body(model: type[Asked], request: Request) -> Asked:

@@ -13,11 +13,12 @@ from penstock.dialects.task import read_task_json
 from penstock.domain.model import iso, now
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
-from penstock.domain.workloads import State, Unit
+from penstock.domain.workloads import ENDED, State, Unit
 from penstock.engines.base import LogQuery
 from penstock.server.identity import Asked, require_all_groups
+from penstock.server.routes.bodies import Key
 from penstock.server.routes.paging import AllUsers, Listing, words
-from penstock.server.routes.volumes import PHASES, Key
+from penstock.server.routes.volumes import PHASES
 from penstock.server.routes.workloads import STATUSES
 from penstock.services.workloads import LARGEST_PAGE
 from penstock.wire import DryRun, NewVolume, Submission, Summary, VolumeView
@@ -42,9 +43,7 @@ class AllOrPage(Listing):
 async def submit_task(asked: Asked, body: Task001, key: Key = None) -> Json:
     """Submits a task definition given as JSON."""
     task = read_task_json(body)
-    made = await asked.parts.workloads.submit_task(
-        asked.caller, task, Submission.model_validate({"text": json.dumps(body)}), key
-    )
+    made = await asked.parts.submit.task(asked.caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
     if isinstance(made, DryRun):
         raise TypeError("a submission without dry_run was dry")
     return {
@@ -92,7 +91,7 @@ async def get_task(task_id: str, asked: Asked) -> Json:
 @router.get("/tasks/{task_id}/logs", response_class=StreamingResponse)
 async def follow_task(task_id: str, asked: Asked) -> StreamingResponse:
     """The log, followed to the end."""
-    stream = await asked.parts.logs.open(asked.caller, task_id, None, LogQuery(follow=True))
+    stream = await asked.parts.logs.open(asked.caller, task_id, LogQuery(follow=True))
     return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
@@ -175,16 +174,18 @@ def _metadata(task: Summary, units: tuple[Unit, ...]) -> Json:
     """The counts document 001 shows of a task's nodes, beside why it is in the state it is in."""
     job = f"{task.name}-{task.id}"
     states = [unit.state for unit in units]
+    parts = task.array.count if task.array else task.nodes
     running, succeeded = states.count(State.RUNNING), states.count(State.EXITED)
+    failed = sum(state in ENDED for state in states) - succeeded
     return {
         "job_name": job,
         "namespace": task.group,
         "num_nodes": task.nodes,
         "node_jobs": [f"{job}-node-{rank}" for rank in range(task.nodes)] if task.nodes > 1 else [job],
         "succeeded_nodes": succeeded,
-        "failed_nodes": len(states) - running - succeeded,
+        "failed_nodes": failed,
         "running_nodes": running,
-        "pending_nodes": task.nodes - len(states),
+        "pending_nodes": parts - running - succeeded - failed,
         "reason": task.reason,
         "message": task.message,
     }

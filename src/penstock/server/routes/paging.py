@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol, Self, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Query, Request, Response
@@ -51,10 +51,15 @@ def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": schema.pop("description", ""), "schema": schema}
 
 
-class Named(Protocol):
+class Dumped(Protocol):
+    def model_dump_json(self) -> str: ...
+
+
+class Named(Dumped, Protocol):
     name: str
 
-    def model_dump_json(self) -> str: ...
+
+Few = TypeVar("Few", bound=Named)
 
 
 async def until_changed(db: Database, query: Listing) -> None:
@@ -87,19 +92,23 @@ def page(items: Sequence[str], after: str | None, version: int) -> Response:
     return Response(body, media_type="application/json")
 
 
-def page_of_few(models: Sequence[Named], name: str | None, limit: int, cursor: str | None, version: int) -> Response:
-    """A page of what is few enough to be in memory whole; the cursor is the name the page begins with."""
+def one_page(models: Sequence[Few], name: str | None, limit: int, cursor: str | None) -> tuple[list[Few], str | None]:
+    """A page of what is few enough to be in memory whole; the cursor is the name the next page begins with."""
     found = [model for model in models if name in (None, model.name)]
     if cursor is not None:
         names = [model.name for model in found]
         if cursor not in names:
             raise Invalid("The cursor cannot be used.", problems=[Problem("is not one of ours", field="cursor")])
         found = found[names.index(cursor) :]
-    after = found[limit].name if len(found) > limit else None
-    return page([model.model_dump_json() for model in found[:limit]], after, version)
+    return found[:limit], found[limit].name if len(found) > limit else None
 
 
-def page_of(models: Sequence[BaseModel], after: str | None, version: int) -> Response:
+def page_of_few(models: Sequence[Few], name: str | None, limit: int, cursor: str | None, version: int) -> Response:
+    shown, after = one_page(models, name, limit, cursor)
+    return page_of(shown, after, version)
+
+
+def page_of(models: Sequence[Dumped], after: str | None, version: int) -> Response:
     return page([model.model_dump_json() for model in models], after, version)
 
 

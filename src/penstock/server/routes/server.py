@@ -9,10 +9,9 @@ from fastapi import APIRouter, Response
 
 from penstock import __version__
 from penstock.domain.policy import is_admin
-from penstock.domain.quantities import show_cpus
 from penstock.server.identity import Asked
-from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
-from penstock.wire import CheckList, GpuView, Health, NodePage, NodeView, ServerView, Whoami
+from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of, page_of_few
+from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
 
 router = APIRouter(tags=["server"])
 
@@ -34,7 +33,7 @@ async def metrics(asked: Asked) -> Response:
     """Prometheus text."""
     from penstock.server.metrics import exposition
 
-    text, media_type = exposition(await asked.parts.workloads.counts(), asked.parts.reconciler)
+    text, media_type = exposition(await asked.parts.workloads.counts(), await asked.parts.nodes.totals())
     return Response(text, media_type=media_type)
 
 
@@ -81,23 +80,19 @@ async def stop_server(asked: Asked) -> Response:
 @router.get("/v1/doctor", response_model=CheckList)
 async def doctor(asked: Asked) -> Response:
     """What is installed, what is missing, what works."""
-    return answer(CheckList(checks=tuple(await asked.parts.engine.checks())))
+    checks = [*await asked.parts.engine.checks(), *asked.parts.adoption.checks()]
+    return answer(CheckList(checks=tuple(checks)))
 
 
 @router.get("/v1/nodes", response_model=NodePage)
 async def nodes(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """What there is to run on, and what of it is free."""
-    holders, room = asked.parts.reconciler.holders(), asked.parts.reconciler.room()
-    views = [
-        NodeView(
-            name=node.name,
-            cpus=show_cpus(node.cpus_milli),
-            cpus_free=show_cpus(max(room.cpus_milli, 0)),
-            memory_bytes=node.memory_bytes,
-            memory_free_bytes=max(room.memory_bytes, 0),
-            gpus=tuple(GpuView(**gpu.model_dump(), workload=holders.get(gpu.uuid)) for gpu in node.gpus),
-            limits_enforced=node.limits_enforced,
-        )
-        for node in await asked.parts.engine.nodes()
-    ]
-    return page_of_few(views, name, limit, cursor, asked.parts.db.version)
+    """What there is to run on, what of it is free, and who has the GPUs."""
+    shown, after = one_page(await asked.parts.nodes.all(), name, limit, cursor)
+    return page_of(await asked.parts.nodes.views(asked.caller, shown), after, asked.parts.db.version)
+
+
+@router.get("/v1/gpus", response_model=GpuPage)
+async def gpus(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """The GPUs by node and product: how many there are, how many are free, and who has the rest. `name` is
+    `node/product`."""
+    return page_of_few(await asked.parts.nodes.gpus(asked.caller), name, limit, cursor, asked.parts.db.version)

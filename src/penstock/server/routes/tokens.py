@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of
@@ -13,21 +15,27 @@ router = APIRouter(tags=["tokens"])
 
 @router.post("/v1/tokens", status_code=201, response_model=NewTokenView)
 async def create_token(body: NewToken, asked: Asked) -> Response:
-    """Makes a token for the caller; it is shown this once."""
+    """Makes a token for the caller or, by an admin, for `user`; it is shown this once."""
     return answer(await asked.parts.tokens.create(asked.caller, body), 201)
 
 
 @router.get("/v1/tokens", response_model=TokenPage)
 async def list_tokens(
-    asked: Asked, description: str | None = None, limit: Limit = 100, cursor: Cursor = None
+    asked: Asked,
+    user: Annotated[str | None, Query(max_length=64, description="whose, for admins")] = None,
+    description: str | None = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
     """The caller's tokens, without their secrets."""
-    tokens, after = await asked.parts.tokens.page(asked.caller, description=description, limit=limit, cursor=cursor)
+    tokens, after = await asked.parts.tokens.page(
+        asked.caller, user=user, description=description, limit=limit, cursor=cursor
+    )
     return page_of(tokens, after, asked.parts.db.version)
 
 
 @router.delete("/v1/tokens/{token_id}", response_model=Deleted)
 async def delete_token(token_id: str, asked: Asked) -> Response:
-    """Revokes a token at once."""
+    """Revokes a token at once; an admin anyone's."""
     await asked.parts.tokens.delete(asked.caller, token_id)
     return answer(Deleted(id=token_id, name=token_id))

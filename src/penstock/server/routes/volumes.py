@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
 from penstock.server.identity import Asked, require_all_groups
-from penstock.server.routes.bodies import KEY, KEY_MEANING
+from penstock.server.routes.bodies import Key
 from penstock.server.routes.paging import Cursor, Limit, Listing, answer, page_of, page_of_few, until_changed, words
-from penstock.wire import Deleted, NewVolume, StorageClassPage, VolumePage, VolumeView
+from penstock.wire import Deleted, Events, NewVolume, Resize, StorageClassPage, VolumePage, VolumeView
 
 router = APIRouter(tags=["volumes"])
-Key = Annotated[str | None, Header(alias=KEY, description=KEY_MEANING)]
 PHASES = (Phase.Pending, Phase.Bound, Phase.Lost)
 Usage = Annotated[bool, Query(description="count the bytes in use")]
 
@@ -55,6 +54,18 @@ async def list_volumes(request: Request, asked: Asked) -> Response:
 async def get_volume(ref: str, asked: Asked, usage: Usage = False) -> Response:
     """One volume, by id or name."""
     return answer(await asked.parts.volumes.get(asked.caller, ref, usage=usage))
+
+
+@router.post("/v1/volumes/{ref}/resize", response_model=VolumeView)
+async def resize_volume(ref: str, body: Resize, asked: Asked) -> Response:
+    """Makes a volume larger, where its storage class allows that. It never gets smaller."""
+    return answer(await asked.parts.volumes.resize(asked.caller, ref, body.size))
+
+
+@router.get("/v1/volumes/{ref}/events", response_model=Events)
+async def volume_events(ref: str, asked: Asked) -> Response:
+    """All that happened to it, in order, as far as the engine remembers."""
+    return answer(Events(items=await asked.parts.happenings.of_volume(asked.caller, ref)))
 
 
 @router.delete("/v1/volumes/{ref}", response_model=Deleted)

@@ -13,9 +13,9 @@ from penstock.domain.policy import Kind
 from penstock.domain.workloads import SHORT, State
 from penstock.engines.base import LogQuery
 from penstock.server.identity import Asked, require_all_groups
-from penstock.server.routes.bodies import KEY, documented, read_body
+from penstock.server.routes.bodies import KEY, Key, documented, read_body
 from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
-from penstock.wire import Deleted, DryRun, Submission, Summary, SummaryPage, Uploaded, WorkloadView
+from penstock.wire import Deleted, DryRun, Events, Retry, Submission, Summary, SummaryPage, Uploaded, WorkloadView
 
 router = APIRouter(tags=["workloads"])
 
@@ -30,7 +30,7 @@ router = APIRouter(tags=["workloads"])
 async def submit_workload(request: Request, asked: Asked) -> Response:
     """Submits a task as it was written; with `dry_run` only says whether it is valid and fits now."""
     body = await read_body(Submission, request)
-    made = await asked.parts.workloads.submit(asked.caller, body, request.headers.get(KEY))
+    made = await asked.parts.submit.text(asked.caller, body, request.headers.get(KEY))
     return answer(made, 200 if isinstance(made, DryRun) else 201)
 
 
@@ -92,9 +92,16 @@ async def stream_logs(
     tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
     since: datetime | None = None,
     node: Annotated[int | None, Query(ge=0)] = None,
+    index: Annotated[int | None, Query(ge=0)] = None,
+    attempt: Annotated[int | None, Query(ge=1)] = None,
 ) -> StreamingResponse:
-    """The log, as the program wrote it; several nodes have `node-<i> | ` before each line."""
-    stream = await asked.parts.logs.open(asked.caller, ref, node, LogQuery(follow=follow, tail=tail, since=since))
+    """The log, as the program wrote it; several nodes have `node-<i> | ` before each line, an array `index-<i> | `.
+
+    Without `attempt` that of all attempts, one after the other.
+    """
+    query = LogQuery(follow=follow, tail=tail, since=since)
+    part = node if index is None else index
+    stream = await asked.parts.logs.open(asked.caller, ref, query, part, attempt)
     return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
@@ -102,6 +109,18 @@ async def stream_logs(
 async def stop_workload(ref: str, asked: Asked) -> Response:
     """Asks it to end: TERM, a grace time, KILL. It stays listed, with its logs."""
     return answer(await asked.parts.workloads.stop(asked.caller, ref))
+
+
+@router.post("/v1/workloads/{ref}/retry", response_model=WorkloadView)
+async def retry_workload(ref: str, body: Retry, asked: Asked, key: Key = None) -> Response:
+    """Gives one that failed or was stopped another attempt; of an array only what did not complete."""
+    return answer(await asked.parts.retrying.retry(asked.caller, ref, body, key))
+
+
+@router.get("/v1/workloads/{ref}/events", response_model=Events)
+async def workload_events(ref: str, asked: Asked) -> Response:
+    """All that happened to it, in order: its states, and what the engine saw."""
+    return answer(Events(items=await asked.parts.happenings.of_workload(asked.caller, ref)))
 
 
 @router.delete("/v1/workloads/{ref}", response_model=Deleted)

@@ -1,7 +1,8 @@
 """Remove a directory and all below it, without following a link out of it.
 
 Every step is relative to an open directory. One found very deep inside is moved up to the top before it is emptied, so
-that neither depth nor path length matters. Stopped half way, it can simply be done again.
+that neither depth nor path length matters. Stopped half way, it can simply be done again; two who do it at once do no
+harm to each other.
 """
 
 # ruff: noqa: PTH101, PTH119, PTH120, PTH208
@@ -39,7 +40,11 @@ def _unlinked(parent: int, name: str) -> bool:
 
 
 def _is_directory(parent: int, name: str) -> bool:
-    mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    """Or nothing at all: someone else may be erasing it, too."""
+    try:
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return True
     return mode & 0o170000 == 0o040000
 
 
@@ -55,21 +60,34 @@ def _open(parent: int, name: str) -> int:
 
 
 def _erase_directory(parent: int, name: str) -> None:
-    top = _open(parent, name)
+    try:
+        top = _open(parent, name)
+    except FileNotFoundError:
+        return
     try:
         while names := os.listdir(top):
             for entry in names:
                 _erase_entry(top, entry, top, 1)
     finally:
         os.close(top)
-    os.rmdir(name, dir_fd=parent)
+    _remove(parent, name)
+
+
+def _remove(parent: int, name: str) -> None:
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except FileNotFoundError:
+        return
 
 
 def _erase_entry(parent: int, name: str, top: int, depth: int) -> None:
     """Remove what is there; a directory too deep for us goes up to the top, for a later round."""
     if _unlinked(parent, name):
         return
-    fd = _open(parent, name)
+    try:
+        fd = _open(parent, name)
+    except FileNotFoundError:
+        return
     try:
         if depth > DEPTH:
             _move_up(parent, name, top)
@@ -78,7 +96,7 @@ def _erase_entry(parent: int, name: str, top: int, depth: int) -> None:
             _erase_entry(fd, entry, top, depth + 1)
     finally:
         os.close(fd)
-    os.rmdir(name, dir_fd=parent)
+    _remove(parent, name)
 
 
 def _move_up(parent: int, name: str, top: int) -> None:
@@ -90,6 +108,8 @@ def _move_up(parent: int, name: str, top: int) -> None:
             return
         except (FileExistsError, NotADirectoryError):
             continue
+        except FileNotFoundError:
+            return
         except OSError as error:
             if error.errno != ENOTEMPTY:  # taken, perhaps by one that a crash left behind
                 raise

@@ -1,4 +1,8 @@
-"""The supervisor's life once its sandboxes are on their way: begin, watch, end."""
+"""The supervisor's life once its sandboxes are on their way: begin, watch, end.
+
+The nodes of a run belong together: they go when all are ready, and when one fails the others are ended. The indexes of
+an array have nothing to do with each other but a stop.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,16 @@ import time
 from .durable import dumps, replace, reserve, write_all, write_new
 from .erase import erase
 from .logfile import LogFile
-from .outcome import describe, outcome
+from .outcome import NEVER_STARTED, describe, outcome, stopped
 from .processes import read_text, remove_group
-from .rank import Rank
+from .rank import Rank, unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
+    from .array import Array
+    from .disk import Scans
     from .start import Started
 
 DRAIN_SECONDS = 5.0
@@ -26,6 +32,9 @@ DRAIN_SECONDS = 5.0
 LOOK_SECONDS = 0.1
 """How often to look, while a run is stopping, whether nothing is left of it but the ends of pipes."""
 
+DISK_GRACE = 1
+"""Seconds between TERM and KILL, at most, for what fills the disk; kubelet gives no more."""
+
 
 def boottime() -> float:
     """Counts on while the machine sleeps, and no clock setting moves it."""
@@ -33,20 +42,29 @@ def boottime() -> float:
 
 
 class Supervisor:
-    def __init__(self, plan: dict[str, Any], control: int, say: int, started: list[Started]) -> None:
+    def __init__(self, plan: dict[str, Any], control: int, say: int, tree: int, started: list[Started]) -> None:
         self.plan, self.control, self.say = plan, control, say
-        self.ranks = [Rank(n, rank, LogFile("logs", n, plan["log_limit"])) for n, rank in enumerate(plan["ranks"])]
+        self.array = _array(plan, tree)
+        self.scans = _scans(plan)
+        self.numbers: list[int] = plan["array"] or list(range(len(plan["ranks"])))
+        self.ranks = [self._rank(place, number) for place, number in enumerate(self.numbers[: len(plan["ranks"])])]
+        """Those that have not ended."""
         for rank, node in zip(self.ranks, started, strict=False):
             rank.take(node)
+        self.ended: dict[int, str] = {}
+        """How the others did, as they will be written down."""
         self.events = -1
-        self.ending: str | None = None
-        self.kill_at: float | None = None
-        self.time_up_at: float | None = None
+        self.ending = False
+        self.stop_grace: int | None = None
+
+    def _rank(self, place: int, number: int) -> Rank:
+        log = LogFile("logs", number, self.plan["log_limit"])
+        return Rank(number, self.plan["ranks"][place], log, place if self.array else None)
 
     def run(self) -> None:
         self._begin()
         self._answer()
-        while any(rank.outcome is None for rank in self.ranks):
+        while self.ranks or (self.array and self.array.busy):
             self._turn()
         self._end()
 
@@ -58,7 +76,7 @@ class Supervisor:
         """The sandboxes are made while the disk works; their payloads wait for `go`, and that waits for `began`."""
         try:
             self.events = os.open("events", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            reserve("result.json", 4096 + 1024 * len(self.ranks))
+            reserve("result.json", 4096 + (400 if self.array else 1024) * len(self.numbers))
             self._write_began()
         except OSError as error:
             self.give_up(error)
@@ -67,11 +85,18 @@ class Supervisor:
 
     def _write_began(self) -> None:
         boot = (read_text("/proc/sys/kernel/random/boot_id") or "").strip()
-        record = {"boot_id": boot, "pid": os.getpid(), "nodes": len(self.ranks), "gpus": self.plan["gpus"]}
-        write_new(
-            "began",
-            dumps(record | {"at": time.time(), "cgroups": self._groups(), "log_limit": self.plan["log_limit_text"]}),
-        )
+        record = {
+            "boot_id": boot,
+            "pid": os.getpid(),
+            "nodes": 0 if self.array else len(self.numbers),
+            "array": len(self.numbers) if self.array else None,
+            "gpus": self.plan["gpus"],
+            "at": time.time(),
+            "cgroups": self._groups(),
+            "log_limit": self.plan["log_limit_text"],
+            "log_segment": self.ranks[0].log.size,
+        }
+        write_new("began", dumps(record))
 
     def give_up(self, error: OSError) -> None:
         """Nothing has run and nothing will: the server may try again."""
@@ -85,37 +110,40 @@ class Supervisor:
         os._exit(1)
 
     def _groups(self) -> list[str]:
-        return [group["path"] for rank in self.ranks for group in rank.plan["cgroups"]]
+        return [group["path"] for rank in self.plan["ranks"] for group in rank["cgroups"]]
 
     # -- watching ------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         poll = select.poll()
-        handlers: dict[int, tuple[str, Rank | None]] = {self.control: ("control", None)}
-        for rank in self.ranks:
-            for what, fd in (("log", rank.log_pipe), ("status", rank.status_pipe), ("pid", rank.pidfd)):
-                if fd >= 0:
-                    handlers[fd] = (what, rank)
+        handlers = self._descriptors()
         for fd in handlers:
             poll.register(fd, select.POLLIN)
-        for rank in self.ranks:
-            if (rank.code is not None or rank.held) and rank.outcome is None and rank.init >= 0:
-                poll.register(rank.init, select.POLLIN)
-                handlers[rank.init] = ("init", rank)
         for fd, _ in poll.poll(self._timeout()):
-            self._handle(*handlers[fd])
+            self._handle(fd, *handlers[fd])
         self._check_times()
-        if not self.ending and not self.ranks[0].went and all(r.ready and r.code is None for r in self.ranks):
-            self._go()
-        for rank in self.ranks:
+        self._go_if_ready()
+        for rank in list(self.ranks):
             self._settle(rank)
+        self._start_waiting()
 
-    def _handle(self, what: str, rank: Rank | None) -> None:
+    def _descriptors(self) -> dict[int, tuple[str, Rank | None]]:
+        found: dict[int, tuple[str, Rank | None]] = {self.control: ("control", None)}
+        for rank in self.ranks:
+            over = rank.code is not None or rank.held
+            init = rank.init if over else -1
+            for what, fd in (("log", rank.log_pipe), ("status", rank.status_pipe), ("pid", rank.pidfd), ("init", init)):
+                if fd >= 0:
+                    found[fd] = (what, rank)
+        if self.array:
+            found |= dict.fromkeys(self.array.handles, ("cleaned", None))
+        if self.scans and self.scans.pipe >= 0:
+            found[self.scans.pipe] = ("disk", None)
+        return found
+
+    def _handle(self, fd: int, what: str, rank: Rank | None) -> None:
         if rank is None:
-            os.read(self.control, 4096)
-            grace = self._stop_grace()
-            if grace is not None:
-                self._end_all("stop", grace)
+            self._handle_own(fd, what)
         elif what == "log":
             rank.copy_log(time.time())
         elif what == "status":
@@ -127,69 +155,128 @@ class Supervisor:
         else:
             rank.emptied()
 
+    def _handle_own(self, fd: int, what: str) -> None:
+        if what == "control":
+            os.read(self.control, 4096)
+            grace = self._stop_grace()
+            if grace is not None and (self.stop_grace is None or grace < self.stop_grace):
+                self.stop_grace = grace
+                self._event({"event": "stop", "at": time.time(), "grace": grace})
+                self._end_all("stop", None, grace)
+        elif what == "cleaned" and self.array:
+            self.array.cleaned(fd)
+        elif what == "disk" and self.scans:
+            self._look_at_sizes(self.scans.hear(boottime()) or {})
+
     def _timeout(self) -> int | None:
         """Milliseconds to the next thing due; a minute at most, since poll does not count the time asleep."""
-        due = [moment for moment in (self.kill_at, self.time_up_at) if moment is not None]
+        if self.array and self.array.ready:
+            return 0
+        due = [moment for rank in self.ranks for moment in (rank.kill_at, rank.time_up_at, rank.drain_until)]
         if any(rank.spared and rank.code is None for rank in self.ranks):
             due.append(boottime() + LOOK_SECONDS)
-        due += [rank.drain_until for rank in self.ranks if rank.drain_until is not None and rank.outcome is None]
-        return min(max(int((min(due) - boottime()) * 1000) + 1, 0), 60_000) if due else None
+        if self.scans:
+            due.append(self.scans.due)
+        known = [moment for moment in due if moment is not None]
+        return min(max(int((min(known) - boottime()) * 1000) + 1, 0), 60_000) if known else None
 
     def _check_times(self) -> None:
         now = boottime()
-        if self.time_up_at is not None and now >= self.time_up_at:
-            self.time_up_at = None
-            self._end_all("time", self.plan["grace"])
+        late = [rank for rank in self.ranks if rank.time_up_at is not None and now >= rank.time_up_at]
+        for rank in late:
+            rank.time_up_at = None
+            self._end_for("time", rank, f"It ran longer than max_duration ({self.plan['max_duration_text']}).")
         for rank in self.ranks:
             rank.terminate_rest()
-        if self.kill_at is not None and now >= self.kill_at:
-            self.kill_at = None
-            for rank in self.ranks:
-                if rank.outcome is None:
-                    rank.kill()
+            if rank.kill_at is not None and now >= rank.kill_at:
+                rank.kill_at = None
+                rank.kill()
+        if self.scans and self.scans.due is not None and now >= self.scans.due:
+            self.scans.begin(self.ranks, now)
 
-    def _go(self) -> None:
-        now = time.time()
+    def _look_at_sizes(self, found: dict[int, list[int]]) -> None:
+        from .disk import exceeded
+
         for rank in self.ranks:
+            if rank.number in found and (said := exceeded(rank.plan["disk"], found[rank.number])):
+                self._end_for("disk", rank, said)
+
+    # -- starting ------------------------------------------------------------------------------------------------
+
+    def _go_if_ready(self) -> None:
+        ready = [rank for rank in self.ranks if rank.ready and rank.code is None and not rank.went]
+        if self.ending or not ready or (self.array is None and len(ready) < len(self.numbers)):
+            return
+        now, begin = time.time(), boottime()
+        for rank in ready:
             rank.go(now)
-            self._event({"rank": rank.number, "event": "go", "at": now})
-        if self.plan["max_duration"]:
-            self.time_up_at = boottime() + self.plan["max_duration"]
+            self._event({**rank.unit, "event": "go", "at": now, "pid": rank.pid, "place": rank.place})
+            if self.plan["max_duration"]:
+                rank.time_up_at = begin + self.plan["max_duration"]
+        if self.scans:
+            self.scans.expect(begin)
+
+    def _start_waiting(self) -> None:
+        while self.array and (found := self.array.take()):
+            place, index, tries = found
+            rank = self._rank(place, index)
+            try:
+                rank.take(self.array.start(place, index))
+            except OSError as error:
+                if not self.array.again(place, index, tries):
+                    rank.failure = f"It could not be started: {error.strerror or error}."
+                    self._write_end(rank)
+                continue
+            rank.log.open()
+            self.ranks.append(rank)
+
+    # -- ending --------------------------------------------------------------------------------------------------
 
     def _settle(self, rank: Rank) -> None:
         """A node has ended when its processes are gone and its output is read to the end."""
-        if rank.code is None or rank.outcome is not None:
+        if rank.code is None:
             return
         late = rank.drain_until is not None and boottime() >= rank.drain_until
         if (rank.log_pipe >= 0 or rank.init >= 0 or rank.status_pipe >= 0) and not late:
             return
-        if rank.log_pipe >= 0:
-            rank.close_log()
-        rank.log.close()
-        rank.outcome = outcome(rank, self.plan, time.time())
-        self._event(rank.outcome | {"event": "ended"})
-        self._mark_end(rank)
-        if rank.outcome["state"] == "CRASHED" and not self.ending:
+        self.ranks.remove(rank)
+        rank.close()
+        crashed = self._write_end(rank) == "CRASHED"
+        if self.array and rank.place is not None:
+            self.array.leave(rank.place)
+        elif crashed and not self.ending:
             said = describe(rank.code) if rank.went else "its sandbox not made"
-            self._end_all(f"Node {rank.number} ended with {said}; the others were stopped.", self.plan["grace"])
+            why = f"Node {rank.number} ended with {said}; the others were stopped."
+            self._end_all("other", why, self.plan["grace"])
 
-    # -- ending --------------------------------------------------------------------------------------------------
+    def _write_end(self, rank: Rank) -> str:
+        record = outcome(rank, time.time())
+        self.ended[rank.number] = dumps(record)
+        self._event(record | {"event": "ended"})
+        self._mark_end(rank)
+        return str(record["state"])
 
     def _stop_grace(self) -> int | None:
         text = read_text("stop")
         return None if text is None else int(text or 0)
 
-    def _end_all(self, why: str, grace: int) -> None:
-        """TERM to all that live, KILL after the grace; a later call can only bring the KILL forward."""
+    def _end_for(self, limit: str, rank: Rank, why: str) -> None:
+        """It is over a limit; if it is one of several nodes, that ends all of them."""
+        self._event({**rank.unit, "event": "limit", "at": time.time(), "limit": limit, "message": why})
+        grace = self.plan["grace"]
+        rank.end(limit, why, boottime() + (min(grace, DISK_GRACE) if limit == "disk" else grace))
+        if limit == "disk" and self.array is None:
+            why = f"Node {rank.number} went over its disk limit; the others were stopped."
+            self._end_all("other", why, grace)
+
+    def _end_all(self, by: str, why: str | None, grace: int) -> None:
+        """TERM to all that live, KILL after the grace."""
+        self.ending = True
+        if self.array:
+            self.array.stop()
         deadline = boottime() + grace
-        self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
-        if self.ending:
-            return
-        self.ending = why
         for rank in self.ranks:
-            if rank.code is None:
-                rank.ended_by = why
-                rank.terminate()
+            rank.end(by, why, deadline)
 
     def _mark_end(self, rank: Rank) -> None:
         """Wakes those who follow the log; on a full disk the result does."""
@@ -212,10 +299,6 @@ class Supervisor:
 
     def never_ran(self) -> None:
         """It was stopped before it began."""
-        now = time.time()
-        for rank in self.ranks:
-            rank.ended_by = "stop"
-            rank.outcome = outcome(rank, self.plan, now)
         self._end()
         self._answer()
 
@@ -228,7 +311,7 @@ class Supervisor:
                 print(f"{path}: {error}", file=sys.stderr)
         for path in self._groups():
             remove_group(path)
-        text = dumps({"units": [rank.outcome for rank in self.ranks]})
+        text = f'{{"units": [{", ".join(self._records())}]}}'
         while True:
             try:
                 replace("result.json", text)
@@ -238,3 +321,27 @@ class Supervisor:
             except OSError as error:
                 print(f"result.json: {error}; trying again", file=sys.stderr)
                 time.sleep(1)
+
+    def _records(self) -> list[str]:
+        """How each ended; those that are missing were stopped before their turn."""
+        array, now = self.array is not None, time.time()
+        said = NEVER_STARTED if array else None
+        return [
+            self.ended.get(number) or dumps(stopped(unit(number, array=array), said, now)) for number in self.numbers
+        ]
+
+
+def _array(plan: dict[str, Any], tree: int) -> Array | None:
+    if not plan["array"]:
+        return None
+    from .array import Array
+
+    return Array(plan, tree)
+
+
+def _scans(plan: dict[str, Any]) -> Scans | None:
+    if not plan["ranks"][0]["disk"]:
+        return None
+    from .disk import Scans
+
+    return Scans(plan["disk_scan"])

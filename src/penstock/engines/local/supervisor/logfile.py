@@ -25,7 +25,8 @@ def segment_name(rank: int, start: int) -> str:
 class LogFile:
     def __init__(self, folder: str, rank: int, limit: int) -> None:
         self._folder, self._rank = folder, rank
-        self._size = max(limit // SEGMENTS, 1024)
+        self.size = max(limit // SEGMENTS, 1024)
+        """Of a segment: each begins at a multiple of it."""
         self._starts: list[int] = []
         self._offset = 0
         self._fd = self._index = -1
@@ -63,9 +64,9 @@ class LogFile:
     def _append(self, data: bytes) -> None:
         while data:
             try:
-                if not self._starts or self._offset >= self._starts[-1] + self._size:
+                if not self._starts or self._offset >= self._starts[-1] + self.size:
                     self._rotate()
-                room = self._starts[-1] + self._size - self._offset
+                room = self._starts[-1] + self.size - self._offset
                 written = os.write(self._fd, data[:room])
             except OSError:
                 self._lost += len(data)

@@ -52,13 +52,13 @@ def _supervise(plan: dict[str, Any], tree: int, say: int) -> None:
     stopped = _exists("stop")
     if not stopped:
         try:
-            for rank in plan["ranks"]:
-                started.append(start_node(rank, tree))
+            for number, rank in enumerate(plan["ranks"]):
+                started.append(start_node(rank, tree, plan["array"][number] if plan["array"] else None))
         except OSError as error:
             failure = error
     from .life import Supervisor
 
-    supervisor = Supervisor(plan, control, say, started)
+    supervisor = Supervisor(plan, control, say, tree, started)
     if failure:
         supervisor.give_up(failure)
     elif stopped:

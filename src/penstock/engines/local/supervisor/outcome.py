@@ -10,15 +10,21 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
 
-def outcome(rank: Rank, run: dict[str, Any], ended_at: float) -> dict[str, Any]:
+LIMITS = {"time": "TIME_LIMIT", "disk": "DISK_LIMIT"}
+NEVER_STARTED = "never started"
+MEANINGS = {126: "cannot be executed", 127: "command not found"}
+"""What shells mean by a code."""
+
+
+def outcome(rank: Rank, ended_at: float) -> dict[str, Any]:
     memory = rank.plan["memory"]
     peak = counter(memory["peak"]) if memory["peak"] else None
-    state, reason, message = _verdict(rank, run, peak)
+    state, reason, message = _verdict(rank, peak)
     code = rank.code or 0
     if state == "CRASHED" and not code:
         code = 124 if reason == "TIME_LIMIT" else 1  # whoever waits for it must not take it for a success
     return {
-        "rank": rank.number,
+        **rank.unit,
         "state": state,
         "reason": reason,
         "message": message,
@@ -29,14 +35,20 @@ def outcome(rank: Rank, run: dict[str, Any], ended_at: float) -> dict[str, Any]:
     }
 
 
-def _verdict(rank: Rank, run: dict[str, Any], peak: int | None) -> tuple[str, str, str | None]:
+def stopped(unit: dict[str, int], message: str | None, now: float) -> dict[str, Any]:
+    """One that was stopped before it began."""
+    record = {**unit, "state": "STOPPED", "reason": "STOPPED_BY_USER", "message": message, "exit_code": None}
+    return record | {"started_at": None, "ended_at": now, "peak_memory_bytes": None}
+
+
+def _verdict(rank: Rank, peak: int | None) -> tuple[str, str, str | None]:
     code = rank.code or 0
     if rank.ended_by == "stop":
-        return "STOPPED", "STOPPED_BY_USER", None
-    if rank.ended_by == "time":
-        return "CRASHED", "TIME_LIMIT", f"It ran longer than max_duration ({run['max_duration_text']})."
+        return "STOPPED", "STOPPED_BY_USER", NEVER_STARTED if rank.place is not None and not rank.went else None
+    if rank.ended_by in LIMITS:
+        return "CRASHED", LIMITS[rank.ended_by], rank.why
     if rank.ended_by:
-        return "STOPPED", "ANOTHER_NODE_ENDED", rank.ended_by
+        return "STOPPED", "ANOTHER_NODE_ENDED", rank.why
     if rank.failure:
         return "CRASHED", "LAUNCH_FAILED", rank.failure
     if not rank.went:
@@ -53,7 +65,8 @@ def _verdict(rank: Rank, run: dict[str, Any], peak: int | None) -> tuple[str, st
 
 def describe(code: int) -> str:
     name = SIGNALS.get(code - 128)
-    return f"code {code} (signal {name})" if name else f"code {code}"
+    meaning = f"signal {name}" if name else MEANINGS.get(code)
+    return f"code {code} ({meaning})" if meaning else f"code {code}"
 
 
 def _out_of_memory(memory: dict[str, Any], peak: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""One node of a run once it was started: its pipes, its sandbox, its log and its end."""
+"""One node of a run, or one index of an array, once it was started: its pipes, its sandbox, its log and its end."""
 
 from __future__ import annotations
 
@@ -16,18 +16,31 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 LONGEST_SAYING = 300
 
 
+def unit(number: int, *, array: bool) -> dict[str, int]:
+    return {"rank": 0, "index": number} if array else {"rank": number, "index": 0}
+
+
 class Rank:
-    def __init__(self, number: int, plan: dict[str, Any], log: LogFile) -> None:
-        self.number, self.plan, self.log = number, plan, log
+    def __init__(self, number: int, plan: dict[str, Any], log: LogFile, place: int | None = None) -> None:
+        self.number, self.plan, self.log, self.place = number, plan, log, place
         self.pid = self.init = self.go_pipe = self.pidfd = self.status_pipe = self.log_pipe = -1
         self.said = b""
         self.ready = self.went = self.ran = self.held = self.spared = False
         self.failure: str | None = None
         self.code: int | None = None
         self.ended_by: str | None = None
+        """`stop`, `time`, `disk`, or `other`: another node's end."""
+        self.why: str | None = None
+        """The sentence about it."""
         self.drain_until: float | None = None
+        self.kill_at: float | None = None
+        self.time_up_at: float | None = None
         self.started_at: float | None = None
-        self.outcome: dict[str, Any] | None = None
+
+    @property
+    def unit(self) -> dict[str, int]:
+        """What it is called in records: a node has a rank, a part of an array an index."""
+        return unit(self.number, array=self.place is not None)
 
     def take(self, node: Started) -> None:
         self.pid, self.go_pipe, self.status_pipe, self.log_pipe = node
@@ -68,11 +81,23 @@ class Rank:
         if data:
             self.log.write(data, now)
         else:
-            self.close_log()
+            os.close(self.log_pipe)
+            self.log_pipe = -1
 
-    def close_log(self) -> None:
-        os.close(self.log_pipe)
-        self.log_pipe = -1
+    def close(self) -> None:
+        """All is said; what could still come is left."""
+        for fd in (self.log_pipe, self.status_pipe, self.init):
+            if fd >= 0:
+                os.close(fd)
+        self.log_pipe = self.status_pipe = self.init = -1
+        self.log.close()
+
+    def end(self, by: str, why: str | None, kill_at: float) -> None:
+        """TERM now and KILL then; told again, it can only be killed sooner."""
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        if self.ended_by is None and self.code is None:
+            self.ended_by, self.why = by, why
+            self.terminate()
 
     def terminate(self) -> None:
         """TERM to everything inside, and let it end in its own time.

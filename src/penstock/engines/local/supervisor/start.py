@@ -17,7 +17,10 @@ STDIN, STDOUT, STDERR, STATUS, ARCHIVE, LOCK, OPTIONS = range(7)
 Its options come by a descriptor too, since a job can read the command line of PID 1."""
 
 
-def start_node(plan: dict[str, Any], lock: int) -> Started:
+def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Started:
+    """Of an array, `index` is all that tells one node from another at the same place."""
+    if index is not None:
+        plan = plan | {"env": plan["env"] | {"JOB_COMPLETION_INDEX": str(index)}}
     _make_groups(plan["cgroups"])
     archive = posix.open(plan["archive"], posix.O_RDONLY | posix.O_CLOEXEC) if plan["archive"] else None
     going, go_pipe = posix.pipe()

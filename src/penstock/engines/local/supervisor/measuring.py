@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def measure(top: Path) -> int:
+def measure(top: str | os.PathLike[str]) -> int:
     """Bytes on the disk. A file with several names counts once; other file systems do not."""
     fd = os.open(top, _OPEN)
     try:

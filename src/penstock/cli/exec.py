@@ -1,0 +1,84 @@
+"""`penstock exec`: a program in a running job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.completion import job_names
+from penstock.cli.options import Function, api_url_option, connect
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+if TYPE_CHECKING:
+    from penstock.client import Client
+
+PROTOCOL = "v1.channel.penstock"
+
+
+def session_options(function: Function) -> Function:
+    for option in (
+        click.option("-t", "--tty/--no-tty", default=None, help="Give it a terminal. [default: if this is one]"),
+        click.option(
+            "-i",
+            "--stdin/--no-stdin",
+            default=None,
+            help="Pass standard input on. [default: unless that is a terminal and the program has none]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@command(
+    "exec",
+    examples="""
+    penstock exec train
+    penstock exec train -- nvidia-smi -l 5
+    penstock exec --node 1 train -- py-spy dump --pid 2
+    penstock exec train -- tar c results > results.tar""",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
+@click.argument("words", metavar="[--] [COMMAND]...", nargs=-1)
+@click.option("--node", type=click.IntRange(0), metavar="N", help="In this node. [default: the first that runs]")
+@click.option("--index", type=click.IntRange(0), metavar="I", help="In this index of an array.")
+@session_options
+@api_url_option()
+def execute(
+    ref: str,
+    words: Sequence[str],
+    node: int | None,
+    index: int | None,
+    stdin: bool | None,
+    tty: bool | None,
+    api_url: str | None,
+) -> int:
+    """Start a program in a running job, or a shell, and end with its exit code.
+
+    It sees what the job sees: its files, variables and processes. It ends with the connection, and with the job.
+    """
+    if node is not None and index is not None:
+        raise click.UsageError("--node and --index cannot be used together.")
+    query = {"part": node if index is None else index}
+    return converse(connect(api_url), f"/v1/workloads/{quote(ref)}/exec", query, words, stdin, tty)
+
+
+def converse(
+    client: Client, path: str, query: dict[str, int | None], words: Sequence[str], stdin: bool | None, tty: bool | None
+) -> int:
+    """Talk to the program at the other end until it ends; its exit code."""
+    from penstock.cli.terminal import Conversation, size_of
+
+    given = list(words[1:] if words[:1] == ("--",) else words)
+    if tty is None:
+        tty = os.isatty(0) and os.isatty(1) and stdin is not False
+    if stdin is None:
+        stdin = tty or not os.isatty(0)  # without a terminal, what is typed is for whoever else reads it
+    columns, rows = size_of(1, 0) if tty else (None, None)
+    asked = {**query, "command": given, "tty": tty, "columns": columns, "rows": rows}
+    socket = client.websocket(path, asked, PROTOCOL)
+    return Conversation(socket, terminal=tty, stdin=stdin).run()

@@ -1,0 +1,35 @@
+"""`penstock jobs retry`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from penstock.cli.completion import job_names
+from penstock.cli.each import each
+from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+
+@command(
+    "retry",
+    examples="""
+    penstock jobs retry train
+    penstock jobs retry sweep --index 3 --index 7""",
+)
+@click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=job_names)
+@click.option("--index", "indexes", type=click.IntRange(0), multiple=True, metavar="N", help="Only this index.")
+@output_option
+@api_url_option()
+def retry(refs: Sequence[str], indexes: Sequence[int], output: str, api_url: str | None) -> int:
+    """Give jobs that failed or were stopped another attempt; of an array only what did not complete."""
+    client = connect(api_url)
+    body = {"indexes": list(indexes)} if indexes else {}
+    return each(
+        refs,
+        lambda ref: client.post(f"/v1/workloads/{quote(ref)}/retry", body, create=True),
+        output,
+        lambda job: f"Task {job['id']} ({job['name']}) is {job['status']}, attempt {job['attempt']}",
+    )

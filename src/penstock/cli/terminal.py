@@ -1,0 +1,191 @@
+"""A program elsewhere, at this end: what is typed goes there, what it prints comes here, byte for byte.
+
+A terminal is handed over whole (raw): every key, Ctrl-C too, is the program's. Whatever ends the conversation, the
+terminal is given back as it was.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from penstock.cli.output import note
+from penstock.client.websocket import Closed, WebSocket
+from penstock.errors import Unreachable, from_body
+
+STDIN, STDOUT, STDERR, RESULT, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+PIECE = 32 * 1024
+SENT_AHEAD = 256 * 1024
+"""Bytes read from stdin that the server has not taken yet; more are left where they are."""
+SILENCE_SECONDS = 90.0
+"""The server says something every 20 seconds."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+KILLED = 128 + signal.SIGKILL
+LOST = "The connection to the server broke, and the program was ended with it."
+
+
+def size_of(*descriptors: int) -> tuple[int, int]:
+    """Columns and rows of the first of these that is a terminal."""
+    for descriptor in descriptors:
+        try:
+            columns, rows = os.get_terminal_size(descriptor)
+        except OSError:
+            continue
+        if columns and rows:
+            return columns, rows
+    return 80, 24
+
+
+@contextmanager
+def raw(descriptor: int) -> Iterator[None]:
+    """Every key as it is. Undone on every way out, a signal that ends us included."""
+    before = termios.tcgetattr(descriptor)
+
+    def restore() -> None:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+
+    atexit.register(restore)
+    try:
+        tty.setraw(descriptor, termios.TCSANOW)
+        yield
+    finally:
+        restore()
+        atexit.unregister(restore)
+
+
+class Conversation:
+    def __init__(self, socket: WebSocket, *, terminal: bool, stdin: bool) -> None:
+        self._socket = socket
+        self._terminal = terminal
+        self._stdin = stdin
+        self._heard_at = monotonic()
+
+    def run(self) -> int:
+        """The program's exit code."""
+        raw_input = self._terminal and self._stdin and os.isatty(0)
+        with self._signals() as woken:
+            try:
+                if not raw_input:
+                    return self._exchange(woken)
+                with raw(0):
+                    code = self._exchange(woken, again=lambda: tty.setraw(0, termios.TCSANOW))
+                if code == KILLED:
+                    note("The program was killed, or its job has ended.")
+                return code
+            except Closed as error:
+                raise Unreachable(LOST) from error
+            finally:
+                self._socket.close()
+
+    def _exchange(self, woken: int, again: Any = None) -> int:
+        if not self._stdin:
+            self._end_input()
+        while True:
+            self._socket.flush()
+            for descriptor in self._ready(woken):
+                if descriptor == woken:
+                    self._resize(os.read(woken, 4096), again)
+                elif descriptor == self._socket.fileno():
+                    code = self._hear()
+                    if code is not None:
+                        return code
+                else:
+                    self._read_input()
+
+    def _ready(self, woken: int) -> list[int]:
+        poll = select.poll()
+        poll.register(woken, select.POLLIN)
+        poll.register(self._socket.fileno(), select.POLLIN | (select.POLLOUT if self._socket.unsent else 0))
+        if self._stdin and self._socket.unsent < SENT_AHEAD:
+            poll.register(0, select.POLLIN)
+        left = self._heard_at + SILENCE_SECONDS - monotonic()
+        found = [descriptor for descriptor, _ in poll.poll(max(left, 0) * 1000)]
+        if not found and left <= 0:
+            raise Closed("the server says nothing any more")
+        return found
+
+    def _read_input(self) -> None:
+        try:
+            data = os.read(0, PIECE)
+        except OSError:  # a terminal that is gone
+            data = b""
+        if data:
+            self._socket.send(bytes([STDIN]) + data)
+        else:
+            self._stdin = False
+            self._end_input()
+
+    def _end_input(self) -> None:
+        self._socket.send(bytes([CLOSE, STDIN]))
+
+    def _hear(self) -> int | None:
+        """The exit code, once it is told."""
+        for message in self._socket.receive():
+            channel, data = message[:1], message[1:]
+            if channel == bytes([RESULT]):
+                return _result(data)
+            if channel in (bytes([STDOUT]), bytes([STDERR])):
+                _write(channel[0], data)
+        self._heard_at = monotonic()
+        return None
+
+    def _resize(self, signals: bytes, again: Any) -> None:
+        if not self._terminal:
+            return
+        if signal.SIGCONT in signals and again:
+            again()  # the shell that had the terminal meanwhile has set it as it likes
+        columns, rows = size_of(0, 1)
+        size = json.dumps({"Width": columns, "Height": rows}).encode()
+        self._socket.send(bytes([RESIZE]) + size)
+
+    @contextmanager
+    def _signals(self) -> Iterator[int]:
+        """A descriptor that tells when the terminal changes; what would end us unwinds instead."""
+        woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        before = {number: signal.signal(number, _leave) for number in ENDING}
+        before |= {number: signal.signal(number, _note) for number in (signal.SIGWINCH, signal.SIGCONT)}
+        old = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        try:
+            yield woken
+        finally:
+            signal.set_wakeup_fd(old)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(woken)
+            os.close(wake)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    """The wake-up descriptor says it."""
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _result(data: bytes) -> int:
+    found = json.loads(data)
+    if "exit_code" in found:
+        return int(found["exit_code"])
+    raise from_body(500, found.get("error"))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """All of it: as long as nobody takes it, the program is not read either."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # whoever shares it with us has made it so
+            select.select([], [descriptor], [])

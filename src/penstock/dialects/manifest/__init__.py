@@ -1,0 +1,27 @@
+"""The Kubernetes manifests of document 002: Pods, Jobs and claims to our nouns, field by field, and back.
+
+A field that is not carried is an error with its path; nothing is dropped in silence. Imported only where a manifest is
+read or written: submitting a task does not need it.
+"""
+
+from penstock.dialects.manifest.convert import convert
+from penstock.dialects.manifest.documents import (
+    Document,
+    ManifestVolume,
+    ManifestWorkload,
+    NewClaim,
+    TaskDocument,
+    read_documents,
+)
+from penstock.dialects.manifest.write import write_manifest
+
+__all__ = [
+    "Document",
+    "ManifestVolume",
+    "ManifestWorkload",
+    "NewClaim",
+    "TaskDocument",
+    "convert",
+    "read_documents",
+    "write_manifest",
+]

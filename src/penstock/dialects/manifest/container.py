@@ -1,0 +1,185 @@
+"""The one container of a workload: its image, program, variables, resources and mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.dialects.manifest.amounts import resources
+from penstock.dialects.manifest.expansion import expanded, expanded_length, referenced
+from penstock.dialects.manifest.fields import (
+    ManifestReading,
+    Shape,
+    as_it_is,
+    lacks,
+    read_fields,
+    sequence,
+    text,
+)
+from penstock.dialects.manifest.refused import CONTAINER_PLAIN, CONTAINER_REFUSED
+from penstock.dialects.task.programs import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
+from penstock.dialects.task.resources import IMAGE
+from penstock.dialects.text import Node
+from penstock.domain.envs import (
+    ENTRIES_LIMIT,
+    ENTRY_LIMIT,
+    TOTAL_LIMIT,
+    is_ours,
+    name_problem,
+    total_problem,
+    value_problem,
+)
+from penstock.domain.names import shorten
+from penstock.domain.workloads import Resources
+
+INDEX = "JOB_COMPLETION_INDEX"
+BASH = ("/bin/bash", "-c")
+"""With one text behind it, it is what a script of a task is run with."""
+OWN_COMMAND = "for example 'command: [python, train.py]': the image's own program is not started"
+
+
+def container(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
+    """What it says of a Spec, and `volumeMounts` as it is."""
+    said = read_fields(reading, node, path, CONTAINER)
+    if lacks(node, "image"):
+        reading.problem("is missing", node, f"{path}.image", "for example 'image: python:3.13-slim'")
+    envs, unknown = said.get("env", ({}, frozenset()))
+    run = _run(reading, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
+    asked = said.get("resources", Resources())
+    return {
+        "run": run,
+        "envs": envs,
+        "workdir": said.get("workingDir"),
+        "resources": asked.model_copy(update={"image": said.get("image")}),
+        "volumeMounts": said.get("volumeMounts"),
+    }
+
+
+# command and args
+
+
+def _run(
+    reading: ManifestReading,
+    said: dict[str, Any],
+    envs: Mapping[str, str],
+    unknown: set[str],
+    node: Node,
+    path: str,
+) -> str | tuple[str, ...] | None:
+    if "command" not in said:
+        if lacks(node, "command"):
+            reading.problem("is missing", node, f"{path}.command", OWN_COMMAND)
+        return None
+    before = len(reading.problems)
+    items = [*sequence(reading, *said["command"]), *(sequence(reading, *said["args"]) if "args" in said else [])]
+    reading.says(said["command"][0], f"{path}.command", "run")
+    words = [_word(reading, *item, envs, unknown) for item in items[:ARGUMENTS_LIMIT]]
+    if len(items) > ARGUMENTS_LIMIT:
+        reading.problem(f"has {len(items):,} texts with args; {ARGUMENTS_LIMIT:,} at most", node, f"{path}.command")
+    elif sum(expanded_length(word, envs) + 1 for word in words) > SCRIPT_LIMIT:
+        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB with args", node, f"{path}.command", TOO_LONG)
+    if len(reading.problems) > before:
+        return None
+    found = tuple(expanded(word, envs) for word in words)
+    if not found or not found[0].strip():
+        reading.problem("names no program", node, f"{path}.command", OWN_COMMAND)
+    return found[2] if len(found) == 3 and found[:2] == BASH and found[2].strip() else found
+
+
+def _word(reading: ManifestReading, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
+    word = argument(reading, node, path)
+    for name in sorted(referenced(word) & unknown):
+        message = f"asks for $({name}), which is not known before it runs"
+        reading.problem(message, node, path, f"let a shell ask: [sh, -c, 'program ${name}']")
+    if len(word) < ARGUMENT_LIMIT <= expanded_length(word, envs):
+        reading.problem(f"is longer than {ARGUMENT_LIMIT // 1024} KiB with its variables", node, path, TOO_LONG)
+    return word
+
+
+# the other fields
+
+
+def _image(reading: ManifestReading, node: Node, path: str) -> str | None:
+    name = reading.text(node, path)
+    if name is None:
+        return None
+    reading.says(node, path, "resources", "image_id")
+    if not IMAGE.match(name):
+        reading.problem(f"'{shorten(name)}' is not an image", node, path, "for example python:3.13-slim")
+    return name
+
+
+def _directory(reading: ManifestReading, node: Node, path: str) -> str | None:
+    where = reading.text(node, path)
+    if not where:
+        return None
+    reading.says(node, path, "workdir")
+    if not where.startswith("/") or not where.isprintable() or len(where.encode()) > 4096:
+        reading.problem(f"'{shorten(where)}' is not an absolute path", node, path, "for example /data")
+    return where
+
+
+def _env(reading: ManifestReading, node: Node, path: str) -> tuple[dict[str, str], frozenset[str]]:
+    """The values, each with those before it put in, and the names that have none before the program runs."""
+    values: dict[str, str] = {}
+    ours: set[str] = set()
+    total = 0
+    items = sequence(reading, node, path)
+    if len(items) > ENTRIES_LIMIT:
+        reading.problem(f"has {len(items):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+        return {}, frozenset()
+    for item, here in items:
+        said = read_fields(reading, item, here, VARIABLE)
+        name = said.get("name")
+        if name is None:
+            if lacks(item, "name"):
+                reading.problem("is missing", item, f"{here}.name")
+            continue
+        if is_ours(name):
+            ours.add(name)
+        elif "valueFrom" in said:
+            _refuse_source(reading, said["valueFrom"][0], f"{here}.valueFrom", name)
+        elif not reading.found(name_problem(name, field=f"{here}.name", where=reading.where(item))):
+            _add(reading, values, name, said.get("value", ""), item, here)
+            total += len(values.get(name, ""))
+        if total > TOTAL_LIMIT:
+            break
+    reading.found(total_problem(values, field=path, where=reading.where(node)))
+    reading.says(node, path, "envs")
+    if ours:
+        reading.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
+    return values, frozenset(ours)
+
+
+def _add(reading: ManifestReading, values: dict[str, str], name: str, value: str, node: Node, path: str) -> None:
+    if name in values:
+        reading.problem(f"the variable '{shorten(name)}' is here twice", node, f"{path}.name", "say it once")
+    elif expanded_length(value, values) > ENTRY_LIMIT:
+        reading.problem(f"is longer than {ENTRY_LIMIT // 1024} KiB", node, f"{path}.value")
+    elif not reading.found(value_problem(name, value, field=f"{path}.value", where=reading.where(node))):
+        values[name] = expanded(value, values)
+
+
+def _refuse_source(reading: ManifestReading, node: Node, path: str, name: str) -> None:
+    index = "in a Job of several completions every program has JOB_COMPLETION_INDEX"
+    known = "Penstock's own variables say who and where it is"
+    secret = f"write its value, or give it in a task's envs with --env {shorten(name)}=…"
+    hint = secret if lacks(node, "fieldRef") else f"{index}; {known}"
+    reading.problem("is not carried: a variable's value is written out", node, path, hint)
+
+
+VARIABLE = Shape({"name": text, "value": text, "valueFrom": as_it_is})
+CONTAINER = Shape(
+    {
+        "name": text,
+        "image": _image,
+        "command": as_it_is,
+        "args": as_it_is,
+        "workingDir": _directory,
+        "env": _env,
+        "resources": resources,
+        "volumeMounts": as_it_is,
+    },
+    CONTAINER_REFUSED,
+    CONTAINER_PLAIN,
+)

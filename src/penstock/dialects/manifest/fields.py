@@ -1,0 +1,122 @@
+"""A mapping of a manifest, field by field: what is read, what says only what is so anyway, what is refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from penstock.dialects.reading import Reading, kind_of
+from penstock.dialects.text import PROBLEMS_SHOWN, Items, Node, Pairs, Scalar, is_null
+from penstock.domain.names import shorten
+
+Refusal = tuple[str, str | None]
+"""Why a field is not carried, and what to do instead."""
+
+
+@dataclass(slots=True)
+class ManifestReading(Reading):
+    """A Reading that also remembers where the manifest says what a key of a task would say."""
+
+    places: dict[tuple[str, ...], tuple[str | None, str]] = field(default_factory=dict)
+
+    def says(self, node: Node, path: str, *keys: str) -> None:
+        self.places[keys] = (self.where(node), path)
+
+
+Reader = Callable[[ManifestReading, Node, str], Any]
+"""Reads one field's value; None is "not said", or a problem that is noted."""
+
+
+class Shape(NamedTuple):
+    readers: Mapping[str, Reader]
+    refused: Mapping[str, Refusal] = {}
+    plain: Mapping[str, Collection[str]] = {}
+    """Fields that may be there if they say what is so anyway; what else they say is refused."""
+
+
+def read_fields(reading: ManifestReading, node: Node, path: str, shape: Shape) -> dict[str, Any]:
+    """The values of the fields that were said; one with null is not."""
+    said = {}
+    for key, value in mapping(reading, node, path):
+        name, here = key.text, below(path, key.text)
+        if name in shape.readers:
+            if not is_null(value) and (read := shape.readers[name](reading, value, here)) is not None:
+                said[name] = read
+        elif not _says_nothing(name, value, shape):
+            why, hint = shape.refused.get(name) or _unknown(name, shape, len(reading.problems))
+            reading.problem(f"is not carried: {why}", key, here, hint)
+    return said
+
+
+def fields_of(reading: ManifestReading, said: Mapping[str, Any], name: str, shape: Shape) -> dict[str, Any]:
+    """The fields inside one that was read as it is; none if it was not said."""
+    if name not in said:
+        return {}
+    node, path = said[name]
+    return read_fields(reading, node, path, shape)
+
+
+def _says_nothing(name: str, value: Node, shape: Shape) -> bool:
+    if name not in shape.refused:
+        return False
+    if is_null(value) or (not isinstance(value, Scalar) and not value.items):
+        return True
+    return isinstance(value, Scalar) and value.text in shape.plain.get(name, ())
+
+
+def _unknown(name: str, shape: Shape, problems: int) -> Refusal:
+    # The search for the nearest is dear; nobody reads its result beyond the problems shown.
+    near = get_close_matches(name[:60], shape.readers, n=1, cutoff=0.7) if problems < PROBLEMS_SHOWN else []
+    if near:
+        return f"no field of that name is known; did you mean '{near[0]}'?", None
+    return "Penstock has nothing for it", f"remove it; carried here are {', '.join(shape.readers)}"
+
+
+def mapping(reading: Reading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
+    if type(node) is Pairs:
+        return node.items
+    reading.problem(f"must be a mapping, not {kind_of(node)}", node, path)
+    return []
+
+
+def lacks(node: Node, name: str) -> bool:
+    """Is it a mapping that does not say this? One that says it wrongly has its problem already."""
+    return isinstance(node, Pairs) and all(key.text != name or is_null(value) for key, value in node.items)
+
+
+def sequence(reading: Reading, node: Node, path: str) -> list[tuple[Node, str]]:
+    """The items, each with its path."""
+    if type(node) is Items:
+        return [(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
+    reading.problem(f"must be a list, not {kind_of(node)}", node, path)
+    return []
+
+
+def below(path: str, name: str) -> str:
+    """`spec.volumes`; a name with a dot in it stands in brackets."""
+    shown = shorten(name)
+    if "." in shown:
+        return f"{path}['{shown}']"
+    return f"{path}.{shown}" if path else shown
+
+
+def as_it_is(reading: ManifestReading, node: Node, path: str) -> tuple[Node, str]:
+    """For a field that is read together with others."""
+    return node, path
+
+
+def text(reading: ManifestReading, node: Node, path: str) -> str | None:
+    return reading.text(node, path)
+
+
+def flag(reading: ManifestReading, node: Node, path: str) -> bool | None:
+    return reading.flag(node, path)
+
+
+def whole(low: int, high: int) -> Reader:
+    def read(reading: ManifestReading, node: Node, path: str) -> int | None:
+        return reading.whole(node, path, low, high)
+
+    return read

@@ -1,0 +1,191 @@
+"""`volumes` and `volumeMounts`: claims become mounts, emptyDirs scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.dialects.manifest.amounts import size
+from penstock.dialects.manifest.fields import (
+    ManifestReading,
+    Shape,
+    flag,
+    lacks,
+    read_fields,
+    sequence,
+    text,
+)
+from penstock.dialects.manifest.names import reference
+from penstock.dialects.manifest.refused import MOUNT_PLAIN, MOUNT_REFUSED, VOLUME_REFUSED
+from penstock.dialects.task.mounts import MOUNTS_LIMIT, Mounted
+from penstock.dialects.text import Node, Pairs
+from penstock.domain.names import shorten
+from penstock.domain.paths import SHARED_MEMORY, NotAMountPath, mount_path
+from penstock.domain.quantities import show_bytes
+from penstock.domain.workloads import Medium, Mount, Scratch
+
+DEFAULT_SHARED_MEMORY = 64 * 1024**2
+"""What Kubernetes gives to /dev/shm if nothing is mounted there."""
+Said = tuple[Node, str] | None
+
+
+@dataclass(slots=True)
+class _Source:
+    node: Node
+    path: str
+    claim: str | None = None
+    read_only: bool = False
+    medium: Medium = Medium.disk
+    size_bytes: int | None = None
+    mounted: list[str] = field(default_factory=list)
+
+
+def mounted(reading: ManifestReading, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
+    """Every place, and /dev/shm as Kubernetes would have it."""
+    sources = _sources(reading, *volumes) if volumes else {}
+    found: dict[str, Mount | Scratch] = {}
+    places = sequence(reading, *mounts) if mounts else []
+    if len(places) > MOUNTS_LIMIT and mounts:
+        reading.problem(f"has {len(places):,} entries; {MOUNTS_LIMIT} at most", *mounts)
+        places = []
+    for node, path in places:
+        there = _place(reading, node, path, sources, found)
+        if there:
+            found[there.path] = there
+    for name, source in sources.items():
+        if not source.mounted and not reading.problems:
+            reading.notices.append(f"{source.path}: the volume '{shorten(name)}' is mounted nowhere and not used")
+    scratch = tuple(_fitting(reading, there, memory_limit) for there in found.values() if isinstance(there, Scratch))
+    claims = tuple(there for there in found.values() if isinstance(there, Mount))
+    return claims, scratch if SHARED_MEMORY in found else (*scratch, default_shared_memory(memory_limit))
+
+
+def default_shared_memory(memory_limit: int | None) -> Scratch:
+    """What is in it counts as memory, so a limit below it is the true size."""
+    amount = min(DEFAULT_SHARED_MEMORY, memory_limit or DEFAULT_SHARED_MEMORY)
+    return Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=amount)
+
+
+def is_usual(scratch: Scratch, memory_limit: int | None) -> bool:
+    """Is it the /dev/shm a task has without saying so: half of the memory?"""
+    half = memory_limit // 2 if memory_limit else None
+    return scratch == Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=half)
+
+
+def _fitting(reading: ManifestReading, scratch: Scratch, memory_limit: int | None) -> Scratch:
+    """Of a ramdisk larger than the memory limit Kubernetes makes one of just that limit."""
+    if scratch.medium is Medium.disk or not memory_limit or (scratch.size_bytes or 0) <= memory_limit:
+        return scratch
+    reading.notices.append(f"{scratch.path}: has the {show_bytes(memory_limit)} of the memory limit, not more")
+    return scratch.model_copy(update={"size_bytes": memory_limit})
+
+
+# volumes
+
+
+def _sources(reading: ManifestReading, node: Node, path: str) -> dict[str, _Source]:
+    found: dict[str, _Source] = {}
+    for item, here in sequence(reading, node, path):
+        before = len(reading.problems)
+        said = read_fields(reading, item, here, VOLUME)
+        keys = {key.text for key, _ in item.items} if isinstance(item, Pairs) else set()
+        name = said.get("name")
+        if name in found:
+            reading.problem(f"a volume '{shorten(name)}' is there already", item, f"{here}.name")
+        elif lacks(item, "name"):
+            reading.problem("is missing", item, f"{here}.name")
+        source = _source(said, keys, item, here)
+        if source is None and len(reading.problems) == before:
+            reading.problem("says no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
+        if name is not None:
+            found.setdefault(name, source or _Source(item, here))
+    return found
+
+
+def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> _Source | None:
+    if "persistentVolumeClaim" in said:
+        claim, read_only = said["persistentVolumeClaim"]
+        return _Source(node, path, claim=claim, read_only=read_only)
+    if "emptyDir" in keys:
+        medium, amount = said.get("emptyDir", (Medium.disk, None))
+        return _Source(node, path, medium=medium, size_bytes=amount)
+    return None
+
+
+def _claim(reading: ManifestReading, node: Node, path: str) -> tuple[str, bool] | None:
+    said = read_fields(reading, node, path, CLAIM)
+    if "claimName" in said:
+        return said["claimName"], said.get("readOnly", False)
+    if lacks(node, "claimName"):
+        reading.problem("is missing", node, f"{path}.claimName", "for example 'claimName: ml-data'")
+    return None
+
+
+def _empty_dir(reading: ManifestReading, node: Node, path: str) -> tuple[Medium, int | None]:
+    said = read_fields(reading, node, path, EMPTY_DIR)
+    return said.get("medium", Medium.disk), said.get("sizeLimit")
+
+
+def _medium(reading: ManifestReading, node: Node, path: str) -> Medium | None:
+    name = reading.text(node, path)
+    if name in ("", "Memory"):
+        return Medium.memory if name else Medium.disk
+    if name is not None:
+        reading.problem(f"'{shorten(name)}' is not carried: only '' (disk) and Memory are", node, path)
+    return None
+
+
+VOLUME = Shape({"name": text, "persistentVolumeClaim": _claim, "emptyDir": _empty_dir}, VOLUME_REFUSED)
+CLAIM = Shape({"claimName": reference, "readOnly": flag})
+EMPTY_DIR = Shape({"medium": _medium, "sizeLimit": size})
+
+
+# volumeMounts
+
+
+def _place(
+    reading: ManifestReading, node: Node, path: str, sources: dict[str, _Source], found: dict[str, Mount | Scratch]
+) -> Mount | Scratch | None:
+    before = len(reading.problems)
+    said = read_fields(reading, node, path, MOUNT)
+    missing = [key for key in ("name", "mountPath") if key not in said]
+    if missing and len(reading.problems) == before:
+        reading.problem("is missing", node, f"{path}.{missing[0]}")
+    if missing:
+        return None
+    name, (where, at) = said["name"], said["mountPath"]
+    source = sources.get(name)
+    if source is None:
+        there = f"the volumes are {', '.join(sources)}" if sources else "there are no volumes"
+        reading.problem(f"there is no volume '{shorten(name)}'", node, f"{path}.name", shorten(there, 200))
+        return None
+    if where in found:
+        reading.problem(f"'{where}' has something mounted already", at, f"{path}.mountPath")
+    reading.says(at, f"{path}.mountPath", "volumes", where)
+    source.mounted.append(where)
+    if source.claim is not None:
+        return Mount(path=where, volume=source.claim, read_only=source.read_only or said.get("readOnly", False))
+    return _scratch(reading, node, path, source, said.get("readOnly", False))
+
+
+def _scratch(reading: ManifestReading, node: Node, path: str, source: _Source, read_only: bool) -> Scratch:
+    if len(source.mounted) > 1:
+        message = f"an emptyDir has one path here, and this one is at '{source.mounted[0]}' already"
+        reading.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")
+    if read_only:
+        reading.problem("an emptyDir nobody may write to has no use", node, f"{path}.readOnly", "remove it")
+    return Scratch(path=source.mounted[-1], medium=source.medium, size_bytes=source.size_bytes)
+
+
+def _path(reading: ManifestReading, node: Node, path: str) -> tuple[str, Node] | None:
+    where = reading.text(node, path)
+    if where is None:
+        return None
+    try:
+        return mount_path(where), node
+    except NotAMountPath as error:
+        reading.problem(str(error), node, path, error.hint)
+        return None
+
+
+MOUNT = Shape({"name": text, "mountPath": _path, "readOnly": flag}, MOUNT_REFUSED, MOUNT_PLAIN)

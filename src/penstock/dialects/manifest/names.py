@@ -1,0 +1,94 @@
+"""`metadata`, and the names a manifest gives to things."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from penstock.dialects.manifest.fields import ManifestReading, Shape, below, lacks, mapping, read_fields
+from penstock.dialects.task.mounts import is_reference
+from penstock.dialects.task.waiting import queue
+from penstock.dialects.text import Node
+from penstock.domain.names import name_problem, shorten
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PLACEHOLDER = re.compile(r"<[^<>]{1,40}>")
+OF_THE_CLUSTER = ("the cluster wrote it", "remove it")
+OUR_OWN = "Penstock sets labels and annotations of its own"
+
+
+class Metadata(NamedTuple):
+    name: str | None = None
+    queue: str | None = None
+
+
+def metadata(reading: ManifestReading, node: Node, path: str) -> Metadata:
+    said = read_fields(reading, node, path, METADATA)
+    if lacks(node, "name"):
+        reading.problem("is missing", node, f"{path}.name", "for example 'name: train'")
+    return Metadata(said.get("name"), said.get("labels"))
+
+
+def _name(reading: ManifestReading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path)
+    if text is None or placeholder(reading, node, path, text):
+        return None
+    if reading.found(name_problem(text, field=path, where=reading.where(node))):
+        return None
+    reading.says(node, path, "name")
+    return text
+
+
+def placeholder(reading: ManifestReading, node: Node, path: str, text: str) -> bool:
+    """Document 002's files have `<username>` where each reader's own name belongs."""
+    found = PLACEHOLDER.search(text)
+    if found:
+        message = f"'{shorten(text)}' is still a pattern"
+        reading.problem(message, node, path, f"replace {shorten(found[0])} with your own name")
+    return found is not None
+
+
+def reference(reading: ManifestReading, node: Node, path: str) -> str | None:
+    """A claim by the name a Pod mounts it with."""
+    text = reading.text(node, path)
+    if text is None or placeholder(reading, node, path, text):
+        return None
+    if not is_reference(text):
+        reading.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
+        return None
+    return text
+
+
+def _labels(reading: ManifestReading, node: Node, path: str) -> str | None:
+    """One label has a meaning here: it hands the workload to a queue."""
+    found = None
+    for key, value in mapping(reading, node, path):
+        here = below(path, key.text)
+        if key.text == QUEUE_LABEL:
+            found = queue(reading, value, here)
+            reading.says(key, here, "queue")
+        else:
+            reading.problem(f"is not carried: {OUR_OWN}", key, here, "remove it")
+    return found
+
+
+METADATA = Shape(
+    readers={"name": _name, "labels": _labels},
+    refused={
+        "namespace": ("where things are made is for the admin: the setting kubernetes_namespace", "remove it"),
+        "annotations": (OUR_OWN, "remove it"),
+        "generateName": ("a workload is found again by its name", "write 'name'"),
+        "ownerReferences": ("nothing else owns a workload", "remove it"),
+        "finalizers": ("Penstock decides when it may go", "remove it"),
+        **dict.fromkeys(
+            ("creationTimestamp", "uid", "resourceVersion", "generation", "managedFields", "selfLink"), OF_THE_CLUSTER
+        ),
+    },
+    plain={"resourceVersion": {""}},
+)
+NO_METADATA = Shape(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
+"""A template's: it has no name of its own."""
+
+
+def template_metadata(reading: ManifestReading, node: Node, path: str) -> None:
+    read_fields(reading, node, path, NO_METADATA)

@@ -1,0 +1,106 @@
+"""`affinity` and `nodeSelector`: which GPU products will do. Nothing else about nodes is a user's to say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.dialects.manifest.fields import (
+    ManifestReading,
+    Shape,
+    as_it_is,
+    below,
+    fields_of,
+    mapping,
+    read_fields,
+    sequence,
+    text,
+)
+from penstock.dialects.task.accelerators import ANY, PRODUCT, PRODUCTS_LIMIT
+from penstock.dialects.text import Node
+from penstock.domain.names import shorten
+
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ONLY_PRODUCTS = f"of the nodes' labels only {PRODUCT_LABEL} can be chosen"
+EXAMPLE = "one matchExpressions of key nvidia.com/gpu.product, operator In and values"
+Products = tuple[str, ...]
+
+
+def products(reading: ManifestReading, said: dict[str, Any], node: Node, path: str) -> Products:
+    """Any one of these; empty is any product."""
+    by_affinity: Products = said.get("affinity", ())
+    by_selector: Products = said.get("nodeSelector", ())
+    if by_affinity and by_selector:
+        problem = "chooses a GPU product, and affinity does, too"
+        reading.problem(problem, node, f"{path}.nodeSelector", "say one of them")
+    return by_affinity or by_selector
+
+
+def node_selector(reading: ManifestReading, node: Node, path: str) -> Products:
+    found: Products = ()
+    for key, value in mapping(reading, node, path):
+        here = below(path, key.text)
+        if key.text == PRODUCT_LABEL:
+            found = _names(reading, [(value, here)])
+        else:
+            reading.problem(f"is not carried: {ONLY_PRODUCTS}", key, here, "remove it")
+    return found
+
+
+def affinity(reading: ManifestReading, node: Node, path: str) -> Products | None:
+    said = read_fields(reading, node, path, AFFINITY)
+    said = fields_of(reading, said, "nodeAffinity", NODE_AFFINITY)
+    said = fields_of(reading, said, REQUIRED, REQUIREMENT)
+    term = _the_one(reading, said.get("nodeSelectorTerms"))
+    if term is None:
+        return None
+    said = read_fields(reading, *term, TERM)
+    expression = _the_one(reading, said.get("matchExpressions"))
+    return None if expression is None else _expression(reading, *expression)
+
+
+def _the_one(reading: ManifestReading, said: tuple[Node, str] | None) -> tuple[Node, str] | None:
+    items = sequence(reading, *said) if said else []
+    if said and len(items) > 1:
+        reading.problem(f"has {len(items):,} items; one can be carried", *said, EXAMPLE)
+        return None
+    return items[0] if items else None
+
+
+def _expression(reading: ManifestReading, node: Node, path: str) -> Products | None:
+    said = read_fields(reading, node, path, EXPRESSION)
+    key, operator = said.get("key"), said.get("operator")
+    if key != PRODUCT_LABEL:
+        reading.problem(f"'{shorten(str(key))}' is not carried: {ONLY_PRODUCTS}", node, f"{path}.key", EXAMPLE)
+    elif operator != "In":
+        reading.problem(f"'{shorten(str(operator))}' is not carried: only In is", node, f"{path}.operator", EXAMPLE)
+    elif "values" not in said:
+        reading.problem("is missing", node, f"{path}.values", "for example [NVIDIA-A10]")
+    else:
+        return _names(reading, sequence(reading, *said["values"]))
+    return None
+
+
+def _names(reading: ManifestReading, items: list[tuple[Node, str]]) -> Products:
+    found: dict[str, None] = {}
+    for node, path in items[: PRODUCTS_LIMIT + 1]:
+        name = reading.text(node, path)
+        if name is None:
+            continue
+        if not PRODUCT.match(name) or name == ANY:
+            reading.problem(f"'{shorten(name)}' names no GPU product", node, path, "for example NVIDIA-A10")
+        found[name] = None
+    if len(items) > PRODUCTS_LIMIT:
+        reading.problem(f"names {len(items):,} products; {PRODUCTS_LIMIT} at most", *items[PRODUCTS_LIMIT])
+    if items:
+        reading.says(*items[0], "resources", "accelerators")
+    return tuple(found)
+
+
+NOT_REQUIRED = ("only a GPU product that is required can be chosen", f"use {REQUIRED}")
+OTHERS = ("where a workload runs does not depend on other Pods", "remove it")
+AFFINITY = Shape({"nodeAffinity": as_it_is}, {"podAffinity": OTHERS, "podAntiAffinity": OTHERS})
+NODE_AFFINITY = Shape({REQUIRED: as_it_is}, {"preferredDuringSchedulingIgnoredDuringExecution": NOT_REQUIRED})
+REQUIREMENT = Shape({"nodeSelectorTerms": as_it_is})
+TERM = Shape({"matchExpressions": as_it_is}, {"matchFields": ("the scheduler chooses the node", "remove it")})
+EXPRESSION = Shape({"key": text, "operator": text, "values": as_it_is})

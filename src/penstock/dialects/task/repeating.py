@@ -1,0 +1,61 @@
+"""`array`, `retries`, `requeue`, `restart`: how often the same thing runs."""
+
+from __future__ import annotations
+
+from penstock.dialects.reading import Reading
+from penstock.dialects.task.keys import read_keys
+from penstock.dialects.text import Node, Pairs, Scalar
+from penstock.domain.names import shorten
+from penstock.domain.workloads import UNLIMITED, Array
+
+COUNT_LIMIT = 10_000
+ATTEMPTS_LIMIT = 1000
+EXAMPLE = "for example 'array: 4' or 'array: {count: 100, parallelism: 8}'"
+
+
+def array(reading: Reading, node: Node, path: str) -> Array | None:
+    if type(node) is Scalar:
+        count = _count(reading, node, path)
+        return Array(count=count) if count else None
+    pairs = reading.pairs(node, path, EXAMPLE)
+    said = read_keys(reading, pairs, {"count": _count, "parallelism": _count}, (), f"{path}.")
+    if "count" in said:
+        return array_of(said["count"], said.get("parallelism"))
+    if type(node) is Pairs and not any(key.text == "count" for key, _ in pairs):
+        reading.problem("must say how many", node, f"{path}.count", EXAMPLE)
+    return None
+
+
+def array_of(count: int, parallelism: int | None) -> Array:
+    """All at once is not a limit: it is said as none."""
+    return Array(count=count, parallelism=parallelism if parallelism and parallelism < count else None)
+
+
+def _count(reading: Reading, node: Node, path: str) -> int | None:
+    return reading.whole(node, path, 1, COUNT_LIMIT)
+
+
+def retries(reading: Reading, node: Node, path: str) -> int | None:
+    if type(node) is not Scalar or node.text[:1].isdigit():
+        return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
+    if node.text == "unlimited":
+        return UNLIMITED
+    message = f"must be a whole number from 0 to {ATTEMPTS_LIMIT:,} or 'unlimited', not '{shorten(node.text)}'"
+    reading.problem(message, node, path, "for example 3")
+    return None
+
+
+def requeue(reading: Reading, node: Node, path: str) -> int | None:
+    return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
+
+
+def restart(reading: Reading, node: Node, path: str) -> bool | None:
+    text = reading.text(node, path, "for example 'restart: always'")
+    if text is None:
+        return None
+    if text in ("always", "never"):
+        return text == "always"
+    after_failures = text.lower().replace("-", "").replace("_", "") == "onfailure"
+    hint = "'retries: unlimited' starts it again when it fails" if after_failures else "for example 'restart: always'"
+    reading.problem(f"must be 'always' or 'never', not '{shorten(text)}'", node, path, hint)
+    return None

@@ -1,0 +1,63 @@
+"""YAML as people write it: blocks for scripts, one line for what is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+LINE = 100
+
+
+class OnOneLine(dict[str, Any]):
+    """A mapping written as `{a: b}`."""
+
+
+class Words(list[str]):
+    """A list written as `[a, b]`, where it is short and no text in it has several lines."""
+
+
+class Quoted(str):
+    """A text in quotes, whatever it looks like."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Texts of several lines as a block, the way people write scripts."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """The same text twice is written twice."""
+        return True
+
+
+def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _quoted(dumper: yaml.CSafeDumper, text: Quoted) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style="|" if "\n" in text else "'")
+
+
+def _mapping(dumper: yaml.CSafeDumper, value: OnOneLine) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=True)
+
+
+def _words(dumper: yaml.CSafeDumper, value: Words) -> yaml.SequenceNode:
+    short = sum(map(len, value)) < LINE and not any("\n" in text for text in value)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=short)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(Quoted, _quoted)
+_Dumper.add_representer(OnOneLine, _mapping)
+_Dumper.add_representer(Words, _words)
+
+
+def dump(value: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
+
+
+def only_said(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in values if value is not None and value not in ({}, [])}

@@ -1,0 +1,111 @@
+"""What follows the end of an attempt: another one, because the program failed, its node did, or it is to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.domain.outcome import Outcome, outcome
+from penstock.domain.workloads import UNLIMITED, Reason, Spec, State, Unit, Wants, Workload
+
+PROGRAM = frozenset(
+    {Reason.PROGRAM_FAILED, Reason.SETUP_FAILED, Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.DISK_LIMIT}
+)
+"""The program's own failures, whatever ended it: `retries` counts them."""
+PLACE = frozenset({Reason.NODE_LOST, Reason.EVICTED})
+"""What its place did to it: `requeue` counts them."""
+LONGEST_WAIT = 300
+"""Seconds between a failure and the next attempt: 1, 2, 4 … and never more."""
+STEADY = 600
+"""One that ran this long did not fail at its start: the next waits only a second again."""
+
+KEPT = 20
+"""Of how many attempts units and logs are kept, the newest: one that is started again and again must not fill a disk.
+Of an array all are kept, since each index may have run last in another one."""
+
+
+@dataclass(frozen=True)
+class Next:
+    """A further attempt, and how long it waits; `indexes` as Workload has them."""
+
+    reason: Reason
+    message: str
+    wait: int = 0
+    indexes: tuple[int, ...] = ()
+    retried: int = 0
+    requeued: int = 0
+
+
+def following(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next | None:
+    """What comes after this end of the current attempt, whose units these are; None: that was it."""
+    if workload.wants is not Wants.RUN:
+        return None
+    if workload.spec.array:
+        return _of_array(workload, units)
+    if workload.spec.restart and end.state is State.EXITED:
+        return _restarted(workload, units)
+    if end.reason in PROGRAM and _more(_retries(workload.spec), workload.retried):
+        return _retried(workload, end, units)
+    if end.reason in PLACE and _more(workload.spec.requeue, workload.requeued):
+        return _requeued(workload, end)
+    return None
+
+
+def _of_array(workload: Workload, units: Sequence[Unit]) -> Next | None:
+    """Only what failed and has a further attempt left."""
+    spec = workload.spec
+    failed = [unit for unit in units if unit.state is not State.EXITED]
+    if not failed:
+        return _restarted(workload, units) if spec.restart else None
+    by_program = [u for u in failed if u.reason in PROGRAM] if _more(_retries(spec), workload.retried) else []
+    by_place = [u for u in failed if u.reason in PLACE] if _more(spec.requeue, workload.requeued) else []
+    again = sorted(unit.index for unit in (*by_program, *by_place))
+    if not again or spec.array is None:
+        return None
+    end = outcome(units, spec.array)
+    after = _retried(workload, end, units) if by_program else _requeued(workload, end)
+    if by_program and by_place:
+        after = replace(after, requeued=workload.requeued + 1)
+    return replace(after, indexes=tuple(again))
+
+
+def _retried(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next:
+    left = _left(_retries(workload.spec), workload.retried + 1)
+    wait = 1 if _was_steady(units) else min(2 ** min(workload.retried, 16), LONGEST_WAIT)
+    message = _message(workload, left, end.message or "it failed")
+    return Next(Reason.RETRY, message, wait, retried=workload.retried + 1, requeued=workload.requeued)
+
+
+def _requeued(workload: Workload, end: Outcome) -> Next:
+    left = _left(workload.spec.requeue, workload.requeued + 1)
+    message = _message(workload, left, end.message or "its node was lost")
+    return Next(Reason.REQUEUED, message, retried=workload.retried, requeued=workload.requeued + 1)
+
+
+def _restarted(workload: Workload, units: Sequence[Unit]) -> Next:
+    wait = 1 if _was_steady(units) else min(2 ** min(workload.attempt - 1, 16), LONGEST_WAIT)
+    message = _message(workload, None, "it finished and is to start again")
+    return Next(Reason.RESTARTED, message, wait, retried=workload.retried, requeued=workload.requeued)
+
+
+def _message(workload: Workload, left: int | None, why: str) -> str:
+    number = workload.attempt + 1
+    return f"attempt {number}: {why}" if left is None else f"attempt {number} of {number + left}: {why}"
+
+
+def _retries(spec: Spec) -> int:
+    """What is started again after a success is after a failure, too."""
+    return UNLIMITED if spec.restart else spec.retries
+
+
+def _more(allowed: int, used: int) -> bool:
+    return allowed == UNLIMITED or used < allowed
+
+
+def _left(allowed: int, used: int) -> int | None:
+    return None if allowed == UNLIMITED else allowed - used
+
+
+def _was_steady(units: Sequence[Unit]) -> bool:
+    spans = [(u.ended_at - u.started_at).total_seconds() for u in units if u.started_at and u.ended_at]
+    return max(spans, default=0) >= STEADY

@@ -1,0 +1,1 @@
+"""Workloads and volumes on a Kubernetes cluster. connection.py is the only file that knows lightkube."""

@@ -1,0 +1,127 @@
+"""What `penstock doctor` wants to know of a cluster: is it there, does it fit, may we do what we must?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.claims import Claims
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.failures import ApiError
+from penstock.engines.kubernetes.namespaces import Namespaces
+from penstock.engines.kubernetes.objects import (
+    Claim,
+    Event,
+    Job,
+    Namespace,
+    NetworkPolicy,
+    Node,
+    Object,
+    Pod,
+    ResourceQuota,
+    Service,
+    ServiceAccount,
+    StorageClass,
+)
+from penstock.settings import Settings
+from penstock.wire import Check
+
+OLDEST, NEWEST = 30, 36
+READ = ("get", "list", "watch")
+Right = tuple[str, type[Object], str]
+"""Verb, kind, part of it."""
+
+IN_NAMESPACE: tuple[Right, ...] = (
+    *((verb, Job, "") for verb in (*READ, "create", "patch", "delete")),
+    *((verb, Claim, "") for verb in (*READ, "create", "patch", "delete")),
+    *((verb, Service, "") for verb in ("list", "create", "patch", "delete")),
+    *((verb, Pod, "") for verb in (*READ, "patch", "delete")),
+    ("get", Pod, "log"),
+    ("create", Pod, "exec"),
+    ("get", Pod, "exec"),
+    *((verb, Event, "") for verb in READ),
+)
+IN_CLUSTER: tuple[Right, ...] = (
+    *((verb, Node, "") for verb in READ),
+    *((verb, StorageClass, "") for verb in READ),
+    *((verb, Pod, "") for verb in READ),
+)
+FOR_NAMESPACES: tuple[Right, ...] = (
+    ("get", Namespace, ""),
+    ("create", Namespace, ""),
+    ("watch", ServiceAccount, ""),
+    ("patch", ResourceQuota, ""),
+    ("patch", NetworkPolicy, ""),
+)
+
+
+async def all_checks(
+    api: Api, cluster: Cluster, claims: Claims, namespaces: Namespaces, settings: Settings
+) -> list[Check]:
+    reached = await _reached(api)
+    if not reached[0].ok:
+        return reached
+    return [*reached, await _rights(api, namespaces, settings), _default_class(claims), *_gpus(cluster)]
+
+
+async def _reached(api: Api) -> list[Check]:
+    try:
+        version = await api.version()
+    except ApiError as error:
+        return [Check(name="cluster", ok=False, detail=error.message, fix=error.hint)]
+    return [Check(name="cluster", ok=True, detail=f"{api.server} answers"), _version(version)]
+
+
+def _version(version: str) -> Check:
+    found = re.match(r"v?1\.(\d+)", version)
+    minor = int(found[1]) if found else 0
+    ok = OLDEST <= minor <= NEWEST
+    said = version if ok else f"{version}; Penstock is tested with 1.{OLDEST} to 1.{NEWEST}"
+    return Check(name="kubernetes", ok=ok, detail=said, required=False)
+
+
+async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check:
+    wanted = [(right, namespaces.scope) for right in IN_NAMESPACE] + [(right, None) for right in IN_CLUSTER]
+    if settings.kubernetes_namespaces != "one":
+        wanted += [(right, None) for right in FOR_NAMESPACES]
+
+    async def lacks(right: Right, namespace: str | None) -> str | None:
+        verb, kind, part = right
+        if await api.may(verb, kind, namespace, subresource=part):
+            return None
+        return f"{verb} {kind.kind.plural}" + (f"/{part}" if part else "") + ("" if namespace else " (all namespaces)")
+
+    try:
+        lacking = [said for said in await asyncio.gather(*(lacks(*each) for each in wanted)) if said]
+    except ApiError as error:
+        return Check(name="rights", ok=False, detail=error.message, fix=error.hint)
+    if lacking:
+        fix = "apply deploy/kubernetes, or give its account what its Role lists"
+        return Check(name="rights", ok=False, detail=f"not allowed: {', '.join(lacking)}", fix=fix)
+    return Check(name="rights", ok=True, detail="all that is needed is allowed")
+
+
+def _default_class(claims: Claims) -> Check:
+    classes = claims.classes()
+    default = next((each.name for each in classes if each.default), None)
+    if default:
+        return Check(name="storage class", ok=True, detail=f"the default is {default}", required=False)
+    there = ", ".join(each.name for each in classes)
+    said = f"none is the default; volumes must name one of {there}" if there else "the cluster has none"
+    fix = "kubectl annotate storageclass NAME storageclass.kubernetes.io/is-default-class=true"
+    return Check(name="storage class", ok=False, detail=said, fix=fix, required=False)
+
+
+def _gpus(cluster: Cluster) -> list[Check]:
+    """GPUs without a product can be asked for by number, not by name."""
+    having = [node for node in cluster.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
+    unnamed = sorted(node.name for node in having if not node.labels.get(names.GPU_PRODUCT))
+    if not having:
+        return []
+    if unnamed:
+        said = f"the nodes {', '.join(unnamed[:5])} do not say which GPUs they have"
+        fix = "install NVIDIA's GPU feature discovery, or label the nodes with nvidia.com/gpu.product"
+        return [Check(name="GPU products", ok=False, detail=said, fix=fix, required=False)]
+    return [Check(name="GPU products", ok=True, detail=f"named on {len(having)} nodes", required=False)]

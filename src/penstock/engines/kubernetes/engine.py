@@ -1,0 +1,195 @@
+"""The engine of a Kubernetes cluster. Kubernetes schedules, restarts, binds and cleans up; this makes it usable.
+
+What users ask for becomes Jobs and claims (`runs`, `claims`), made where they belong (`namespaces`) from a pod of ours
+(`pods`, `script`). What there is comes from caches that watches keep up to date (`cluster`, `observing`): reading costs
+the cluster nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from penstock.domain.nodes import Node
+from penstock.domain.users import Account
+from penstock.domain.volumes import StorageClass, Volume
+from penstock.domain.workloads import Spec
+from penstock.engines.base import (
+    Event,
+    Found,
+    Launch,
+    LogQuery,
+    Refusal,
+    Report,
+    Run,
+    Session,
+    Terminal,
+    VolumeReport,
+)
+from penstock.engines.kubernetes import checks, refusing
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.claims import Claims
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.entering import enter
+from penstock.engines.kubernetes.failures import shown
+from penstock.engines.kubernetes.measuring import Measuring
+from penstock.engines.kubernetes.namespaces import Namespaces
+from penstock.engines.kubernetes.observing import Observing
+from penstock.engines.kubernetes.pod_settings import read_pod_settings
+from penstock.engines.kubernetes.runs import Runs
+from penstock.engines.kubernetes.sending import Sending
+from penstock.settings import Settings
+from penstock.wire import Check
+
+
+class KubernetesEngine:
+    name = "kubernetes"
+    schedules = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pods = read_pod_settings(settings)
+        self._closing = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Also without a cluster that answers: then everything says so until it does."""
+        settings, closing = self._settings, self._closing
+        config = Path(settings.kubernetes_config) if settings.kubernetes_config else None
+        self._api = Api.open(config, settings.kubernetes_context or None)
+        closing.push_async_callback(self._api.close)
+        self._namespaces = Namespaces(self._api, settings)
+        closing.push_async_callback(self._namespaces.close)
+        self._cluster = await Cluster.of_rights(self._api, self._namespaces.scope, ours=self._namespaces.are_ours)
+        await self._cluster.open()
+        closing.push_async_callback(self._cluster.close)
+        self._runs = Runs(self._api, self._cluster, self._namespaces, self._pods)
+        self._runs.open()
+        closing.push_async_callback(self._runs.close)
+        self._observing = Observing(self._api, self._cluster, settings, ended=self._runs.never_ran)
+        await self._observing.open()
+        closing.push_async_callback(self._observing.close)
+        self._sending = Sending(self._api, self._cluster, settings.data_dir)
+        self._sending.open()
+        closing.push_async_callback(self._sending.close)
+        self._claims = Claims(self._api, self._cluster, self._namespaces)
+        closing.callback(self._claims.close)
+        self._measuring = Measuring(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
+        closing.push_async_callback(self._measuring.close)
+
+    async def close(self) -> None:
+        """Stop looking, as far as `open` came. What runs goes on."""
+        await self._closing.aclose()
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    async def checks(self) -> list[Check]:
+        return await checks.all_checks(self._api, self._cluster, self._claims, self._namespaces, self._settings)
+
+    async def nodes(self) -> list[Node]:
+        return await self._observing.nodes()
+
+    async def found(self) -> Found:
+        return self._observing.found()
+
+    # -- volumes -----------------------------------------------------------------------------------------------------
+
+    async def storage_classes(self) -> list[StorageClass]:
+        self._cluster.require()
+        return self._claims.classes()
+
+    async def create_volume(self, volume: Volume, account: Account) -> None:
+        self._cluster.require()
+        with shown():
+            await self._claims.create(volume, account)
+
+    async def resize_volume(self, volume: Volume) -> None:
+        self._cluster.require()
+        with shown():
+            await self._claims.resize(volume)
+
+    async def delete_volume(self, volume: Volume) -> None:
+        self._cluster.require()
+        with shown():
+            await self._claims.delete(volume)
+
+    async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
+        self._cluster.require()
+        return {volume.id: self._claims.report(volume) for volume in volumes}
+
+    async def volume_usage(self, volume: Volume) -> int:
+        self._cluster.require()
+        return await self._measuring.usage(volume)
+
+    async def volume_users(self, volume: Volume) -> list[str]:
+        self._cluster.require()
+        return self._claims.users(volume)
+
+    async def literal_volume(self, name: str, group: str) -> Volume | None:
+        self._cluster.require()
+        return self._claims.literal(name, group)
+
+    async def volume_events(self, volume: Volume) -> list[Event]:
+        claim = self._claims.find(volume)
+        return self._observing.volume_events(claim) if claim else []
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    async def refusals(self, spec: Spec) -> list[Refusal]:
+        self._cluster.require()
+        kueue = False
+        if spec.queue:
+            with shown():
+                kueue = refusing.KUEUE in await self._api.groups()
+        return refusing.refusals(spec, self._observing.stock.products(), kueue=kueue)
+
+    def notices(self, spec: Spec) -> list[str]:
+        return []
+
+    async def start(self, launch: Launch) -> None:
+        self._cluster.require()
+        asked = launch.spec.resources
+        products = refusing.matching(asked.gpu_products, self._observing.stock.products()) if asked.gpus else ()
+        if launch.workdir_archive is not None:
+            run = Run(launch.workload_id, launch.attempt)
+            await asyncio.to_thread(self._sending.keep, run, launch.workdir_archive)
+        with shown():
+            await self._runs.start(launch, products)
+
+    async def observe(self, run: Run) -> Report:
+        return self._runs.report(run) or self._observing.observe(run)
+
+    async def stop(self, run: Run, grace: int) -> None:
+        self._cluster.require()
+        with shown():
+            await self._runs.stop(run, grace)
+
+    async def settle(self, run: Run, keep: int) -> None:
+        self._cluster.require()
+        with shown():
+            await self._runs.settle(run, keep)
+        await asyncio.to_thread(self._sending.forget, run)
+
+    async def remove(self, run: Run) -> None:
+        self._cluster.require()
+        with shown():
+            await self._runs.remove(run)
+        await asyncio.to_thread(self._sending.forget, run)
+        await self._observing.remove(run)
+
+    async def runs(self) -> list[Run]:
+        self._cluster.require()
+        return self._runs.all()
+
+    def changes(self) -> AsyncIterator[Run]:
+        return self._cluster.changes()
+
+    async def events(self, run: Run) -> list[Event]:
+        return self._observing.events(run)
+
+    def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        return self._observing.logs(run, part, query)
+
+    async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
+        return await enter(self._api, self._cluster, run, part, command, terminal)

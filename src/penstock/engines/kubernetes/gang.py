@@ -1,0 +1,111 @@
+"""The nodes of a workload start together or not at all.
+
+Kubernetes places pods one by one: of two workloads each may get half of its nodes and wait for the other half for ever.
+So a workload of which some nodes have had a place for `placement_timeout` while others have none gives all places back
+(its Job is suspended) and, a random moment after the last pod is gone, tries again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from penstock.domain.model import iso, now
+from penstock.engines.base import Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.failures import NotFound
+from penstock.engines.kubernetes.objects import Job, Pod, condition
+from penstock.engines.kubernetes.reasons import read_placement
+from penstock.engines.kubernetes.reporting import is_array, is_quiet
+
+log = logging.getLogger(__name__)
+
+SHORTEST, LONGEST = 5.0, 30.0
+"""Seconds until the next try."""
+
+
+class Gang:
+    def __init__(self, api: Api, cluster: Cluster, timeout: int, *, again: Callable[[Run, datetime], None]) -> None:
+        self._api, self._cluster = api, cluster
+        self._timeout = timedelta(seconds=timeout)
+        self._again = again
+
+    def gives_back(self, run: Run) -> datetime | None:
+        """When the nodes that have a place give it back, if the others have none by then."""
+        job = self._several(run)
+        if job is None or job.spec.suspend:
+            return None
+        since = _partly_since(self._cluster.pods_of(run), job.spec.completions or 1)
+        return since + self._timeout if since else None
+
+    async def look(self, run: Run) -> None:
+        job = self._several(run)
+        if job is None:
+            return
+        try:
+            if job.spec.suspend:
+                await self._resume(run, job)
+            else:
+                await self._give_back(run, job)
+        except NotFound:
+            log.debug("%s is gone", job.name)
+
+    def _several(self, run: Run) -> Job | None:
+        """The Job of a run with several nodes that is ours to start and stop."""
+        jobs = self._cluster.jobs_of(run)
+        job = jobs[0] if len(jobs) == 1 else None
+        if job is None or (job.spec.completions or 1) < 2 or is_array(job) or names.QUEUE in job.labels:
+            return None
+        taken = any(name in job.annotations for name in (names.STOP, names.VERDICT))
+        return None if taken or job.metadata.deletion_timestamp or _has_ended(job) else job
+
+    async def _give_back(self, run: Run, job: Job) -> None:
+        due = self.gives_back(run)
+        if due is None:
+            return
+        if due > now():
+            self._again(run, due)
+            return
+        placement = read_placement(job)
+        again = now() + timedelta(seconds=random.uniform(SHORTEST, LONGEST))  # noqa: S311
+        said = json.dumps({"tries": (placement.tries if placement else 0) + 1, "again": iso(again)})
+        log.info("%s gives back its places", job.name)
+        change = {"metadata": {"annotations": {names.PLACEMENT: said}}, "spec": {"suspend": True}}
+        await self._api.patch(Job, job.name, change, job.namespace)
+
+    async def _resume(self, run: Run, job: Job) -> None:
+        placement = read_placement(job)
+        if placement is None or not is_quiet(job) or self._cluster.pods_of(run):
+            return
+        if placement.again and placement.again > now():
+            self._again(run, placement.again)
+            return
+        log.info("%s tries again to find places", job.name)
+        await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+
+
+def _partly_since(pods: Sequence[Pod], total: int) -> datetime | None:
+    """Since when some have a place and others look for one in vain."""
+    if any(pod.metadata.deletion_timestamp for pod in pods):
+        return None
+    placed = [pod for pod in pods if pod.spec.node_name]
+    in_vain = [pod for pod in pods if not pod.spec.node_name and _looks_in_vain(pod)]
+    if not placed or not in_vain or len(placed) >= total:
+        return None
+    found = [condition(pod.status.conditions, "PodScheduled") for pod in placed]
+    return min((each.last_transition_time for each in found if each and each.last_transition_time), default=None)
+
+
+def _looks_in_vain(pod: Pod) -> bool:
+    found = condition(pod.status.conditions, "PodScheduled")
+    return found is not None and not found.true
+
+
+def _has_ended(job: Job) -> bool:
+    found = [condition(job.status.conditions, name) for name in ("Complete", "Failed", "FailureTarget")]
+    return any(each and each.true for each in found)

@@ -1,0 +1,79 @@
+"""What Kubernetes said about a run or a volume, in order: about its Job, its pods and its claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from penstock.domain.model import now
+from penstock.engines import base
+from penstock.engines.base import Run
+from penstock.engines.kubernetes.claim_reasons import volume_name
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.objects import Claim, Event, Job
+from penstock.engines.kubernetes.reporting import is_array, part_of_job
+
+_POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
+
+
+def events_of(cluster: Cluster, run: Run) -> list[base.Event]:
+    """Also of pods that are gone: an event knows its pod's name, and that the Job's."""
+    jobs = {(job.namespace, job.name): job for job in cluster.jobs_of(run)}
+    claims = _claims(cluster, run)
+    found = []
+    for event in cluster.events.all():
+        about = _about(event, jobs, claims)
+        if about:
+            found.append((event, about))
+    return _in_order(found)
+
+
+def volume_events(cluster: Cluster, claim: Claim) -> list[base.Event]:
+    about = f"volume {volume_name(claim)}"
+    return _in_order([(event, about) for event in cluster.events.about(claim.uid)])
+
+
+def _claims(cluster: Cluster, run: Run) -> dict[str, Claim]:
+    names = {(pod.namespace, claim) for pod in cluster.pods_of(run) for claim in pod.claims()}
+    found = (cluster.claims.get(name, namespace) for namespace, name in names)
+    return {claim.uid: claim for claim in found if claim}
+
+
+def _about(event: Event, jobs: dict[tuple[str, str], Job], claims: dict[str, Claim]) -> str | None:
+    involved = event.involved_object
+    if involved.kind == "Job":
+        job = jobs.get((involved.namespace, involved.name))
+        return "job" if job and job.uid == involved.uid else None
+    if involved.kind == "PersistentVolumeClaim":
+        claim = claims.get(involved.uid)
+        return f"volume {volume_name(claim)}" if claim else None
+    found = _POD.search(involved.name)
+    job = jobs.get((involved.namespace, involved.name[: found.start()])) if found else None
+    if found is None or job is None:
+        return None
+    part = part_of_job(job, int(found[1]))
+    if is_array(job):
+        return f"index {part}"
+    return f"node {part}" if (job.spec.completions or 1) > 1 else "job"
+
+
+def _in_order(found: Iterable[tuple[Event, str]]) -> list[base.Event]:
+    ordered: Sequence[tuple[Event, str]] = sorted(found, key=lambda pair: _when(pair[0]))
+    return [
+        base.Event(
+            at=event.last_seen or now(),
+            kind=event.type or "Normal",
+            reason=event.reason,
+            about=about,
+            message=event.message.strip(),
+            count=event.times,
+        )
+        for event, about in ordered
+    ]
+
+
+def _when(event: Event) -> tuple[float, int]:
+    """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
+    version = event.metadata.resource_version
+    moment = event.last_seen
+    return (float(int(moment.timestamp())) if moment else 0.0, int(version) if version.isdecimal() else 0)

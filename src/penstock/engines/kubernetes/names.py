@@ -1,0 +1,105 @@
+"""What our objects are called and marked with in a cluster. Names follow from ids, so every write can be repeated.
+
+Labels are document 001's, for people with kubectl and for selecting; they can be forged by whoever may edit the
+namespace. What we believe about an object stands in its annotations, and only for objects that carry MANAGED.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from penstock.engines.base import Run
+from penstock.engines.kubernetes.objects import Job, Object, Pod
+
+MANAGED = "app.kubernetes.io/managed-by"
+PENSTOCK = "penstock"
+
+TASK = "skypilot-task"
+TASK_ID = "task-id"
+TASK_NAME = "task-name"
+USERNAME = "username"
+NODE_INDEX = "node-idx"
+ATTEMPT = "penstock.dev/attempt"
+ARRAY_INDEX = "penstock.dev/index"
+"""On what runs one index of an array once more: Kubernetes counts it as index 0 of a Job of its own."""
+
+VOLUME = "skypilot-volume"
+VOLUME_ID = "volume-id"
+VOLUME_NAME = "volume-name"
+
+OWNER = "penstock.dev/owner"
+"""The true owner, `group/user`: a label cannot hold every name."""
+RECORD = "penstock.dev/record"
+"""The workload or volume as the store has it, for a server whose store was lost."""
+CREATED_AT = "created-at"
+NUM_NODES = "num-nodes"
+STOP = "penstock.dev/stop"
+"""When a stop was asked for."""
+VERDICT = "penstock.dev/verdict"
+"""Why we ended what Kubernetes would have let wait for ever: JSON of state, reason and message."""
+SETTLED = "penstock.dev/settled"
+"""Result and logs are stored: when the Job may go."""
+GRACE = "penstock.dev/stop-grace"
+"""Seconds between TERM and KILL, as its pods have them."""
+SENDS_WORKDIR = "penstock.dev/sends-workdir"
+"""Its containers wait until the server has sent the user's code."""
+HAS_BASH = "penstock.dev/has-bash"
+"""Its containers run a script of bash."""
+MAX_DURATION = "penstock.dev/max-duration"
+"""Seconds it may run, for the sentence about one that ran longer."""
+PLACEMENT = "penstock.dev/placement"
+"""When its nodes gave back the places they had, and how often that happened: JSON."""
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_NAME = "batch.kubernetes.io/job-name"
+QUEUE = "kueue.x-k8s.io/queue-name"
+GPU = "nvidia.com/gpu"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+CONTAINER = "task"
+
+_NOT_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
+_JOB_NAME_LIMIT = 57
+"""A pod's host name is `{job}-{index}` and a DNS label: 63 characters, six of them for the index."""
+
+
+def job_name(name: str, run: Run, index: int | None = None) -> str:
+    """`train-abcd2345`; a later attempt `train-abcd2345-2`, and of an array one Job for each index, `…-2-7`."""
+    mark = f"-{run.workload_id}"
+    if run.attempt > 1:
+        mark += f"-{run.attempt}"
+    if index is not None:
+        mark += f"-{index}"
+    return name[: _JOB_NAME_LIMIT - len(mark)].rstrip("-") + mark
+
+
+def run_of(found: Object) -> Run | None:
+    """The run an object of ours belongs to."""
+    labels = found.labels
+    workload_id, attempt = labels.get(TASK_ID, ""), labels.get(ATTEMPT, "")
+    if labels.get(MANAGED) != PENSTOCK or not workload_id or not attempt.isdecimal():
+        return None
+    return Run(workload_id, int(attempt))
+
+
+def selector(run: Run) -> str:
+    """All that belongs to a run, as a label selector."""
+    return f"{MANAGED}={PENSTOCK},{TASK_ID}={run.workload_id},{ATTEMPT}={run.attempt}"
+
+
+def part_of(found: Pod | Job) -> int:
+    """Which rank or index a pod is."""
+    number = found.labels.get(ARRAY_INDEX) or found.annotations.get(INDEX) or found.labels.get(INDEX) or "0"
+    return int(number) if number.isdecimal() else 0
+
+
+def label(text: str) -> str:
+    """Document 001's spelling of a user as a label: `@` and whatever else a label cannot hold become `-`."""
+    return _NOT_LABEL.sub("-", text)[:63].strip("-._")
+
+
+def namespace_of(prefix: str, owner: str) -> str:
+    """A namespace for one user or group; a name that had to be changed gets a mark, so that two never meet."""
+    plain = re.sub(r"[^a-z0-9]+", "-", owner.lower()).strip("-")[:40].strip("-")
+    mark = "" if plain == owner else "-" + hashlib.sha256(owner.encode()).hexdigest()[:8]
+    return f"{prefix}-{plain}{mark}"[:63]

@@ -1,0 +1,110 @@
+"""Where things are made: one namespace for all, or one for each user or group, made when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.awaiting import first
+from penstock.engines.kubernetes.failures import AlreadyExists
+from penstock.engines.kubernetes.objects import Namespace, NetworkPolicy, ResourceQuota, ServiceAccount
+from penstock.errors import Conflict, Unavailable
+from penstock.settings import Settings
+
+ACCOUNT_SECONDS = 30.0
+RULES = "penstock"
+"""What the quota and the network policy of a namespace are called."""
+
+
+class Namespaces:
+    def __init__(self, api: Api, settings: Settings) -> None:
+        self._api = api
+        self._settings = settings
+        self._base = settings.kubernetes_namespace or api.namespace
+        self._ready: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def scope(self) -> str | None:
+        """Where all of ours is: the one namespace, or None for all of them."""
+        return self._base if self._settings.kubernetes_namespaces == "one" else None
+
+    def of(self, user: str, group: str) -> str:
+        match self._settings.kubernetes_namespaces:
+            case "one":
+                return self._base
+            case "user":
+                return names.namespace_of(self._base, user)
+            case "group":
+                return names.namespace_of(self._base, group)
+
+    def are_ours(self, name: str) -> bool:
+        """By its name alone: what a namespace of that name holds is still looked at closely."""
+        return name == self._base if self.scope else name.startswith(f"{self._base}-")
+
+    async def ready(self, user: str, group: str) -> str:
+        """Its name, once pods can be made in it; after the first time nothing is asked of the cluster."""
+        name = self.of(user, group)
+        if self.scope:
+            return name
+        making = self._ready.get(name)
+        if making is None or (making.done() and (making.cancelled() or making.exception())):
+            making = self._ready[name] = asyncio.create_task(self._make(name, user, group))
+        await asyncio.shield(making)
+        return name
+
+    def missing(self, name: str) -> Unavailable:
+        """What to say when the cluster has no such namespace, after all; the next try makes it anew where it may."""
+        self._ready.pop(name, None)
+        hint = f"kubectl create namespace {name}" if self.scope else None
+        return Unavailable(f"The namespace {name} is not there, or is being deleted.", hint=hint)
+
+    async def close(self) -> None:
+        making = [task for task in self._ready.values() if not task.done()]
+        for task in making:
+            task.cancel()
+        await asyncio.gather(*making, return_exceptions=True)
+
+    async def _make(self, name: str, user: str, group: str) -> None:
+        try:
+            await self._api.create(Namespace, self._namespace(name, user, group))
+        except AlreadyExists:
+            found = await self._api.get(Namespace, name)
+            if found.labels.get(names.MANAGED) != names.PENSTOCK:
+                raise Conflict(
+                    f"The namespace {name} is there and was not made by Penstock.",
+                    hint=f"an admin can hand it over: kubectl label namespace {name} {names.MANAGED}={names.PENSTOCK}",
+                ) from None
+        for kind, rule in self._rules():
+            await self._api.apply(kind, rule, name)
+        await self._account(name)
+
+    async def _account(self, name: str) -> None:
+        """Pods are refused until the namespace has the account they run under, which Kubernetes makes in its time."""
+        try:
+            async with asyncio.timeout(ACCOUNT_SECONDS):
+                await first(self._api, ServiceAccount, name, lambda _: True, fields="metadata.name=default")
+        except TimeoutError:
+            raise Unavailable(f"The namespace {name} has no default account yet.") from None
+
+    def _namespace(self, name: str, user: str, group: str) -> dict[str, Any]:
+        owner = user if self._settings.kubernetes_namespaces == "user" else group
+        level = self._settings.kubernetes_pod_security
+        labels = {
+            names.MANAGED: names.PENSTOCK,
+            "pod-security.kubernetes.io/enforce": level,
+            "pod-security.kubernetes.io/warn": level,
+        }
+        return {"metadata": {"name": name, "labels": labels, "annotations": {names.OWNER: owner}}}
+
+    def _rules(self) -> list[tuple[type[Any], dict[str, Any]]]:
+        meta = {"metadata": {"name": RULES, "labels": {names.MANAGED: names.PENSTOCK}}}
+        rules: list[tuple[type[Any], dict[str, Any]]] = []
+        if self._settings.kubernetes_quota:
+            rules.append((ResourceQuota, {**meta, "spec": {"hard": self._settings.kubernetes_quota}}))
+        if self._settings.kubernetes_network == "namespace":
+            from_here: list[dict[str, Any]] = [{"from": [{"podSelector": {}}]}]
+            spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": from_here}
+            rules.append((NetworkPolicy, {**meta, "spec": spec}))
+        return rules

@@ -1,0 +1,49 @@
+"""Nodes: what they have, and whether pods may run there."""
+
+from __future__ import annotations
+
+import sys
+
+from penstock.engines.kubernetes.objects.base import Condition, Kind, Object, Part
+
+
+class Taint(Part, frozen=True):
+    key: str
+    effect: str = ""
+    value: str = ""
+
+    one_for_all = ("key", "effect", "value")
+
+
+class NodeSpec(Part, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeInfo(Part, frozen=True):
+    kubelet_version: str = ""
+    architecture: str = ""
+    os_image: str = ""
+    kernel_version: str = ""
+    container_runtime_version: str = ""
+
+    one_for_all = ("kubelet_version", "architecture", "os_image", "kernel_version", "container_runtime_version")
+
+
+class NodeStatus(Part, frozen=True):
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+    node_info: NodeInfo = NodeInfo()
+
+    def __post_init__(self) -> None:
+        for amounts in (self.capacity, self.allocatable):
+            for name, amount in amounts.items():
+                amounts[name] = sys.intern(amount)
+
+
+class Node(Object, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    kind = Kind("Node", "nodes", namespaced=False)

@@ -1,0 +1,222 @@
+"""Why something has not started yet, in the user's words: from pod conditions, events, claims and the inventory.
+
+What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, the server does not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from penstock.domain.workloads import Reason, State
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.claim_reasons import claims_wait
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.endings import plain
+from penstock.engines.kubernetes.images import FAILING, NEVER, cannot_be_pulled
+from penstock.engines.kubernetes.inventory import Inventory
+from penstock.engines.kubernetes.objects import Event, Job, Pod, Waiting, condition
+from penstock.engines.kubernetes.quotas import over_quota
+from penstock.engines.kubernetes.shortages import shortage
+
+ORDER = [State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
+"""What waits, from the furthest from its start to the nearest."""
+
+_MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found', re.I)
+_DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?:: | without explanation)?(.*)', re.S)
+_SECURITY = re.compile(r'violates PodSecurity "([^":]+)[^"]*": (.*)', re.S)
+_CREATING = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?', re.S)
+_MOUNT = re.compile(r'^(?:MountVolume\.\w+|AttachVolume\.\w+|UnmapVolume\.\w+) failed for volume "([^"]+)" ?: ')
+
+
+@dataclass(frozen=True)
+class Why:
+    state: State
+    reason: Reason
+    message: str | None = None
+    ends_as: Reason | None = None
+    """It will not mend itself: what it ends with if it does not change."""
+    at_once: bool = False
+    """Not even with patience."""
+    since: datetime | None = None
+    """When that began, where Kubernetes tells."""
+
+
+class Reasons:
+    def __init__(self, cluster: Cluster, stock: Inventory) -> None:
+        self._cluster, self._stock = cluster, stock
+
+    def why(self, jobs: Sequence[Job], pod: Pod | None) -> Why:
+        if pod is None:
+            return self._no_pod(jobs)
+        placed = condition(pod.status.conditions, "PodScheduled")
+        if pod.spec.node_name:
+            return self._placed(pod)
+        if pod.spec.scheduling_gates:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            return Why(State.QUEUED, Reason.IN_QUEUE, f"it is held back by {gates}")
+        if pod.status.nominated_node_name:
+            said = f"room is being made for it on {pod.status.nominated_node_name}"
+            return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+        if placed and not placed.true:
+            return self._unschedulable(pod, placed.message)
+        return Why(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
+
+    # no pod
+
+    def _no_pod(self, jobs: Sequence[Job]) -> Why:
+        if suspended := next((job for job in jobs if job.spec.suspend), None):
+            return _suspended(suspended)
+        for job in jobs:
+            if refused := self._refused(job):
+                return refused
+        counts = jobs[0].spec if jobs and jobs[0].status.start_time else None
+        if counts and (counts.parallelism or 0) < (counts.completions or 0):
+            return Why(State.QUEUED, Reason.SUBMITTED, f"it waits for its turn: {counts.parallelism} run at once")
+        return Why(State.QUEUED, Reason.SUBMITTED, "the cluster makes its pod")
+
+    def _refused(self, job: Job) -> Why | None:
+        """Kubernetes tries to make its pods and may not."""
+        about = self._cluster.events.about(job.uid)
+        latest = next(
+            (event for event in reversed(about) if event.reason in ("FailedCreate", "SuccessfulCreate")), None
+        )
+        if latest is None or latest.reason != "FailedCreate":
+            return None
+        said = _CREATING.sub("", latest.message).strip().rstrip(".")
+        if quota := over_quota(said):
+            return Why(State.QUEUED, Reason.QUOTA, quota)
+        since = latest.first_timestamp or latest.last_seen
+        if denied := _denial(said):
+            return Why(State.QUEUED, Reason.LAUNCH_FAILED, denied, Reason.LAUNCH_FAILED, since=since)
+        return Why(State.QUEUED, Reason.SUBMITTED, f"its pod cannot be made yet: {said}")
+
+    # no place
+
+    def _unschedulable(self, pod: Pod, message: str) -> Why:
+        found = claims_wait(pod, message, self._cluster, self._stock)
+        if found:
+            ends_as = Reason.VOLUME_LOST if found.lost else None
+            return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
+        return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, shortage(pod, message, self._stock))
+
+    # placed
+
+    def _placed(self, pod: Pod) -> Why:
+        status = pod.container(names.CONTAINER)
+        waiting = status.state.waiting if status else None
+        events = self._cluster.events.about(pod.uid)
+        if waiting and waiting.reason in (*FAILING, *NEVER):
+            return _not_pulled(pod, waiting, events)
+        if waiting and waiting.reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+            return _not_made(waiting, events)
+        latest = next((event for event in reversed(events) if event.reason in _STEPS), None)
+        where = f"on {pod.spec.node_name}"
+        if latest is None:
+            return Why(State.ASSIGNED, Reason.PLACED, where)
+        if latest.reason in ("FailedMount", "FailedAttachVolume", "FailedMapVolume"):
+            return self._not_mounted(pod, latest)
+        if latest.reason == "FailedCreatePodSandBox":
+            said = f"{pod.spec.node_name} cannot make its container yet: {plain(latest.message)}"
+            return Why(State.ASSIGNED, Reason.PLACED, said)
+        if latest.reason == "Pulling":
+            said = f"{pod.spec.node_name} pulls the image {_image(pod)}"
+            return Why(State.PULLING, Reason.PULLING_IMAGE, said)
+        if latest.reason in ("Pulled", "Created", "Started"):
+            return Why(State.LAUNCHING, Reason.PLACED, where)
+        return Why(State.ASSIGNED, Reason.PLACED, where)
+
+    def _not_mounted(self, pod: Pod, event: Event) -> Why:
+        since = event.first_timestamp or event.last_seen
+        if missing := _missing(event.message):
+            return Why(State.ASSIGNED, Reason.VOLUME_NOT_READY, missing, Reason.LAUNCH_FAILED, since=since)
+        said = _MOUNT.sub("", event.message).strip().rstrip(".")
+        return Why(
+            State.ASSIGNED, Reason.VOLUME_NOT_READY, f"a volume cannot be mounted on {pod.spec.node_name}: {said}"
+        )
+
+
+_STEPS = frozenset(
+    {
+        "Scheduled",
+        "FailedMount",
+        "FailedAttachVolume",
+        "FailedMapVolume",
+        "SuccessfulAttachVolume",
+        "FailedCreatePodSandBox",
+        "Pulling",
+        "Pulled",
+        "Created",
+        "Started",
+    }
+)
+
+
+def _suspended(job: Job) -> Why:
+    if queue := job.labels.get(names.QUEUE):
+        return Why(State.QUEUED, Reason.IN_QUEUE, f"it is in the queue {queue}, which has not let it start yet")
+    if placement := read_placement(job):
+        said = f"not all of its nodes found a place, so those that had one gave it back ({placement.tries} so far)"
+        if placement.again:
+            said += f"; it tries again at {placement.again.astimezone():%H:%M:%S}"
+        return Why(State.QUEUED, Reason.GIVEN_BACK, said)
+    return Why(State.QUEUED, Reason.SUBMITTED, "its Job was suspended in the cluster")
+
+
+@dataclass(frozen=True)
+class Placement:
+    tries: int
+    again: datetime | None
+
+
+def read_placement(job: Job) -> Placement | None:
+    """How often its nodes gave their places back, and when they try again."""
+    try:
+        said = json.loads(job.annotations.get(names.PLACEMENT, ""))
+        again = datetime.fromisoformat(said["again"]).astimezone(UTC)
+        return Placement(int(said["tries"]), again)
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _not_pulled(pod: Pod, waiting: Waiting, events: Sequence[Event]) -> Why:
+    said = cannot_be_pulled(_image(pod), waiting.reason, waiting.message)
+    failed = [event.first_timestamp for event in events if event.reason in ("Failed", "InspectFailed", "BackOff")]
+    since = min((moment for moment in failed if moment), default=None)
+    at_once = waiting.reason in NEVER
+    return Why(State.PULLING, Reason.PULLING_IMAGE, said, Reason.PULL_FAILED, at_once=at_once, since=since)
+
+
+def _not_made(waiting: Waiting, events: Sequence[Event]) -> Why:
+    said = _missing(waiting.message) or f"its container cannot be made: {plain(waiting.message)}"
+    failed = [event.first_timestamp for event in events if event.reason == "Failed"]
+    since = min((moment for moment in failed if moment), default=None)
+    return Why(State.ASSIGNED, Reason.LAUNCH_FAILED, said, Reason.LAUNCH_FAILED, since=since)
+
+
+def _missing(message: str) -> str | None:
+    found = _MISSING.search(message)
+    if not found:
+        return None
+    kind = "Secret" if found[1].lower() == "secret" else "ConfigMap"
+    return f"the {kind} {found[2]} is missing in the cluster"
+
+
+def _denial(said: str) -> str | None:
+    if denied := _DENIED.search(said):
+        why = denied[2].strip().rstrip(".")
+        return f"the cluster's policy {denied[1]} refuses it" + (f": {why}" if why else "")
+    if security := _SECURITY.search(said):
+        return f"the Pod Security level {security[1]} of its namespace refuses it: {security[2].strip()}"
+    if "failed quota" in said:
+        return f"a quota of its namespace refuses it: {said.partition('failed quota: ')[2]}"
+    if "is forbidden" in said or "is invalid" in said:
+        return f"the cluster refuses its pod: {said}"
+    return None
+
+
+def _image(pod: Pod) -> str:
+    return next((each.image for each in pod.spec.containers if each.name == names.CONTAINER), "")

@@ -1,0 +1,78 @@
+"""What can never run in this cluster, said at submit and at the key it stands under."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.domain.nodes import product_matches
+from penstock.domain.paths import WORKDIR
+from penstock.domain.workloads import Spec
+from penstock.engines.base import Refusal
+from penstock.engines.kubernetes.inventory import UNNAMED
+
+LARGEST_WORD = 120 * 1024
+"""Linux starts no program with an argument of 128 KiB, and bash wants some of it."""
+LARGEST_SPEC = 128 * 1024
+"""It stands beside the Job, too, where a cluster keeps no more than 256 KiB."""
+KUEUE = "kueue.x-k8s.io"
+
+Products = Mapping[str, tuple[int, int]]
+"""Product → how many there are, how many of them are free."""
+
+
+def refusals(spec: Spec, products: Products, *, kueue: bool) -> list[Refusal]:
+    return [*_too_long(spec), *_unknown_products(spec, products), *_no_queue(spec, kueue=kueue), *_twice(spec)]
+
+
+def matching(wanted: Sequence[str], products: Products) -> tuple[str, ...]:
+    """What the nodes call what the user wants; if no node has it now, the user's own words."""
+    found = tuple(product for product in products if any(product_matches(each, product) for each in wanted))
+    return found or tuple(each.replace(" ", "-") for each in wanted)
+
+
+def _too_long(spec: Spec) -> list[Refusal]:
+    words = {"setup": (spec.setup or "",), "run": (spec.run,) if isinstance(spec.run, str) else spec.run}
+    hint = "put it into a file in a volume, or send it along in the workdir"
+    found = [
+        Refusal(keys=(key,), message="is longer than 120 KiB, which no container can be started with", hint=hint)
+        for key, texts in words.items()
+        if any(len(text.encode(errors="surrogateescape")) > LARGEST_WORD for text in texts)
+    ]
+    if not found and len(spec.model_dump_json().encode()) > LARGEST_SPEC:
+        found.append(Refusal(keys=(), message="the task is longer than 128 KiB", hint=hint))
+    return found
+
+
+def _unknown_products(spec: Spec, products: Products) -> list[Refusal]:
+    unknown = [
+        wanted
+        for wanted in spec.resources.gpu_products
+        if not any(product_matches(wanted, product) for product in products)
+    ]
+    if not spec.resources.gpu_products or len(unknown) < len(spec.resources.gpu_products):
+        return []
+    named = " or ".join(f"'{wanted}'" for wanted in unknown)
+    there = [f"{product} ({free} of {total} free)" for product, (total, free) in products.items() if product != UNNAMED]
+    if there:
+        hint = f"there are: {', '.join(there)}"
+    elif products:
+        hint = "the nodes do not say which GPUs they have; ask for a number of them, as in 'accelerators: 1'"
+    else:
+        hint = "no node of this cluster has a GPU"
+    return [Refusal(keys=("resources", "accelerators"), message=f"no node has a GPU {named}", hint=hint)]
+
+
+def _no_queue(spec: Spec, *, kueue: bool) -> list[Refusal]:
+    if not spec.queue or kueue:
+        return []
+    said = "this cluster has no queues: Kueue is not installed in it"
+    return [Refusal(keys=("queue",), message=said, hint="leave it out; Kubernetes starts the job when there is room")]
+
+
+def _twice(spec: Spec) -> list[Refusal]:
+    sends = spec.workdir is not None and not spec.workdir.startswith("/")
+    paths = [mount.path for mount in spec.mounts] + [scratch.path for scratch in spec.scratch]
+    if not sends or WORKDIR not in paths:
+        return []
+    said = f"{WORKDIR} is where the code of the workdir will be"
+    return [Refusal(keys=("volumes", WORKDIR), message=said, hint=f"for example {WORKDIR}/data")]

@@ -1,0 +1,262 @@
+"""Starting, stopping and removing runs. Every write has a name or a value that follows from the run, so a second one of
+the same, after a crash or beside the first, changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from penstock.domain.model import iso, now
+from penstock.domain.workloads import Reason, State, Unit
+from penstock.engines.base import Launch, Presence, Report, Run
+from penstock.engines.kubernetes import jobs, names
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.failures import AlreadyExists, NotFound
+from penstock.engines.kubernetes.namespaces import Namespaces
+from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
+from penstock.engines.kubernetes.pod_settings import PodSettings
+from penstock.engines.kubernetes.pods import Fields
+from penstock.errors import Conflict
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
+
+SWEEP_SECONDS = 60.0
+AT_ONCE = 8
+"""Calls for one run at the same time: an array that repeats a thousand indexes must not push others aside."""
+
+
+class Runs:
+    def __init__(self, api: Api, cluster: Cluster, namespaces: Namespaces, made: PodSettings) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._namespaces = namespaces
+        self._made = made
+        self._started: dict[Run, list[Job]] = {}
+        """Made by us and not yet seen by the watch."""
+        self._removed: set[Run] = set()
+        """Deleted, and for the watch not yet gone."""
+        self._graces: dict[Run, int] = {}
+        """Told to stop, with how many seconds: only fewer are worth another word."""
+        self._never: dict[Run, Report] = {}
+        """Stopped before they started. The store knows it too; nothing in the cluster does."""
+        self._unsubscribe = cluster.jobs.subscribe(self._seen)
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def close(self) -> None:
+        self._unsubscribe()
+        if self._sweeping:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
+
+    def _seen(self, before: Job | None, after: Job | None) -> None:
+        known = after or before
+        run = names.run_of(known) if known else None
+        if run is None:
+            return
+        self._started.pop(run, None)
+        if after is None and not self._cluster.jobs_of(run):
+            self._removed.discard(run)
+
+    # -- what is -------------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Run]:
+        known = self._cluster.runs() | set(self._started)
+        return sorted(known - self._removed, key=lambda run: (run.workload_id, run.attempt))
+
+    def report(self, run: Run) -> Report | None:
+        """What the caches cannot know: made a moment ago, removed a moment ago, never made at all."""
+        if run in self._removed:
+            return Report(presence=Presence.absent)
+        if run in self._never:
+            return self._never[run]
+        if run in self._started and not self._cluster.jobs_of(run):
+            return Report(presence=Presence.waiting, state=State.LAUNCHED, reason=Reason.PLACED)
+        return None
+
+    def never_ran(self, run: Run) -> bool:
+        return run in self._never
+
+    # -- start ---------------------------------------------------------------------------------------------------
+
+    async def start(self, launch: Launch, products: Sequence[str]) -> None:
+        run = Run(launch.workload_id, launch.attempt)
+        known = {job.name for job in self._cluster.jobs_of(run)}
+        wanted = [body for body in jobs.jobs_of(launch, self._made, products) if body["metadata"]["name"] not in known]
+        if not wanted:
+            return
+        if run in self._graces and not await self._find(run):
+            self._never[run] = _never_ran(launch)
+            self._cluster.changed(run)
+            return
+        namespace = await self._namespaces.ready(launch.user, launch.group)
+        service = jobs.service_of(launch)
+        if service:
+            # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
+            await self._made_once(Service, service, namespace)
+        made = await _each(lambda body: self._job(run, body, namespace), wanted)
+        if not self._cluster.jobs_of(run):
+            self._started[run] = list(made)
+        if service:
+            await self._api.patch(Service, made[0].name, jobs.owned_by(made[0]), namespace)
+
+    async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
+        try:
+            await self._api.create(kind, body, namespace)
+        except NotFound as error:
+            raise self._namespaces.missing(namespace) from error
+        except AlreadyExists:
+            log.debug("%s is there already", body["metadata"]["name"])
+
+    async def _job(self, run: Run, body: Fields, namespace: str) -> Job:
+        name: str = body["metadata"]["name"]
+        try:
+            return await self._api.create(Job, body, namespace)
+        except NotFound as error:
+            raise self._namespaces.missing(namespace) from error
+        except AlreadyExists:
+            found = await self._api.get(Job, name, namespace)
+            if names.run_of(found) == run:
+                return found
+            raise Conflict(
+                f"There is a Job {namespace}/{name} in the cluster that Penstock did not make.",
+                hint=f"kubectl delete job -n {namespace} {name}",
+            ) from None
+
+    async def _find(self, run: Run) -> list[Job]:
+        """The Jobs of a run; asks the server when the watch has none, since it may be a moment behind."""
+        known = self._cluster.jobs_of(run) or self._started.get(run, [])
+        if known:
+            return known
+        return await self._api.list(Job, self._namespaces.scope, labels=names.selector(run))
+
+    # -- stop ----------------------------------------------------------------------------------------------------
+
+    async def stop(self, run: Run, grace: int) -> None:
+        """Kubernetes ends the pods of a suspended Job, each with the grace it was made with; a shorter one is said to
+        the pods themselves. What was not started is only remembered here: the store wants it stopped, too."""
+        if self._graces.get(run, grace + 1) <= grace:
+            return
+        found = [job for job in await self._find(run) if not finished(job)]
+        await _each(self._suspend, found)
+        if found and grace < min(_grace_of(job) for job in found):
+            await _each(lambda pod: self._end(pod, grace), self._cluster.pods_of(run))
+        self._graces[run] = grace
+
+    async def _suspend(self, job: Job) -> None:
+        change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}, "spec": {"suspend": True}}
+        if names.STOP not in job.annotations:
+            await self._change(job, change)
+
+    async def _end(self, pod: Pod, grace: int) -> None:
+        await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=max(grace, 1))
+
+    # -- afterwards ----------------------------------------------------------------------------------------------
+
+    async def settle(self, run: Run, keep: int) -> None:
+        """Kubernetes removes a Job that has ended by itself; one that was suspended has not ended in its eyes, so it is
+        marked with when it may go, and goes in a sweep."""
+        due = iso(now() + timedelta(seconds=keep))
+
+        async def mark(job: Job) -> None:
+            change: Fields = {"metadata": {"annotations": {names.SETTLED: due}}}
+            if finished(job):
+                change["spec"] = {"ttlSecondsAfterFinished": keep}
+            await self._change(job, change)
+
+        found = [job for job in self._cluster.jobs_of(run) if names.SETTLED not in job.annotations]
+        if keep:
+            await _each(mark, found)
+        else:
+            await _each(self._delete, self._cluster.jobs_of(run))
+        self._graces.pop(run, None)
+
+    async def remove(self, run: Run) -> None:
+        """Also what still runs, with the grace it has."""
+        found = await self._find(run)
+        if found:
+            self._removed.add(run)
+        for service in self._cluster.services.by("run", f"{run.workload_id}/{run.attempt}"):
+            await self._api.delete(Service, service.name, service.namespace)
+        try:
+            await _each(self._delete, found)
+        except BaseException:
+            self._removed.discard(run)
+            raise
+        if not self._cluster.jobs_of(run):
+            self._removed.discard(run)
+        for known in (self._started, self._graces, self._never):
+            known.pop(run, None)
+
+    async def _delete(self, job: Job) -> None:
+        """Its Service belongs to it, and goes with it."""
+        await self._api.delete(Job, job.name, job.namespace, uid=job.uid or None, propagation="Foreground")
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            moment = now()
+            for job in [job for job in self._cluster.jobs.all() if _due(job, moment)]:
+                try:
+                    await self._delete(job)
+                except Exception as error:
+                    log.warning("%s could not be removed: %s", job.name, error)
+
+    async def _change(self, job: Job, change: Fields) -> None:
+        try:
+            await self._api.patch(Job, job.name, change, job.namespace)
+        except NotFound:
+            log.debug("%s is gone already", job.name)
+
+
+async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with limit:
+            return await work(item)
+
+    return await asyncio.gather(*(one(item) for item in items))
+
+
+def finished(job: Job) -> bool:
+    return any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
+
+
+def _grace_of(job: Job) -> int:
+    text = job.annotations.get(names.GRACE, "")
+    return int(text) if text.isdecimal() else 30
+
+
+def _due(job: Job, moment: datetime) -> bool:
+    text = job.annotations.get(names.SETTLED)
+    if not text or names.run_of(job) is None or job.metadata.deletion_timestamp:
+        return False
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) <= moment
+    except ValueError:
+        return False
+
+
+def _never_ran(launch: Launch) -> Report:
+    units = [
+        Unit(
+            attempt=launch.attempt,
+            index=part if launch.spec.array else 0,
+            rank=0 if launch.spec.array else part,
+            state=State.STOPPED,
+            reason=Reason.STOPPED_BY_USER,
+            ended_at=now(),
+        )
+        for part in launch.indexes or range(launch.spec.parts)
+    ]
+    return Report(presence=Presence.ended, units=tuple(units))

@@ -1,0 +1,343 @@
+"""A program started inside a running node: who it is started by is in `supervisor.enter`, this is the server's end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import marshal
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from fcntl import ioctl
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from penstock.engines.base import Terminal
+from penstock.engines.local import launching, records
+from penstock.engines.local.keyring import new_session_keyring
+from penstock.engines.local.plans import BASH
+from penstock.errors import Conflict, Unavailable
+
+BOOT = (
+    "import marshal, sys; asked = marshal.load(open(int(sys.argv[1]), 'rb')); "
+    "sys.path.insert(0, asked['package']); from supervisor.enter import main; main(asked)"
+)
+"""What it is to do comes by a descriptor: for a moment a job can read its command line."""
+TERM = '[ "$TERM" != dumb ] || export TERM=xterm-256color;'
+"""What a terminal can do, unless the job says otherwise: all that are in use today understand this."""
+PIECE = 1 << 16
+PATIENCE = 60.0
+"""Seconds until a program must have been started."""
+DRAIN = 0.2
+"""Seconds without output after which nothing more is waited for, once the program itself has ended."""
+END_PATIENCE = 10.0
+_SPAWNING = ThreadPoolExecutor(2, "penstock-exec")
+"""Threads with a keyring of their own; see `launching`."""
+
+
+async def execute(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> LocalSession:
+    """Conflict if that part does not run."""
+    asked = await asyncio.to_thread(_plan, run_dir, part, command, terminal)
+    session = LocalSession(asked, terminal)
+    try:
+        await session.begin()
+    except BaseException:
+        await session.close()
+        raise
+    return session
+
+
+# -- what is to be entered ---------------------------------------------------------------------------------------
+
+
+def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> dict[str, Any]:
+    began, went = records.read_began(run_dir), _went(run_dir, part)
+    if not began or not went or records.ended(run_dir) or not records.lock_is_held(run_dir):
+        raise Conflict("It is not running.")
+    try:
+        plan = marshal.loads((run_dir / "plan").read_bytes())  # noqa: S302 (written by this server or the one before)
+    except FileNotFoundError:
+        raise Conflict("It is not running.") from None
+    place = went.get("place")
+    node = plan["ranks"][part if place is None else place]
+    scripts = node["argv"][-1].rpartition("/")[0]
+    begin = f'. {quote(scripts)}/enter.sh; {TERM if terminal else ""} exec -- "$@"'
+    index = {"JOB_COMPLETION_INDEX": str(part)} if plan.get("array") else {}
+    return {
+        "package": str(launching.PACKAGE),
+        "supervisor": began.get("pid"),
+        "pid": went["pid"],
+        "kept": node["kept"],
+        "cgroups": [group["join"] for group in node["cgroups"]],
+        "identity": node["identity"],
+        "inside": _inside(node["argv"]),
+        "shell": BASH,
+        "argv": ["bash", "--noprofile", "--norc", "-c", begin, "penstock", *command],
+        "env": node["env"] | index,
+    }
+
+
+def _went(run_dir: Path, part: int) -> dict[str, Any] | None:
+    """What was written down when this part began; None if it did not, or has ended."""
+    found = None
+    with suppress(FileNotFoundError), (run_dir / "events").open("rb") as lines:
+        for line in lines:
+            with suppress(ValueError):
+                event = json.loads(line)
+                if event.get("rank", 0) + event.get("index", 0) == part and event["event"] in ("go", "ended"):
+                    found = event if event["event"] == "go" and "pid" in event else None
+    return found
+
+
+def _inside(argv: Sequence[str]) -> dict[str, Any] | None:
+    """The account that is taken on inside a sandbox of root's; see `identity`."""
+    words = dict(word.split("=", 1) for word in argv if word.startswith("--re") or word.startswith("--groups="))
+    if "--reuid" not in words:
+        return None
+    groups = [int(number) for number in words.get("--groups", "").split(",") if number]
+    return {"uid": int(words["--reuid"]), "gid": int(words["--regid"]), "groups": groups}
+
+
+# -- the session -------------------------------------------------------------------------------------------------
+
+
+class LocalSession:
+    """Nothing is read before it is asked for: a program that prints faster than that waits."""
+
+    def __init__(self, asked: dict[str, Any], terminal: Terminal | None) -> None:
+        self._asked = asked
+        self._terminal = terminal
+        self._loop = asyncio.get_running_loop()
+        self._control, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setblocking(False)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._input = -1
+        self._outputs: dict[int, int] = {}
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._closed = False
+
+    async def begin(self) -> None:
+        lent = [] if self._terminal else self._make_pipes()
+        self._asked |= {
+            "control": self._theirs.fileno(),
+            "stdio": lent or None,
+            "size": _size(self._terminal) if self._terminal else None,
+        }
+        try:
+            self._process = await self._loop.run_in_executor(_SPAWNING, _spawn, self._asked)
+        except OSError as error:
+            raise Unavailable(f"The program could not be started: {error.strerror}.") from error
+        finally:
+            self._theirs.close()
+            for fd in lent:
+                os.close(fd)
+        await self._until_ready()
+
+    def _make_pipes(self) -> list[int]:
+        """The program's three ends."""
+        stdin, self._input = os.pipe2(os.O_CLOEXEC)
+        ours, stdout = os.pipe2(os.O_CLOEXEC)
+        our_errors, stderr = os.pipe2(os.O_CLOEXEC)
+        self._outputs = {ours: 1, our_errors: 2}
+        for fd in (self._input, *self._outputs):
+            os.set_blocking(fd, False)
+        return [stdin, stdout, stderr]
+
+    async def _until_ready(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._when(self._loop.add_reader, self._loop.remove_reader, [self._control.fileno()])
+        except TimeoutError:
+            raise Unavailable(f"The program had not started after {PATIENCE:.0f} seconds.") from None
+        said, fds, _, _ = socket.recv_fds(self._control, 4096, 1, socket.MSG_CMSG_CLOEXEC)
+        if fds:
+            os.set_blocking(fds[0], False)
+            self._input = fds[0]
+            self._outputs = {fds[0]: 1}
+        word, _, rest = said.decode(errors="replace").partition(" ")
+        if word == "gone":
+            raise Conflict("It is not running: it has just ended.")
+        if word != "ready":
+            raise Unavailable(f"The node could not be entered: {rest or 'it said nothing'}.")
+        self._loop.add_reader(self._control.fileno(), self._hear_end)
+
+    def _hear_end(self) -> None:
+        self._loop.remove_reader(self._control.fileno())
+        said = b""
+        with suppress(OSError):
+            said = self._control.recv(4096)
+        word, _, code = said.partition(b" ")
+        if not self._ended.done():
+            self._ended.set_result(int(code) if word == b"exit" else 137)
+        self._wake()
+
+    # what the protocol asks for
+
+    async def send(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest and self._input >= 0 and not self._closed:
+            try:
+                rest = rest[os.write(self._input, rest[:PIECE]) :]
+            except BlockingIOError:
+                await self._when(self._loop.add_writer, self._loop.remove_writer, [self._input])
+            except OSError:  # it reads no more
+                return
+
+    async def end_input(self) -> None:
+        """A terminal has no end; there it is a character, which a program may also take as any other."""
+        if self._terminal:
+            await self.send(b"\x04")
+        elif self._input >= 0:
+            os.close(self._input)
+            self._input = -1
+
+    async def resize(self, size: Terminal) -> None:
+        if self._terminal and not self._closed:
+            with suppress(OSError):
+                ioctl(self._input, termios.TIOCSWINSZ, _size(size))
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Until the program has ended and all it printed was read; what it left running may hold its pipes for long."""
+        left = dict(self._outputs)
+        while left and not self._closed:
+            for fd in await self._readable(left):
+                try:
+                    data = os.read(fd, PIECE)
+                except BlockingIOError:
+                    continue
+                except OSError:  # how a terminal says that nobody holds it any more
+                    data = b""
+                if data:
+                    yield left[fd], data
+                else:
+                    del left[fd]
+            if left and self._ended.done() and not await self._more_comes(left):
+                return
+
+    async def exit_code(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    async def close(self) -> None:
+        """A hang-up on the control socket is the end of the program and of all that it started.
+
+        What it prints to stays open until then: a terminal that goes away would end the program alone.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._control.fileno())
+        for fd in {self._input, *self._outputs} - {-1}:
+            self._loop.remove_reader(fd)
+            self._loop.remove_writer(fd)
+        self._wake()
+        self._control.close()
+        self._theirs.close()
+        try:
+            if self._process:
+                gone = _reap(self._process)
+                if not self._ended.done():
+                    self._ended.set_result(137)
+                    await asyncio.wait([gone], timeout=END_PATIENCE)  # longer only if something hangs in the kernel
+        finally:
+            for fd in {self._input, *self._outputs} - {-1}:
+                os.close(fd)
+            self._input, self._outputs = -1, {}
+
+    # waiting
+
+    async def _readable(self, fds: Iterable[int]) -> list[int]:
+        """Those that have something; waits for it, or for the end."""
+        if ready := _ready(fds):
+            return ready
+        if not self._ended.done():
+            await self._when(self._loop.add_reader, self._loop.remove_reader, fds)
+        return _ready(fds) if not self._closed else []
+
+    async def _more_comes(self, fds: Iterable[int]) -> bool:
+        if _ready(fds):
+            return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN):
+                await self._when(self._loop.add_reader, self._loop.remove_reader, fds)
+        return not self._closed and bool(_ready(fds))
+
+    async def _when(self, add: Callable[..., Any], remove: Callable[[int], Any], fds: Iterable[int]) -> None:
+        """Return when something can be done with one of the descriptors, or the session has ended."""
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(waiting)
+        watched = list(fds)
+        for fd in watched:
+            add(fd, _resolve, waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
+            if not self._closed:
+                for fd in watched:
+                    remove(fd)
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            _resolve(waiting)
+
+
+def _resolve(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _ready(fds: Iterable[int]) -> list[int]:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(0)]
+
+
+def _size(terminal: Terminal) -> bytes:
+    return struct.pack("HHHH", terminal.rows, terminal.columns, 0, 0)
+
+
+def _spawn(asked: dict[str, Any]) -> subprocess.Popen[bytes]:
+    new_session_keyring()
+    told = os.memfd_create("asked", os.MFD_CLOEXEC)
+    try:
+        with open(told, "wb", closefd=False) as file:
+            marshal.dump(asked, file)
+        os.lseek(told, 0, os.SEEK_SET)
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", BOOT, str(told)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[told, asked["control"], *(asked["stdio"] or ())],
+            start_new_session=True,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+        )
+    finally:
+        os.close(told)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> asyncio.Future[None]:
+    """Done when it has ended. Without a sandbox that may be long after its program, as long as that left others."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    handle = os.pidfd_open(process.pid)
+
+    def ended() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        process.wait()
+        _resolve(done)
+
+    loop.add_reader(handle, ended)
+    return done

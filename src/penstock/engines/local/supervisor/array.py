@@ -1,0 +1,111 @@
+"""Which index of an array runs where: a place takes the next one when nothing of the last is left in it.
+
+However long an array is, only what runs takes up room here and on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from .apart import apart
+from .erase import erase
+from .private import make
+from .processes import remove_group
+from .start import start_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it costs 12 ms
+    from typing import Any
+
+    from .start import Started
+
+TRIES = 20
+"""How often an index is started that could not be: a disk may be full for a moment, or no process to be had."""
+PAUSE = 1.0
+"""Seconds between two tries."""
+
+
+class Array:
+    def __init__(self, plan: dict[str, Any], tree: int) -> None:
+        self._places: list[dict[str, Any]] = plan["ranks"]
+        self._indexes: list[int] = plan["array"]
+        self._tree = tree
+        self._next = len(self._places)
+        self._again: list[tuple[int, int]] = []
+        """Indexes that could not be started, and how often they were tried."""
+        self._cleaners: dict[int, tuple[int, int]] = {}
+        """The handle on a process that cleans a place → that process, and the place."""
+        self._clean: list[int] = []
+        if self._places[0]["kept"]:
+            from . import keeper  # noqa: F401  (now: an upgrade may put another in its place before the next index)
+
+    @property
+    def handles(self) -> list[int]:
+        return list(self._cleaners)
+
+    @property
+    def ready(self) -> bool:
+        """A place is clean, and may take an index."""
+        return bool(self._clean)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._cleaners or self._clean)
+
+    def leave(self, place: int, pause: float = 0.0) -> None:
+        """The index that ran there has ended: remove what it left, which may take long."""
+        plan = self._places[place]
+        try:
+            pid = apart(lambda: _clean(plan, pause))
+            self._cleaners[os.pidfd_open(pid)] = (pid, place)
+        except OSError:  # no process to be had: then everything waits
+            try:
+                _clean(plan, PAUSE)
+            except OSError as error:  # what is left keeps the next index from starting, and that is said
+                print(error, file=sys.stderr, flush=True)
+            self._clean.append(place)
+
+    def cleaned(self, handle: int) -> None:
+        pid, place = self._cleaners.pop(handle)
+        os.close(handle)
+        os.waitpid(pid, 0)
+        self._clean.append(place)
+
+    def take(self) -> tuple[int, int, int] | None:
+        """A place that is free, the index that is next, and how often that was tried; None if there is no such pair."""
+        if not self._clean:
+            return None
+        if self._again:
+            return (self._clean.pop(), *self._again.pop())
+        if self._next == len(self._indexes):
+            self._clean.clear()
+            return None
+        self._next += 1
+        return self._clean.pop(), self._indexes[self._next - 1], 0
+
+    def start(self, place: int, index: int) -> Started:
+        plan = self._places[place]
+        make(plan["folder"], plan["make"], plan["owner"])
+        return start_node(plan, self._tree, index)
+
+    def again(self, place: int, index: int, tries: int) -> bool:
+        """Put an index back that could not be started; False if that was tried often enough."""
+        last = tries + 1 >= TRIES
+        if not last:
+            self._again.append((index, tries + 1))
+        self.leave(place, PAUSE)
+        return not last
+
+    def stop(self) -> None:
+        """No further index starts."""
+        self._next = len(self._indexes)
+        self._again.clear()
+
+
+def _clean(plan: dict[str, Any], pause: float) -> None:
+    for group in plan["cgroups"]:
+        remove_group(group["path"])
+    erase(plan["folder"])
+    time.sleep(pause)

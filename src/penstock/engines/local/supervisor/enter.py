@@ -1,0 +1,310 @@
+"""Starts one program inside a running node, from outside it, and ends that program with whoever asked for it.
+
+The server starts one of these for each `exec`. It joins the node's control groups, takes on its account and forks into
+its PID namespace. The child goes on into the other namespaces, gives up every privilege that takes, says `ready` and
+becomes the program; the parent stays outside, where no job sees it, and waits: for the end of the program, or for that
+of the server, which is a hang-up on the control socket. Then it kills all that the program started.
+
+What the child must not bring along: it cannot be traced (not dumpable), has no descriptor but the program's three, and
+turns into the program by way of a shell that the job cannot write: a program that names /proc/self/exe as its
+interpreter gets that shell, never the interpreter this runs in.
+"""
+
+# ruff: noqa: PTH116, PTH208
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
+import _socket
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import stat
+import sys
+import termios
+
+from .processes import KILL, STOP, first_child, read_text, signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it costs 12 ms
+    from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+CAPABILITY_VERSION_3 = 0x20080522
+NS_GET_USERNS = 0xB701
+OTHERS = ("mnt", "ipc", "uts", "net", "cgroup")
+"""Namespaces the child joins by itself, where the node has its own."""
+PTMX = (5, 2)
+ROUNDS = 100
+HUP = 1
+HANGUP_SECONDS = 1.0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(asked: dict[str, Any]) -> NoReturn:
+    control = _socket.socket(fileno=asked["control"])
+    try:
+        _check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+        if _parent(asked["pid"]) != asked["supervisor"]:
+            raise ProcessLookupError
+        shell = _untouchable(asked["shell"])
+        if asked["kept"]:
+            _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))  # its orphans come to us
+        spaces = {} if asked["kept"] else _open_namespaces(asked)
+        unit = os.pidfd_open(asked["pid"])
+        for path in asked["cgroups"]:
+            _write(path, b"0")
+        _become(asked["identity"])
+        if spaces:
+            _join_outer(spaces)
+        child = _fork(asked, control, shell, spaces)
+        for fd in [shell, *spaces.values(), *(asked["stdio"] or ())]:
+            os.close(fd)
+        _watch(child, control, unit, kept=asked["kept"])
+    except BaseException as error:
+        _fail(control, error)
+
+
+def _fail(control: _socket.socket, error: BaseException) -> NoReturn:
+    gone = isinstance(error, ProcessLookupError | FileNotFoundError) or getattr(error, "errno", None) == errno.ENOMEM
+    said = getattr(error, "strerror", None) or error
+    try:
+        control.send(b"gone" if gone else f"failed {said}".encode(errors="replace")[:1000])
+    finally:
+        os._exit(125)
+
+
+# -- going in ----------------------------------------------------------------------------------------------------
+
+
+def _open_namespaces(asked: dict[str, Any]) -> dict[str, int]:
+    """Of the sandbox's PID 1, and the user namespace that owns its mounts: bubblewrap puts a second one inside that."""
+    init = first_child(asked["pid"])
+    if not init:
+        raise ProcessLookupError
+    handle = os.pidfd_open(init)
+    names = ("user", "pid", *OTHERS)
+    spaces = {name: os.open(f"/proc/{init}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names}
+    spaces["outer"] = fcntl.ioctl(spaces["mnt"], NS_GET_USERNS)
+    if _parent(init) != asked["pid"] or select.select([handle], [], [], 0)[0]:
+        raise ProcessLookupError  # the number may be another's by now
+    os.close(handle)
+    return spaces
+
+
+def _parent(pid: int) -> int:
+    """Not the program's name: a job chooses that."""
+    return int((read_text(f"/proc/{pid}/stat") or ") ? 0").rpartition(")")[2].split()[1])
+
+
+def _join_outer(spaces: dict[str, int]) -> None:
+    if not _is_ours(spaces["outer"], "user"):
+        _check(_libc.setns(spaces["outer"], 0))
+    _check(_libc.setns(spaces["pid"], 0))  # for children only
+
+
+def _is_ours(space: int, name: str) -> bool:
+    ours, its = os.stat(f"/proc/self/ns/{name}"), os.fstat(space)
+    return (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino)
+
+
+def _fork(asked: dict[str, Any], control: _socket.socket, shell: int, spaces: dict[str, int]) -> int:
+    others = [spaces[name] for name in OTHERS if name in spaces and not _is_ours(spaces[name], name)]
+    nested = bool(spaces) and not os.path.sameopenfile(spaces["user"], spaces["outer"])
+    parent = os.pidfd_open(os.getpid())
+    child = os.fork()
+    if child:
+        os.close(parent)
+        return child
+    try:
+        for space in others:
+            _check(_libc.setns(space, 0))
+        if nested:
+            _check(_libc.setns(spaces["user"], 0))
+        if spaces:
+            _give_up_all(asked["inside"])
+        os.setsid()
+        master = _open_terminal(asked) if asked["size"] else None
+        for place, fd in enumerate(() if asked["size"] else asked["stdio"]):
+            os.dup2(fd, place)
+        _die_with(parent)
+        _say_ready(control, master)
+        _turn_into(asked, shell)
+    except BaseException as error:
+        _fail(control, error)
+
+
+def _give_up_all(identity: dict[str, Any] | None) -> None:
+    """Every capability, for good; and root, where bubblewrap itself runs as root."""
+    for capability in range(64):
+        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+            continue
+        if ctypes.get_errno() == errno.EINVAL:  # there are no more
+            break
+        raise OSError(ctypes.get_errno(), "capabilities cannot be given up")
+    _become(identity)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()))
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def _become(identity: dict[str, Any] | None) -> None:
+    if identity:
+        os.setgroups(identity["groups"])
+        os.setresgid(*[identity["gid"]] * 3)
+        os.setresuid(*[identity["uid"]] * 3)
+
+
+def _open_terminal(asked: dict[str, Any]) -> int:
+    """A pair of the node's own, so that programs find theirs in /dev/pts. A job may put anything elsewhere in /dev."""
+    place, follow = ("/dev/ptmx", 0) if asked["kept"] else ("/dev/pts/ptmx", os.O_NOFOLLOW)
+    master = os.open(place, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK | follow)
+    about = os.fstat(master)
+    if not stat.S_ISCHR(about.st_mode) or (os.major(about.st_rdev), os.minor(about.st_rdev)) != PTMX:
+        raise OSError(errno.ENODEV, "the node has no terminals")
+    _check(_libc.unlockpt(master))
+    name = ctypes.create_string_buffer(64)
+    if number := _libc.ptsname_r(master, name, len(name)):
+        raise OSError(number, os.strerror(number))
+    slave = os.open(name.value, os.O_RDWR | os.O_NOCTTY | os.O_NOFOLLOW)
+    modes = termios.tcgetattr(slave)
+    modes[0] |= 0x4000  # IUTF8: erasing takes a whole character away
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, asked["size"])
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    for standard in range(3):
+        os.dup2(slave, standard)
+    return master
+
+
+def _die_with(parent: int) -> None:
+    """After the last change of account, which would undo it."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0))
+    if select.select([parent], [], [], 0)[0]:
+        os._exit(125)
+
+
+def _say_ready(control: _socket.socket, master: int | None) -> None:
+    rights = [] if master is None else [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, sys.byteorder))]
+    control.sendmsg([b"ready"], rights)
+
+
+def _turn_into(asked: dict[str, Any], shell: int) -> NoReturn:
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
+    os.umask(0o022)
+    if shell != 3:
+        os.dup2(shell, 3, inheritable=False)
+    os.closerange(4, 65536)
+    os.execve(3, asked["argv"], asked["env"])  # noqa: S606
+
+
+def _untouchable(path: str) -> int:
+    """The shell to turn into. One that is not root's could be written by what it turns into next: then a copy."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if os.fstat(fd).st_uid == 0:
+        return fd
+    copy = os.memfd_create("shell", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    while os.sendfile(copy, fd, None, 1 << 20):
+        pass
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(copy, fcntl.F_ADD_SEALS, seals)
+    os.close(fd)
+    return copy
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+# -- staying outside ---------------------------------------------------------------------------------------------
+
+
+def _watch(child: int, control: _socket.socket, unit: int, *, kept: bool) -> NoReturn:
+    """Until the program, its node or the server has ended."""
+    handle = os.pidfd_open(child)
+    poll = select.poll()
+    for fd in (handle, control.fileno(), unit):
+        poll.register(fd, select.POLLIN)
+    while handle not in {fd for fd, _ in poll.poll()}:
+        _kill_all(child)
+    _, status = os.waitpid(child, 0)
+    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+    if _hung_up(control, HANGUP_SECONDS if code == 128 + HUP else 0):
+        _kill_all(child)
+        os._exit(0)
+    try:
+        control.send(b"exit %d" % code)
+        control.close()
+    except OSError:
+        _kill_all(child)
+    if kept:
+        _keep_the_rest(unit)
+    os._exit(0)
+
+
+def _hung_up(control: _socket.socket, seconds: float) -> bool:
+    """Of a server that is killed, the terminal may be gone an instant before the rest."""
+    return bool(select.select([control], [], [], seconds)[0])
+
+
+def _keep_the_rest(unit: int) -> None:
+    """What a program left in the background belongs to the node. In a sandbox it goes with that; here, by our hand."""
+    poll = select.poll()
+    poll.register(unit, select.POLLIN)
+    while _reap():
+        if poll.poll(1000):
+            _kill_all(os.getpid())
+
+
+def _reap() -> bool:
+    """Is there still one?"""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _kill_all(leader: int) -> None:
+    """Stopped first, until there is no further one: what is stopped starts nothing that we would miss."""
+    stopped: set[int] = set()
+    for _ in range(ROUNDS):
+        fresh = _members(leader) - stopped
+        if not fresh:
+            break
+        for pid in fresh:
+            signal(pid, STOP)
+        stopped |= fresh
+    for pid in stopped:
+        signal(pid, KILL)
+
+
+def _members(leader: int) -> set[int]:
+    """What the program started: below us, or in the session it leads."""
+    children: dict[int, list[int]] = {}
+    found: set[int] = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (text := read_text(f"/proc/{name}/stat")):
+            _, parent, _, session, *_ = text.rpartition(")")[2].split()
+            children.setdefault(int(parent), []).append(int(name))
+            if int(session) == leader:
+                found.add(int(name))
+    level = [*found, os.getpid()]
+    while level:
+        level = [child for parent in level for child in children.get(parent, []) if child not in found]
+        found.update(level)
+    return found - {os.getpid()}

@@ -1,0 +1,218 @@
+"""/v1/workloads/{ref}/exec and /v1/volumes/{ref}/shell: a program's input and output over a WebSocket.
+
+Messages are binary, and the first byte of each says what it is about, as with `kubectl exec`: 0 input, 1 output,
+2 errors, 3 how it ended, 4 the terminal's size, 255 that a channel ends. What is wrong before the program starts is an
+ordinary HTTP answer; what goes wrong later is told on channel 3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+from fastapi import APIRouter, Depends, Query, Response, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from penstock.engines.base import Session, Terminal
+from penstock.errors import BadRequest, PenstockError, Unavailable
+from penstock.server.identity import Asked
+from penstock.wire import ErrorBody
+
+router = APIRouter(tags=["exec"])
+log = logging.getLogger(__name__)
+
+PROTOCOL = "v1.channel.penstock"
+STDIN, STDOUT, STDERR, RESULT, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+NORMAL, GOING_AWAY = 1000, 1001
+HEARD_AHEAD = 16
+"""Messages taken from the client before the program has taken the one before them; then it must wait."""
+LAST_WORD_SECONDS = 0.5
+INTERRUPT = b"\x03"
+
+Result = dict[str, Any]
+Part = Annotated[int | None, Query(ge=0, description="the node, or the index of an array; else the first that runs")]
+Words = Annotated[list[str] | None, Query(description="program and arguments, each by itself; else a shell")]
+Tty = Annotated[bool, Query(description="on a terminal of its own")]
+Cells = Annotated[int, Query(ge=1, le=65535)]
+
+
+class Wanted(NamedTuple):
+    command: tuple[str, ...]
+    terminal: Terminal | None
+
+
+def _wanted(command: Words = None, tty: Tty = False, columns: Cells = 80, rows: Cells = 24) -> Wanted:
+    return Wanted(tuple(command or ()), Terminal(columns=columns, rows=rows) if tty else None)
+
+
+Wants = Annotated[Wanted, Depends(_wanted)]
+
+
+@router.websocket("/v1/workloads/{ref}/exec")
+async def exec_in_workload(socket: WebSocket, ref: str, asked: Asked, wanted: Wants, part: Part = None) -> None:
+    line, sessions = Line(socket), asked.parts.sessions
+    async with sessions.exec(asked.caller, ref, part, wanted.command, wanted.terminal) as session:
+        await line.accept()
+        result = await line.carry(_given(session), sessions.stopped())
+    await line.end(result)
+
+
+@router.websocket("/v1/volumes/{ref}/shell")
+async def shell_on_volume(socket: WebSocket, ref: str, asked: Asked, wanted: Wants) -> None:
+    line, sessions = Line(socket), asked.parts.sessions
+    async with sessions.holding(asked.caller, ref) as workload:
+        await line.accept()
+        shell = sessions.shell(workload, wanted.command, wanted.terminal, line.say)
+        result = await line.carry(shell, sessions.stopped(), interruptible=wanted.terminal is not None)
+    await line.end(result)  # by now the volume is free again
+
+
+@router.get("/v1/workloads/{ref}/exec", status_code=400, response_model=ErrorBody)
+async def exec_without_websocket(ref: str, asked: Asked, wanted: Wants, part: Part = None) -> Response:
+    """A WebSocket (`v1.channel.penstock`) that starts a program in a running workload.
+
+    Binary messages whose first byte is the channel: 0 input, 1 output, 2 errors, 3 how it ended (`{"exit_code": 0}` or
+    `{"error": {…}}`), 4 the terminal's size (`{"Width": 80, "Height": 24}`), 255 and a channel: that one ends.
+    """
+    raise _needs_websocket()
+
+
+@router.get("/v1/volumes/{ref}/shell", status_code=400, response_model=ErrorBody)
+async def shell_without_websocket(ref: str, asked: Asked, wanted: Wants) -> Response:
+    """A WebSocket like that of `exec`, to a program that sees the volume at `/volume`; nothing need run for that."""
+    raise _needs_websocket()
+
+
+def _needs_websocket() -> BadRequest:
+    return BadRequest("This address speaks WebSocket.", hint=f"open it as one, with the sub-protocol {PROTOCOL}")
+
+
+@asynccontextmanager
+async def _given(session: Session) -> AsyncIterator[Session]:
+    yield session
+
+
+class Interrupted(Exception):
+    """Ctrl-C, while there is no program yet that could take it."""
+
+
+class Line:
+    """One connection, and what comes and goes on it."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._lost: asyncio.Event = socket.scope["state"]["lost"]
+        self._heard: asyncio.Queue[bytes] = asyncio.Queue(HEARD_AHEAD)
+        self._interruptible = False
+        self._offered = socket.scope["subprotocols"]
+        if self._offered and PROTOCOL not in self._offered:
+            raise BadRequest("None of these sub-protocols is spoken here.", hint=f"use {PROTOCOL}")
+
+    async def accept(self) -> None:
+        await self._socket.accept(subprotocol=PROTOCOL if self._offered else None)
+
+    async def say(self, text: str) -> None:
+        await self._send(STDERR, f"{text}\r\n".encode())
+
+    async def carry(
+        self,
+        opening: AbstractAsyncContextManager[Session],
+        stopped: Coroutine[Any, Any, None],
+        *,
+        interruptible: bool = False,
+    ) -> Result | None:
+        """Until the program, the client or the server ends; None if nobody is there to hear how it ended."""
+        self._interruptible = interruptible
+        hearing, working = asyncio.create_task(self._hear()), asyncio.create_task(self._work(opening))
+        stopping, leaving = asyncio.create_task(stopped), asyncio.create_task(self._lost.wait())
+        tasks: tuple[asyncio.Task[Any], ...] = (working, hearing, leaving, stopping)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            first = next(task for task in tasks if task.done())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if first is leaving:
+            return None
+        if first is stopping:
+            return {"error": Unavailable("The server is stopping, and the program was ended with it.").body()}
+        try:
+            result: Result | None = first.result()
+            return result
+        except Interrupted:
+            return {"exit_code": 130}
+        except PenstockError as error:
+            return {"error": error.body()}
+        except Exception:
+            log.exception("a program in a workload was lost")
+            return {"error": PenstockError("The server met a defect of its own.", hint="penstock server logs").body()}
+
+    async def end(self, result: Result | None) -> None:
+        if result is None:
+            return
+        normal = "exit_code" in result
+        with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):  # one who does not read is not waited for
+            async with asyncio.timeout(None if normal else LAST_WORD_SECONDS):
+                await self._send(RESULT, json.dumps(result).encode())
+                await self._socket.close(NORMAL if normal else GOING_AWAY)
+
+    async def _work(self, opening: AbstractAsyncContextManager[Session]) -> Result | None:
+        try:
+            async with opening as session:
+                self._interruptible = False
+                feeding, printing = asyncio.create_task(self._feed(session)), asyncio.create_task(self._print(session))
+                try:
+                    await asyncio.wait([feeding, printing], return_when=asyncio.FIRST_COMPLETED)
+                    return printing.result() if printing.done() else feeding.result()
+                finally:
+                    feeding.cancel()
+                    printing.cancel()
+                    await asyncio.gather(feeding, printing, return_exceptions=True)
+        except WebSocketDisconnect:
+            return None
+
+    async def _print(self, session: Session) -> Result:
+        async for channel, data in session.output():
+            await self._send(channel, data)
+        return {"exit_code": await session.exit_code()}
+
+    async def _send(self, channel: int, data: bytes) -> None:
+        await self._socket.send_bytes(bytes([channel]) + data)
+
+    async def _hear(self) -> None:
+        """Until the client has gone."""
+        while (message := await self._socket.receive())["type"] == "websocket.receive":
+            data = message.get("bytes")
+            if data is None:
+                raise BadRequest("Messages must be binary.")
+            if self._interruptible and data[:1] == bytes([STDIN]) and INTERRUPT in data:
+                raise Interrupted
+            if data:
+                await self._heard.put(bytes(data))
+
+    async def _feed(self, session: Session) -> NoReturn:
+        while True:
+            data = await self._heard.get()
+            channel, rest = data[0], data[1:]
+            if channel == STDIN:
+                await session.send(rest)
+            elif channel == RESIZE:
+                await session.resize(_size(rest))
+            elif channel == CLOSE and rest == bytes([STDIN]):
+                await session.end_input()
+            else:
+                raise BadRequest(f"Nothing can be sent on channel {channel}.")
+
+
+def _size(data: bytes) -> Terminal:
+    try:
+        found = json.loads(data)
+        columns, rows = int(found["Width"]), int(found["Height"])
+    except (ValueError, KeyError, TypeError):
+        raise BadRequest('A size is {"Width": 80, "Height": 24}.') from None
+    return Terminal(columns=min(max(columns, 1), 65535), rows=min(max(rows, 1), 65535))

@@ -1,0 +1,263 @@
+"""Apply: a text of several documents becomes volumes and workloads. All of it is checked before any of it is made.
+
+Each thing is made by its name: what is there already and the same is left alone, so that the same text can be applied
+again and again; what is there and different is refused, but for a volume that is to grow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.dialects.manifest import Document, ManifestVolume, ManifestWorkload, TaskDocument, read_documents
+from penstock.dialects.task import Task
+from penstock.domain.policy import Kind, Verb, allowed
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Volume
+from penstock.domain.workloads import Spec, Workload
+from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, PenstockError, Problem
+from penstock.services.resolving import Coming
+from penstock.services.submit import Submit, sends_workdir
+from penstock.services.uploads import Uploads
+from penstock.services.volumes import Volumes
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire import Application, Applied, NewVolume, Submission
+
+CLAIM, TASK = "PersistentVolumeClaim", "Task"
+CREATED, RESIZED, NOT_CHANGED, FAILED = "created", "resized", "not changed", "failed"
+DIFFERENCES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is to happen to one document."""
+
+    kind: str
+    name: str
+    result: str
+    id: str | None = None
+    message: str | None = None
+    volume: Volume | None = None
+    asked: NewVolume | None = None
+    workload: Workload | None = None
+
+    def applied(self, **more: Any) -> Applied:
+        notices = self.workload.notices if self.workload else ()
+        fields = {"id": self.id, "result": self.result, "message": self.message, "notices": notices} | more
+        return Applied(kind=self.kind, name=self.name, **fields)
+
+
+class Apply:
+    def __init__(self, db: Database, submit: Submit, volumes: Volumes, uploads: Uploads) -> None:
+        self._db = db
+        self._submit = submit
+        self._volumes = volumes
+        self._uploads = uploads
+
+    async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
+        documents = read_documents(asked.text, asked.source)
+        if not asked.dry_run:
+            self._refuse_missing_files(documents, asked)
+        plans = await self._plan(caller, documents, asked)
+        if asked.dry_run:
+            return tuple(plan.applied(id=plan.id if plan.result != CREATED else None) for plan in plans)
+        return tuple([await self._make(caller, plan, _key(key, number)) for number, plan in enumerate(plans)])
+
+    # planning
+
+    async def _plan(self, caller: Caller, documents: Sequence[Document], asked: Application) -> list[Planned]:
+        """In the order they are made: volumes first. Every problem of every document at once."""
+        problems: list[Problem] = []
+        coming = Coming()
+        volumes, workloads = [], []
+        for document in (each for each in documents if isinstance(each, ManifestVolume)):
+            try:
+                volumes.append(await self._plan_volume(caller, document))
+            except Invalid as error:
+                problems += error.problems
+        coming.volumes.update({plan.name: plan.volume for plan in volumes if plan.volume})
+        for number, each in enumerate(documents):
+            if isinstance(each, ManifestVolume):
+                continue
+            try:
+                plan = await self._plan_workload(caller, each, number, asked, coming)
+            except Invalid as error:
+                problems += error.problems
+                continue
+            workloads.append(plan)
+            coming.workloads.update({plan.name: plan.workload} if plan.workload else {})
+        if problems:
+            raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
+        return [*volumes, *workloads]
+
+    async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
+        require(caller, Verb.create, Kind.Volume)
+        claim = document.claim
+        asked = NewVolume(
+            name=claim.name,
+            size=claim.size,
+            storage_class=claim.storage_class,
+            access_modes=[str(mode) for mode in claim.access_modes],
+        )
+        found = await self._db.read(lambda tx: _volume_named(tx, caller, claim.name))
+        try:
+            wanted = await self._volumes.plan(caller, asked)
+            if found is None:
+                return Planned(CLAIM, claim.name, CREATED, volume=wanted, asked=asked)
+            return await self._plan_known_volume(caller, document, found, wanted, asked)
+        except Invalid as error:
+            raise Invalid(error.message, problems=[_at(document, problem) for problem in error.problems]) from None
+
+    async def _plan_known_volume(
+        self, caller: Caller, document: ManifestVolume, found: Volume, wanted: Volume, asked: NewVolume
+    ) -> Planned:
+        same_modes = set(found.access_modes) == set(wanted.access_modes)
+        same_class = asked.storage_class is None or found.storage_class == wanted.storage_class
+        different = [
+            *([] if same_modes else [("access_modes", found.access_modes, wanted.access_modes)]),
+            *([] if same_class else [("storage_class", found.storage_class, wanted.storage_class)]),
+        ]
+        if different:
+            said = [f"is {_shown(old)} and cannot become {_shown(new)}" for _, old, new in different]
+            hint = f"penstock volumes delete {found.name} destroys it with its data"
+            problems = [Problem(text, field=each[0], hint=hint) for text, each in zip(said, different, strict=True)]
+            raise Invalid(f"Volume {found.name} is there and different.", problems=problems)
+        if found.size_bytes == wanted.size_bytes:
+            return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
+        require(caller, Verb.update, Kind.Volume)
+        try:
+            await self._volumes.refuse_resize(found, asked.size)
+        except Conflict as error:
+            raise Invalid(error.message, problems=[Problem(error.message, field="size", hint=error.hint)]) from None
+        said_size = f"{found.size} to {asked.size}"
+        return Planned(CLAIM, found.name, RESIZED, id=found.id, message=said_size, asked=asked)
+
+    async def _plan_workload(
+        self,
+        caller: Caller,
+        document: TaskDocument | ManifestWorkload,
+        number: int,
+        asked: Application,
+        coming: Coming,
+    ) -> Planned:
+        task, kind = document.task, document.kind if isinstance(document, ManifestWorkload) else TASK
+        name = task.spec.name
+        if name is None:
+            problem = Problem("is missing: what is applied is found again by it", where=asked.source, field="name")
+            raise Invalid("A task that is applied needs a name.", problems=[problem])
+        alive = await self._db.read(lambda tx: _alive(tx, caller, name))
+        same = next((other for other in alive if other.spec == task.spec), None)
+        if same:
+            return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}")
+        if alive:
+            raise Invalid(f"{name} is there and different.", problems=[_different(alive[0], task)])
+        sent = asked.files.get(_file(number))
+        submission = Submission.model_validate(
+            {
+                "text": "",
+                "source": asked.source,
+                "files": {"workdir": sent} if sent else {},
+                "dry_run": asked.dry_run,
+            }
+        )
+        prepared = await self._submit.prepare(caller, task, submission, coming)
+        said = self._submit.outlook(prepared).message if asked.dry_run else prepared.waits
+        return Planned(kind, name, CREATED, id=prepared.workload.id, message=said, workload=prepared.workload)
+
+    def _refuse_missing_files(self, documents: Sequence[Document], asked: Application) -> None:
+        """All directories the texts name, at once."""
+        wanted = {
+            _file(number): document.task.spec.workdir
+            for number, document in enumerate(documents)
+            if not isinstance(document, ManifestVolume) and sends_workdir(document.task.spec)
+        }
+        missing = {name: path for name, path in wanted.items() if name not in asked.files}
+        if missing:
+            raise FilesNeeded(
+                "The workdir is a local directory and must be sent along.",
+                hint="Apply it with the command line, which does so.",
+                files=missing,
+                limit_bytes=self._uploads.limit,
+            )
+
+    # making
+
+    async def _make(self, caller: Caller, plan: Planned, key: str | None) -> Applied:
+        """One thing; what stands in its way by now is its own result, and the others go on."""
+        try:
+            if plan.result == RESIZED and plan.asked and plan.id:
+                await self._volumes.resize(caller, plan.id, plan.asked.size)
+            elif plan.volume and plan.asked:
+                view = await self._volumes.add(caller, plan.volume, plan.asked, key)
+                return plan.applied(id=view.id, message=view.message, notices=view.notices)
+            elif plan.workload:
+                digest = hashlib.sha256(plan.workload.spec.model_dump_json().encode()).hexdigest()
+                made = await self._submit.add(caller, plan.workload, key, digest)
+                return plan.applied(id=made.id)
+            return plan.applied()
+        except PenstockError as error:
+            said = f"{error.message} {error.hint or ''}".strip()
+            return replace(plan, result=FAILED, id=None, message=said).applied()
+
+
+def require(caller: Caller, verb: Verb, kind: Kind) -> None:
+    """The route asks about workloads; a text may hold more."""
+    if not allowed(caller, verb, kind):
+        raise Forbidden(f"You may not {verb} a {kind} here.")
+
+
+def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:
+    return next((volume for volume in tx.volumes.find(name, caller.group) if volume.name == name), None)
+
+
+def _alive(tx: Store, caller: Caller, name: str) -> list[Workload]:
+    found = tx.workloads.find(name, caller.group)
+    return [each for each in found if each.name == name and not each.ended]
+
+
+def _different(known: Workload, task: Task) -> Problem:
+    said = f"'{known.name}' ({known.id}) is {known.status} and different: {_differences(known.spec, task.spec)}"
+    hint = f"penstock jobs stop {known.id}, then apply it again"
+    return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
+
+
+def _at(document: ManifestVolume, problem: Problem) -> Problem:
+    """The problem at the place of the manifest that says it."""
+    where, field = document.place(str(problem.get("field")))
+    return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
+
+
+def _file(number: int) -> str:
+    return f"{number}.workdir"
+
+
+def _key(key: str | None, number: int) -> str | None:
+    return hashlib.sha256(f"{key}/{number}".encode()).hexdigest() if key else None
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _differences(known: Spec, wanted: Spec) -> str:
+    """`resources.image: a → b; run`: long texts only by name."""
+    old, new = _flat(known.model_dump(mode="json")), _flat(wanted.model_dump(mode="json"))
+    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    said = [_difference(name, old.get(name), new.get(name)) for name in names[:DIFFERENCES_SHOWN]]
+    more = f" and {len(names) - DIFFERENCES_SHOWN} more" if len(names) > DIFFERENCES_SHOWN else ""
+    return "; ".join(said) + more
+
+
+def _difference(name: str, old: Any, new: Any) -> str:
+    texts = str(old), str(new)
+    return name if any(len(text) > 40 or "\n" in text for text in texts) else f"{name}: {texts[0]} → {texts[1]}"
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(value, dict) and value:
+        inner = (_flat(below, f"{name}.{key}" if name else str(key)) for key, below in value.items())
+        return {path: leaf for each in inner for path, leaf in each.items()}
+    return {name: value}

@@ -1,0 +1,50 @@
+"""What happened to a workload or a volume, in order: our own record and what the engine saw."""
+
+from __future__ import annotations
+
+from penstock.domain.users import Caller
+from penstock.domain.workloads import Change, State
+from penstock.engines.base import Engine, Event, Run
+from penstock.services import lookup
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire import EventView
+
+BAD = frozenset({State.CRASHED, State.STUCK, State.UNKNOWN})
+ATTEMPTS = 5
+"""Of how many attempts the engine is asked: the newest."""
+
+
+class Happenings:
+    def __init__(self, db: Database, engine: Engine) -> None:
+        self._db = db
+        self._engine = engine
+
+    async def of_workload(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
+        def look(tx: Store) -> tuple[str, int, tuple[Change, ...]]:
+            workload = lookup.workload(tx, caller, ref)
+            return workload.id, workload.attempt, tx.workloads.history(workload.id)
+
+        workload_id, attempt, history = await self._db.read(look)
+        found = [_ours(change) for change in history]
+        for number in range(max(attempt - ATTEMPTS, 0) + 1, attempt + 1):
+            found += [_view(event) for event in await self._engine.events(Run(workload_id, number))]
+        return tuple(sorted(found, key=lambda event: event.at))
+
+    async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
+        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        created = f"{volume.size} of {volume.storage_class}, asked for by {volume.user}"
+        about = f"volume {volume.name}"
+        ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
+        theirs = [_view(event) for event in await self._engine.volume_events(volume)]
+        return tuple(sorted([ours, *theirs], key=lambda event: event.at))
+
+
+def _ours(change: Change) -> EventView:
+    said = f"{change.state}: {change.message}" if change.message else str(change.state)
+    kind = "Warning" if change.state in BAD else "Normal"
+    return EventView(at=change.at, kind=kind, reason=change.reason, about="job", message=said)
+
+
+def _view(event: Event) -> EventView:
+    return EventView(**event.model_dump())

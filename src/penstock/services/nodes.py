@@ -1,0 +1,160 @@
+"""Nodes and GPUs: what there is, what is free, and who has the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.domain.nodes import GpuPool, Holder, Node
+from penstock.domain.policy import is_admin
+from penstock.domain.quantities import show_cpus
+from penstock.domain.users import Caller
+from penstock.domain.workloads import Workload
+from penstock.engines.base import Engine
+from penstock.services.reconcile import Reconciler
+from penstock.store.database import Database
+from penstock.wire import GpuPoolView, GpuRow, GpuView, HolderView, NodeView
+
+NOT_OURS = "not of Penstock"
+ELSEWHERE = "another server on this machine"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of all nodes together."""
+
+    nodes: int
+    ready: int
+    cpus: float
+    cpus_free: float
+    memory_bytes: int
+    memory_free_bytes: int
+    gpus: int
+    gpus_held: int
+
+
+class Nodes:
+    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler) -> None:
+        self._db = db
+        self._engine = engine
+        self._reconciler = reconciler
+
+    async def all(self) -> list[Node]:
+        """As the engine has them: a cluster may have thousands, so only what is shown is made into views."""
+        return await self._engine.nodes()
+
+    async def views(self, caller: Caller, nodes: Sequence[Node]) -> list[NodeView]:
+        holders = await self._holders()
+        return [self._view(caller, node, holders) for node in nodes]
+
+    async def gpus(self, caller: Caller) -> list[GpuRow]:
+        with_gpus = [node for node in await self.all() if node.gpus or node.gpu_pools]
+        return [
+            GpuRow(
+                **pool.model_dump(),
+                name=f"{node.name}/{pool.product}",
+                node=node.name,
+                ready=node.ready,
+                message=node.message,
+            )
+            for node in await self.views(caller, with_gpus)
+            for pool in node.gpu_pools
+        ]
+
+    async def totals(self) -> Totals:
+        nodes = await self.all()
+        free = [self._free(node) for node in nodes]
+        holders = await self._holders()
+        pools = [pool for node in nodes for pool in (*node.gpu_pools, *_pools(node, holders))]
+        return Totals(
+            nodes=len(nodes),
+            ready=sum(node.ready for node in nodes),
+            cpus=sum(node.cpus_milli for node in nodes) / 1000,
+            cpus_free=sum(max(cpus, 0) for cpus, _ in free) / 1000,
+            memory_bytes=sum(node.memory_bytes for node in nodes),
+            memory_free_bytes=sum(max(memory, 0) for _, memory in free),
+            gpus=sum(pool.total for pool in pools),
+            gpus_held=sum(pool.taken for pool in pools),
+        )
+
+    async def _holders(self) -> dict[str, Workload]:
+        """GPU uuid → the workload that has it, where our own scheduler hands them out."""
+        if self._reconciler.placement is None:
+            return {}
+        held = self._reconciler.placement.holders()
+        found = await self._db.read(lambda tx: {id_: tx.workloads.get(id_) for id_ in set(held.values())})
+        return {uuid: workload for uuid, id_ in held.items() if (workload := found[id_])}
+
+    def _view(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
+        cpus_free, memory_free = self._free(node)
+        return NodeView(
+            name=node.name,
+            ready=node.ready,
+            message=node.message,
+            cpus=show_cpus(node.cpus_milli),
+            cpus_free=show_cpus(max(cpus_free, 0)),
+            memory_bytes=node.memory_bytes,
+            memory_free_bytes=max(memory_free, 0),
+            gpus=_one_by_one(caller, node, holders),
+            gpu_pools=tuple(_pool(caller, pool) for pool in (*node.gpu_pools, *_pools(node, holders))),
+            limits_enforced=node.limits_enforced,
+        )
+
+    def _free(self, node: Node) -> tuple[int, int]:
+        if self._reconciler.placement:
+            room = self._reconciler.placement.room()
+            return room.cpus_milli, room.memory_bytes
+        return node.cpus_milli - (node.cpus_taken_milli or 0), node.memory_bytes - (node.memory_taken_bytes or 0)
+
+
+def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> tuple[GpuView, ...]:
+    views = []
+    for gpu in node.gpus:
+        holder = holders.get(gpu.uuid)
+        shown = holder is not None and _may_see(caller, holder.user)
+        views.append(
+            GpuView(
+                **gpu.model_dump(),
+                taken=holder is not None or gpu.taken_elsewhere,
+                user=holder.user if holder else None,
+                workload=holder.id if holder and shown else None,
+            )
+        )
+    return tuple(views)
+
+
+def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
+    """By product, of GPUs that are handed out one by one."""
+    pools = []
+    for product in sorted({gpu.product for gpu in node.gpus}):
+        gpus = [gpu for gpu in node.gpus if gpu.product == product]
+        ours = [holder for gpu in gpus if (holder := holders.get(gpu.uuid))]
+        by_workload = Counter(holder.id for holder in ours)
+        named = {holder.id: holder for holder in ours}
+        held = [
+            Holder(workload=id_, user=named[id_].user, what=f"{named[id_].name} ({id_})", count=count)
+            for id_, count in by_workload.items()
+        ]
+        elsewhere = sum(gpu.taken_elsewhere and gpu.uuid not in holders for gpu in gpus)
+        if elsewhere:
+            held.append(Holder(what=ELSEWHERE, count=elsewhere))
+        taken = len(ours) + elsewhere
+        pools.append(GpuPool(product=product, total=len(gpus), taken=taken, holders=tuple(held)))
+    return pools
+
+
+def _pool(caller: Caller, pool: GpuPool) -> GpuPoolView:
+    holders = tuple(_holder(caller, holder) for holder in pool.holders)
+    return GpuPoolView(product=pool.product, total=pool.total, taken=pool.taken, free=pool.free, holders=holders)
+
+
+def _holder(caller: Caller, holder: Holder) -> HolderView:
+    """Everyone may know who; with what, only they themselves and admins."""
+    if _may_see(caller, holder.user) or holder.what == ELSEWHERE:
+        return HolderView(user=holder.user, what=holder.what, workload=holder.workload, count=holder.count)
+    return HolderView(user=holder.user, what=holder.user or NOT_OURS, count=holder.count)
+
+
+def _may_see(caller: Caller, user: str | None) -> bool:
+    return is_admin(caller) or user == caller.group

@@ -1,0 +1,145 @@
+"""What a step of a run writes: each function in one transaction, on the record as it is by then.
+
+A step that comes too late, because its workload was stopped, deleted or is in another attempt, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from penstock.domain.attempts import KEPT, Next, following
+from penstock.domain.model import now
+from penstock.domain.outcome import Outcome, latest, outcome, progress
+from penstock.domain.workloads import MOVES, Progress, Reason, State, Unit, Wants, Workload
+from penstock.errors import NotFound
+from penstock.store.session import Store
+
+SEEN_RUNNING = frozenset({State.RUNNING, State.REQUESTED_CANCEL})
+SPEC_LIMIT = 128 * 1024
+RECORD_LIMIT = SPEC_LIMIT + 32 * 1024
+"""Bytes of a workload's record that an engine keeps beside its run, and of what was asked for in it."""
+
+
+def record_of(workload: Workload) -> str:
+    """For an engine that keeps it. What the submitter was told is left out where it is too long."""
+    record = workload.model_dump_json(exclude_defaults=True)
+    if len(record.encode()) <= RECORD_LIMIT:
+        return record
+    return workload.model_dump_json(exclude_defaults=True, exclude={"notices", "message"})
+
+
+def current(tx: Store, workload: Workload) -> Workload | None:
+    """The record now; None if it is not about this attempt any more."""
+    found = tx.workloads.get(workload.id)
+    if found is None:
+        raise NotFound(f"Task {workload.id} not found")
+    return None if found.ended or found.attempt != workload.attempt else found
+
+
+def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
+    """The engine has it and says what it waits for."""
+    found = current(tx, workload)
+    if found is None or found.wants is Wants.STOP:
+        return found or workload
+    if state not in MOVES[found.state]:
+        state = State.QUEUED  # from RUNNING there is only one way back
+    return tx.workloads.move(found, state, reason, message, launched=found.attempt)
+
+
+def runs(tx: Store, workload: Workload, units: tuple[Unit, ...]) -> Workload:
+    found = current(tx, workload)
+    if found is None or found.state in SEEN_RUNNING:
+        return found or workload
+    tx.workloads.set_units(found.id, units)
+    began = min(unit.started_at for unit in units if unit.started_at)
+    so_far = _progress(tx, found)
+    return tx.workloads.move(
+        found, State.RUNNING, Reason.STARTED, started_at=began, launched=found.attempt, progress=so_far
+    )
+
+
+def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit]) -> Workload:
+    found = current(tx, workload)
+    if found is None:
+        return workload
+    tx.workloads.set_units(found.id, changed)
+    counted = _progress(tx, found)
+    if counted == found.progress:
+        return found
+    moved = found.model_copy(update={"progress": counted, "updated_at": now()})
+    tx.workloads.update(moved)
+    return moved
+
+
+def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str) -> Workload:
+    found = current(tx, workload)
+    if found is None or found.wants is Wants.STOP:
+        return found or workload
+    return tx.workloads.move(found, State.QUEUED, reason, message, gpus=(), master_port=None)
+
+
+def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
+    """Ends the attempt, as its units say if nothing else does, and begins the next if there is one: all or nothing.
+
+    One that was never seen running but did run gets its RUNNING line first: history has no holes.
+    """
+    found = current(tx, workload)
+    if found is None:
+        return tx.workloads.get(workload.id) or workload
+    if end is not None and not units:
+        units = _left(tx, found, end)
+    tx.workloads.set_units(found.id, units)
+    began = min((unit.started_at for unit in units if unit.started_at), default=None)
+    if began and found.state not in SEEN_RUNNING:
+        found = tx.workloads.move(found, State.RUNNING, Reason.STARTED, started_at=began)
+    if end is None:
+        array = found.spec.array
+        end = outcome(latest(tx.workloads.units(found.id)) if array else units, array)
+    ended = tx.workloads.move(
+        found,
+        end.state,
+        end.reason,
+        end.message,
+        exit_code=end.exit_code,
+        gpus=(),
+        master_port=None,
+        launched=found.attempt if units else found.launched,
+        progress=_progress(tx, found),
+    )
+    after = following(found, end, units)
+    return begin(tx, ended, after) if after else ended
+
+
+def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
+    """The attempt's units as they were last seen, those that had not ended with the end of the whole."""
+    seen = tx.workloads.units(workload.id, workload.attempt)
+    over = {"state": end.state, "reason": end.reason, "message": end.message, "ended_at": now()}
+    return tuple(unit if unit.ended_at else unit.model_copy(update=over) for unit in seen)
+
+
+def begin(tx: Store, ended: Workload, after: Next) -> Workload:
+    """The next attempt of one that has ended."""
+    if not ended.spec.array and ended.attempt >= KEPT:
+        tx.workloads.forget_units(ended.id, ended.attempt + 2 - KEPT)
+    return tx.workloads.move(
+        ended,
+        State.QUEUED,
+        after.reason,
+        after.message,
+        wants=Wants.RUN,
+        attempt=ended.attempt + 1,
+        indexes=after.indexes,
+        retried=after.retried,
+        requeued=after.requeued,
+        not_before=now() + timedelta(seconds=after.wait) if after.wait else None,
+        exit_code=None,
+        started_at=None,
+        ended_at=None,
+        gpus=(),
+        master_port=None,
+    )
+
+
+def _progress(tx: Store, workload: Workload) -> Progress | None:
+    return progress(latest(tx.workloads.units(workload.id))) if workload.spec.array else None

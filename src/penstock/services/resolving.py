@@ -1,0 +1,123 @@
+"""From the names in a task to the things they mean: the volumes it mounts, the workloads it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.dialects.task import Task
+from penstock.domain.names import shorten
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Phase, Volume
+from penstock.domain.workloads import Workload
+from penstock.engines.base import Engine
+from penstock.errors import Ambiguous, NotFound, PenstockError, Problem, Unavailable
+from penstock.services import lookup
+from penstock.services.literals import literal_id
+from penstock.store.database import Database
+from penstock.store.session import Store
+
+Found = Volume | PenstockError
+
+
+@dataclass(frozen=True)
+class Coming:
+    """What is about to be made from the same text, by name."""
+
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    workloads: dict[str, Workload] = field(default_factory=dict)
+
+
+async def volumes_of(
+    db: Database, engine: Engine, caller: Caller, task: Task, coming: Coming
+) -> tuple[dict[str, str], list[Problem]]:
+    """Mount path → id of the volume, and every mistake at once."""
+    if not task.spec.mounts:
+        return {}, []
+    found: dict[str, Found] = await db.read(lambda tx: _known(tx, caller, task))
+    kept = [each for each in found.values() if isinstance(each, Volume) and each.phase is Phase.Bound]
+    ids = {path: volume.id for path, volume in found.items() if isinstance(volume, Volume)}
+    for mount in task.spec.mounts:
+        if not isinstance(found[mount.path], NotFound):
+            continue
+        if new := coming.volumes.get(mount.volume):
+            found[mount.path], ids[mount.path] = new, new.id
+        else:
+            found[mount.path] = await _literal(db, engine, caller, mount.volume)
+            ids[mount.path] = literal_id(mount.volume)
+    lost = await _lost(engine, kept)
+    return ids, [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
+
+
+async def _lost(engine: Engine, volumes: Sequence[Volume]) -> dict[str, str | None]:
+    """Ids of those whose data is gone, as far as the engine can tell now, and what it says."""
+    try:
+        reports = await engine.volume_reports(volumes) if volumes else {}
+    except Unavailable:
+        return {}
+    return {id_: report.message for id_, report in reports.items() if report.phase is Phase.Lost}
+
+
+def _known(tx: Store, caller: Caller, task: Task) -> dict[str, Found]:
+    found: dict[str, Found] = {}
+    for mount in task.spec.mounts:
+        try:
+            found[mount.path] = lookup.volume(tx, caller, mount.volume)
+        except (NotFound, Ambiguous) as error:
+            found[mount.path] = error
+    return found
+
+
+async def _literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
+    """A claim of the cluster by its own name. Another user's volume is not found, whatever the cluster says of it."""
+    parts = lookup.LITERAL.match(name)
+    ours: Volume | None = await db.read(lambda tx: tx.volumes.get(parts[2])) if parts else None
+    if ours is None or ours.object_name != name:
+        literal = await engine.literal_volume(name, caller.group)
+        if literal is not None:
+            return literal
+    return NotFound(f"Volume {shorten(name)} not found")
+
+
+def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None]) -> Problem | None:
+    where, name = task.where("volumes", path), task.field("volumes", path)
+    if isinstance(volume, PenstockError):
+        return Problem(volume.message, where=where, field=name, hint="penstock volumes list shows yours")
+    if volume.id in lost:
+        return Problem(f"volume {volume.name} is Lost: {lost[volume.id]}", where=where, field=name)
+    if task.spec.nodes > 1 and not volume.many_nodes:
+        return Problem(
+            f"volume {volume.name} is {', '.join(volume.access_modes)}; {task.spec.nodes} nodes need ReadWriteMany",
+            where=where,
+            field=name,
+            hint="penstock volumes create NAME SIZE --access-modes ReadWriteMany",
+        )
+    return None
+
+
+def awaited_by(
+    tx: Store, caller: Caller, task: Task, given: Sequence[str], coming: Coming
+) -> tuple[dict[str, Workload], list[Problem]]:
+    """The workloads a task and the command line (`given`) name in `after`, by id, and every mistake."""
+    found: dict[str, Workload] = {}
+    problems = []
+    for ref in (*task.spec.after, *given):
+        try:
+            other = coming.workloads.get(ref) or _awaited(tx, caller, ref)
+            found[other.id] = other
+        except (NotFound, Ambiguous) as error:
+            mine = ref in task.spec.after
+            where, key = (task.where("after"), task.field("after")) if mine else (None, "--after")
+            hint = error.hint or "penstock jobs list shows yours"
+            problems.append(Problem(error.message, where=where, field=key, hint=hint))
+    return found, problems
+
+
+def _awaited(tx: Store, caller: Caller, ref: str) -> Workload:
+    """By id; or by name the one that is alive, else the newest that ended."""
+    found = tx.workloads.find(ref, caller.group)
+    if len([each for each in found if not each.ended]) > 1:
+        return lookup.workload(tx, caller, ref)  # which says so
+    if not found:
+        raise NotFound(f"Task {shorten(ref)} not found")
+    return found[0]

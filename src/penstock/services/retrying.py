@@ -1,0 +1,119 @@
+"""Another attempt of a workload that has ended, because somebody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.domain.attempts import Next
+from penstock.domain.outcome import latest
+from penstock.domain.policy import Kind
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Phase
+from penstock.domain.workloads import Reason, State, Workload
+from penstock.engines.base import Engine
+from penstock.errors import Conflict, Invalid, Problem
+from penstock.services import lookup, once, records
+from penstock.services.bell import Bell
+from penstock.services.literals import claim_of
+from penstock.services.reconcile import Reconciler
+from penstock.services.uploads import Uploads
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire import Retry, WorkloadView
+
+
+class Retrying:
+    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler, uploads: Uploads, bell: Bell) -> None:
+        self._db = db
+        self._engine = engine
+        self._reconciler = reconciler
+        self._uploads = uploads
+        self._bell = bell
+
+    async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
+        """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
+        body = once.digest(f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
+        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
+        await self._refuse_gone(workload)
+
+        def change(tx: Store) -> tuple[Workload, bool]:
+            before = once.made_before(tx, caller.user, key, body, Kind.Workload)
+            if before and (known := tx.workloads.get(before)):
+                return known, False
+            found = lookup.workload(tx, caller, workload.id)
+            _refuse_active(found)
+            _refuse_without_volumes(tx, found)
+            indexes = _indexes(tx, found, asked.indexes)
+            after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
+            once.remember(tx, caller.user, key, body, Kind.Workload, found.id)
+            return records.begin(tx, found, after), True
+
+        again, new = await self._db.write(change)
+        if new:
+            self._reconciler.submitted(again)
+            self._bell.ring(again.id)
+        history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
+        return WorkloadView.whole(again, history, units, self._reconciler.limits)
+
+    async def _refuse_gone(self, workload: Workload) -> None:
+        """What only the outside knows: the files sent along, claims of the cluster."""
+        if sent := workload.files.get("workdir"):
+            self._uploads.path(workload.user, sent)
+        for path, volume_id in workload.volume_ids.items():
+            claim = claim_of(volume_id)
+            if claim and await self._engine.literal_volume(claim, workload.group) is None:
+                raise _without_volume(workload, path)
+
+
+def _refuse_active(workload: Workload) -> None:
+    if not workload.ended:
+        raise Conflict(
+            f"{workload.name} ({workload.id}) has not ended: it is {workload.status}.",
+            hint=f"penstock jobs stop {workload.id}",
+        )
+
+
+def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
+    for path, volume_id in workload.volume_ids.items():
+        volume = tx.volumes.get(volume_id)
+        if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+            raise _without_volume(workload, path)
+
+
+def _without_volume(workload: Workload, path: str) -> Conflict:
+    named = next(mount.volume for mount in workload.spec.mounts if mount.path == path)
+    return Conflict(
+        f"{workload.name} ({workload.id}) cannot run again: volume {named}, which it mounts at {path}, is gone.",
+        hint="Submit it anew with another volume.",
+    )
+
+
+def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tuple[int, ...]:
+    """What the attempt runs, as Workload has it."""
+    array = workload.spec.array
+    if array is None:
+        if asked:
+            problem = Problem(f"{workload.name} is no array", field="indexes")
+            raise Invalid("The attempt cannot be made.", problems=[problem])
+        if workload.state is State.EXITED:
+            raise _nothing(workload)
+        return ()
+    done = {unit.index for unit in latest(tx.workloads.units(workload.id)) if unit.state is State.EXITED}
+    left = [index for index in range(array.count) if index not in done]
+    if not left:
+        raise _nothing(workload)
+    wrong = [index for index in asked or () if not 0 <= index < array.count or index in done]
+    if wrong:
+        said = f"index {wrong[0]} has completed" if wrong[0] in done else f"there is no index {wrong[0]}"
+        shown = ", ".join(map(str, left[:20])) + (" …" if len(left) > 20 else "")
+        problem = Problem(said, field="indexes", hint=f"those that did not complete: {shown}")
+        raise Invalid("The attempt cannot be made.", problems=[problem])
+    chosen = sorted(set(asked)) if asked else left
+    return () if len(chosen) == array.count else tuple(chosen)
+
+
+def _nothing(workload: Workload) -> Conflict:
+    return Conflict(
+        f"{workload.name} ({workload.id}) completed: there is nothing to try again.",
+        hint="Submit it anew to repeat it.",
+    )

@@ -1,0 +1,275 @@
+"""Programs that people start inside what runs: in a job, or in a workload that only holds a volume for them.
+
+Such a workload lives as long as the connection it was made for. A server that is killed leaves it running; the next one
+finds it by its mark and ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+from penstock.domain.model import now
+from penstock.domain.names import NAME_LIMIT, new_id
+from penstock.domain.users import Caller, Proof
+from penstock.domain.volumes import Phase, Volume
+from penstock.domain.workloads import Mount, Requests, Resources, Spec, State, Unit, Workload
+from penstock.engines.base import Engine, Run, Session, Terminal
+from penstock.errors import Conflict, Invalid, NotFound, PenstockError, Problem, Unavailable
+from penstock.services import lookup
+from penstock.services.accounts import account_of
+from penstock.services.bell import Bell
+from penstock.services.literals import literal_id
+from penstock.services.reconcile import Reconciler
+from penstock.services.workloads import Workloads
+from penstock.settings import Settings
+from penstock.store.database import Database
+from penstock.store.session import Store
+
+log = logging.getLogger(__name__)
+SHELL = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
+VOLUME_PATH = "/volume"
+LONGEST = 12 * 3600
+"""Seconds a shell on a volume may be open."""
+QUIET_SECONDS = 1.0
+"""Until whoever waits for a shell is told what it waits for."""
+END_SECONDS = 10.0
+SESSIONS_EACH = 200
+"""How many one user may have open."""
+
+Say = Callable[[str], Awaitable[None]]
+
+
+class Sessions:
+    def __init__(
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        workloads: Workloads,
+        reconciler: Reconciler,
+        bell: Bell,
+    ) -> None:
+        self._db = db
+        self._engine = engine
+        self._settings = settings
+        self._workloads = workloads
+        self._reconciler = reconciler
+        self._bell = bell
+        self._open: Counter[str] = Counter()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    async def recover(self) -> None:
+        """Ends the shells of a server that is gone."""
+        for workload in await self._db.read(lambda tx: tx.workloads.active()):
+            if workload.session:
+                self._end_later(workload)
+
+    def stop(self) -> None:
+        """The server is about to stop: whoever has a session open is told."""
+        self._stopping.set()
+
+    async def stopped(self) -> None:
+        await self._stopping.wait()
+
+    async def close(self) -> None:
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # in a job
+
+    @asynccontextmanager
+    async def exec(
+        self, caller: Caller, ref: str, part: int | None, command: Sequence[str], terminal: Terminal | None
+    ) -> AsyncIterator[Session]:
+        """Everything is checked before the program starts. It ends when this does."""
+        with self._counted(caller):
+            workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
+            if part is not None and not 0 <= part < workload.spec.parts:
+                word = _word(workload)
+                problem = Problem(f"there is no {word} {part}", field=word, hint=f"0 to {workload.spec.parts - 1}")
+                raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
+            async with self._started(workload, part, command, terminal) as session:
+                yield session
+
+    @asynccontextmanager
+    async def _started(
+        self, workload: Workload, part: int | None, command: Sequence[str], terminal: Terminal | None
+    ) -> AsyncIterator[Session]:
+        if workload.status != "running":
+            raise _not_running(workload)
+        run = Run(workload.id, workload.attempt)
+        chosen = await self._first_running(workload, run) if part is None else part
+        try:
+            session = await self._engine.exec(run, chosen, tuple(command) or SHELL, terminal)
+        except Conflict as error:
+            which = f", {_word(workload)} {chosen}" if workload.spec.parts > 1 else ""
+            raise Conflict(f"{workload.name} ({workload.id}{which}): {error.message}", hint=error.hint) from error
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    async def _first_running(self, workload: Workload, run: Run) -> int:
+        if workload.spec.parts == 1:
+            return 0
+        units = (await self._engine.observe(run)).units
+        parts = [_part(workload, unit) for unit in units if unit.state is State.RUNNING]
+        if not parts:
+            raise Conflict(f"No {_word(workload)} of {workload.name} ({workload.id}) runs at the moment.")
+        return min(parts)
+
+    @contextmanager
+    def _counted(self, caller: Caller) -> Iterator[None]:
+        if self._stopping.is_set():
+            raise Unavailable("The server is stopping.")
+        if self._open[caller.user] >= SESSIONS_EACH:
+            raise Conflict(f"You have {SESSIONS_EACH} programs open in jobs already.", hint="close some of them")
+        self._open[caller.user] += 1
+        try:
+            yield
+        finally:
+            self._open[caller.user] -= 1
+
+    # on a volume
+
+    @asynccontextmanager
+    async def holding(self, caller: Caller, ref: str) -> AsyncIterator[Workload]:
+        """A workload of the caller's that mounts the volume and waits, for as long as this lasts."""
+        with self._counted(caller):
+            workload = await self._db.write(partial(self._add, caller, await self._volume(caller, ref)))
+            self._reconciler.submitted(workload)
+            try:
+                yield workload
+            finally:
+                await self._end_soon(workload)
+
+    async def _volume(self, caller: Caller, ref: str) -> Volume:
+        """One of the caller's, or a claim of the cluster by its own name."""
+        try:
+            return await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        except NotFound:
+            if literal := await self._engine.literal_volume(ref, caller.group):
+                return literal
+            raise
+
+    def _add(self, caller: Caller, volume: Volume, tx: Store) -> Workload:
+        """Unless someone has deleted the volume meanwhile."""
+        known = None if volume.claim else tx.volumes.get(volume.id)
+        if not volume.claim and (known is None or known.phase is Phase.Deleting):
+            raise NotFound(f"Volume {volume.name} not found")
+        moment = now()
+        workload = Workload(
+            id=new_id(),
+            name=_name(volume),
+            group=caller.group,
+            user=caller.user,
+            account=account_of(caller, self._settings),
+            spec=self._spec(volume),
+            volume_ids={VOLUME_PATH: literal_id(volume.claim) if volume.claim else volume.id},
+            session=True,
+            created_at=moment,
+            updated_at=moment,
+        )
+        tx.workloads.add(workload)
+        return workload
+
+    def _spec(self, volume: Volume) -> Spec:
+        """It asks for as good as nothing: a full machine must not keep anyone from their data."""
+        image = self._settings.kubernetes_helper_image if self._settings.engine == "kubernetes" else None
+        cpus = 10 if self._engine.schedules else 0
+        return Spec(
+            name=_name(volume),
+            resources=Resources(image=image, requests=Requests(cpus_milli=cpus)),
+            mounts=(Mount(path=VOLUME_PATH, volume=volume.name, read_only=volume.read_only),),
+            workdir=None if self._unmounted else VOLUME_PATH,
+            run=("sleep", str(LONGEST)),
+            max_duration=LONGEST,
+            stop_grace=1,
+            ttl=0,
+        )
+
+    @property
+    def _unmounted(self) -> bool:
+        """Without a sandbox a volume is only told where it is."""
+        return self._settings.engine == "local" and self._settings.sandbox == "none"
+
+    @asynccontextmanager
+    async def shell(
+        self, workload: Workload, command: Sequence[str], terminal: Terminal | None, say: Say
+    ) -> AsyncIterator[Session]:
+        """A program in it, as soon as it runs."""
+        running = await self._until_running(workload, say)
+        if self._unmounted:
+            variable = workload.spec.mounts[0].volume.upper().replace("-", "_")
+            go = f'cd "$PENSTOCK_VOLUME_{variable}" && exec "$@"'
+            command = ("sh", "-c", go, "sh", *(command or SHELL))
+        async with self._started(running, 0, command, terminal) as session:
+            yield session
+
+    async def _until_running(self, workload: Workload, say: Say) -> Workload:
+        said: str | None = None
+        began = asyncio.get_running_loop().time()
+        with self._bell.listen(workload.id) as rung:
+            while True:
+                rung.clear()
+                found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
+                if found is None or found.ended:
+                    why = found.message if found else "it was deleted"
+                    raise Conflict(f"The shell could not be started: {why or 'it ended at once'}")
+                if found.status == "running":
+                    return found
+                late = asyncio.get_running_loop().time() - began >= QUIET_SECONDS
+                if late and said != (found.message or ""):
+                    said = found.message or ""
+                    await say(f"Waiting for the shell: {said or 'it is being started'}")
+                await rung.wait(QUIET_SECONDS)
+
+    async def _end_soon(self, workload: Workload) -> None:
+        """Usually gone at once, so that the volume is free again; what takes longer is not waited for."""
+        await asyncio.wait([self._end_later(workload)], timeout=END_SECONDS)
+
+    def _end_later(self, workload: Workload) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._end(workload))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
+
+    async def _end(self, workload: Workload) -> None:
+        """Every step can be repeated by the next server; deleting it is also what its `ttl` of 0 does."""
+        owner = Caller(user=workload.user, proof=Proof.socket)
+        try:
+            await self._workloads.stop(owner, workload.id)
+            while (await self._workloads.wait(owner, workload.id, LONGEST)).ended_at is None:
+                if self._bell.stopping:
+                    await self._engine.stop(Run(workload.id, workload.attempt), 0)
+                    return
+            await self._workloads.delete(owner, workload.id)
+        except NotFound:
+            return
+        except (PenstockError, OSError) as error:
+            log.warning("%s: the shell could not be ended: %s", workload.id, error)
+
+
+def _name(volume: Volume) -> str:
+    return f"shell-{volume.name}".replace(".", "-")[:NAME_LIMIT].rstrip("-")
+
+
+def _word(workload: Workload) -> str:
+    return "index" if workload.spec.array else "node"
+
+
+def _part(workload: Workload, unit: Unit) -> int:
+    return unit.index if workload.spec.array else unit.rank
+
+
+def _not_running(workload: Workload) -> Conflict:
+    why = f" ({workload.message})" if workload.message and not workload.ended else ""
+    hint = f"penstock jobs logs {workload.id}" if workload.ended else f"penstock jobs status {workload.id}"
+    return Conflict(f"{workload.name} ({workload.id}) is not running: {workload.status}{why}", hint=hint)

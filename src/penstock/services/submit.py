@@ -1,0 +1,186 @@
+"""Submit: from a task's text to a workload in the store, with everything that is wrong said at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.dialects.task import Task, read_task
+from penstock.domain.model import now
+from penstock.domain.names import new_id
+from penstock.domain.policy import Kind
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Phase
+from penstock.domain.workloads import Reason, Spec, State, Workload
+from penstock.engines.base import Engine
+from penstock.errors import FilesNeeded, Invalid, NotFound, Problem, Unavailable
+from penstock.services import once
+from penstock.services.accounts import account_of
+from penstock.services.holdups import waits_for
+from penstock.services.literals import claim_of
+from penstock.services.reconcile import Reconciler
+from penstock.services.records import SPEC_LIMIT
+from penstock.services.resolving import Coming, awaited_by, volumes_of
+from penstock.services.uploads import Uploads
+from penstock.services.venvs import usable_venv
+from penstock.settings import Settings
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire import DryRun, Submission, WorkloadView
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A workload that can be stored, and what it would wait for."""
+
+    workload: Workload
+    waits: str | None
+
+
+class Submit:
+    def __init__(
+        self, db: Database, engine: Engine, settings: Settings, reconciler: Reconciler, uploads: Uploads
+    ) -> None:
+        self._db = db
+        self._engine = engine
+        self._settings = settings
+        self._reconciler = reconciler
+        self._uploads = uploads
+
+    async def text(self, caller: Caller, asked: Submission, key: str | None = None) -> WorkloadView | DryRun:
+        task = read_task(asked.text, asked.source, name=asked.name, envs=asked.envs)
+        return await self.task(caller, task, asked, key)
+
+    async def task(
+        self, caller: Caller, task: Task, asked: Submission, key: str | None = None
+    ) -> WorkloadView | DryRun:
+        prepared = await self.prepare(caller, task, asked)
+        if asked.dry_run:
+            return self.outlook(prepared)
+        body = once.digest(asked.model_dump_json(exclude={"files"}).encode()) if key else ""
+        return await self.add(caller, prepared.workload, key, body)
+
+    async def prepare(self, caller: Caller, task: Task, asked: Submission, coming: Coming | None = None) -> Prepared:
+        """Checks everything; nothing is written."""
+        coming = coming or Coming()
+        problems = [*await self._refusals(task), *self._never_fits(task)]
+        volume_ids, more = await volumes_of(self._db, self._engine, caller, task, coming)
+        problems += more
+        others: dict[str, Workload] = {}
+        if task.spec.after or asked.after:
+            others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
+            problems += more
+        if problems:
+            raise Invalid(f"{asked.source} cannot run here.", problems=problems)
+        if not asked.dry_run:
+            self._refuse_missing_files(caller, task.spec, asked.files)
+        venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
+        notices = (*task.notices, *self._engine.notices(task.spec), *venv_notices)
+        unmet = [other for other in others.values() if other.state is not State.EXITED]
+        waits = waits_for(unmet) if unmet else self._outlook(task.spec)
+        workload_id, moment = new_id(), now()
+        workload = Workload(
+            id=workload_id,
+            name=task.spec.name or f"task-{workload_id}",
+            group=caller.group,
+            user=caller.user,
+            account=account_of(caller, self._settings),
+            spec=_with(task.spec, asked.after),
+            volume_ids=volume_ids,
+            files={"workdir": asked.files["workdir"]} if sends_workdir(task.spec) and asked.files else {},
+            venv=venv,
+            notices=notices,
+            after_ids=tuple(others),
+            state=State.QUEUED if waits else State.INSERTED,
+            reason=_reason(waits, bool(unmet)),
+            message=waits,
+            created_at=moment,
+            updated_at=moment,
+        )
+        self._refuse_too_long(workload, asked.source)
+        return Prepared(workload, waits)
+
+    async def add(self, caller: Caller, workload: Workload, key: str | None, body: str) -> WorkloadView:
+        """Stores it; durable when this returns."""
+
+        def add(tx: Store) -> tuple[Workload, bool]:
+            before = once.made_before(tx, caller.user, key, body, Kind.Workload)
+            if before and (known := tx.workloads.get(before)):
+                return known, False
+            for volume_id in workload.volume_ids.values():
+                volume = None if claim_of(volume_id) else tx.volumes.get(volume_id)
+                if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+                    raise NotFound(f"Volume {volume_id} not found")
+            tx.workloads.add(workload)
+            once.remember(tx, caller.user, key, body, Kind.Workload, workload.id)
+            return workload, True
+
+        made, new = await self._db.write(add)
+        if new:
+            self._reconciler.submitted(made)
+        return WorkloadView.whole(made, (), (), self._reconciler.limits)
+
+    def outlook(self, prepared: Prepared) -> DryRun:
+        workload, waits = prepared.workload, prepared.waits
+        fits: bool | None = waits is None
+        said = f"It would wait: {waits}." if waits else "It would start now."
+        if self._engine.schedules and not waits:
+            fits, said = None, "The cluster decides when it starts."
+        return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
+
+    def _outlook(self, spec: Spec) -> str | None:
+        return self._reconciler.placement.outlook(spec) if self._reconciler.placement else None
+
+    async def _refusals(self, task: Task) -> list[Problem]:
+        """What the engine will never do. One that does not answer now says so when it starts the workload."""
+        try:
+            refusals = await self._engine.refusals(task.spec)
+        except Unavailable:
+            return []
+        return [
+            Problem(each.message, where=task.where(*each.keys), field=task.field(*each.keys), hint=each.hint)
+            for each in refusals
+        ]
+
+    def _never_fits(self, task: Task) -> list[Problem]:
+        if self._reconciler.placement is None:
+            return []
+        hint = "penstock nodes shows what there is"
+        return [
+            Problem(reason, where=task.where("resources", key), field=task.field("resources", key), hint=hint)
+            for key, reason in self._reconciler.placement.never(task.spec).items()
+        ]
+
+    def _refuse_missing_files(self, caller: Caller, spec: Spec, files: dict[str, str]) -> None:
+        if not sends_workdir(spec):
+            return
+        if "workdir" not in files:
+            raise FilesNeeded(
+                "The workdir is a local directory and must be sent along.",
+                hint="Submit it with the command line, which does so.",
+                files={"workdir": spec.workdir},
+                limit_bytes=self._uploads.limit,
+            )
+        self._uploads.path(caller.user, files["workdir"])
+
+    def _refuse_too_long(self, workload: Workload, source: str) -> None:
+        """An engine that keeps records beside its runs has only so much room for each."""
+        if not self._engine.schedules:
+            return
+        if len(workload.spec.model_dump_json().encode()) > SPEC_LIMIT:
+            said = f"is longer than {SPEC_LIMIT // 1024} KiB, all that a cluster keeps of a task"
+            problem = Problem(said, where=source, hint="put long scripts and values in a file in a volume")
+            raise Invalid(f"{source} cannot run here.", problems=[problem])
+
+
+def sends_workdir(spec: Spec) -> bool:
+    return spec.workdir is not None and not spec.workdir.startswith("/")
+
+
+def _with(spec: Spec, after: list[str]) -> Spec:
+    return spec.model_copy(update={"after": tuple(dict.fromkeys((*spec.after, *after)))}) if after else spec
+
+
+def _reason(waits: str | None, for_others: bool) -> Reason:
+    if not waits:
+        return Reason.SUBMITTED
+    return Reason.WAITS_FOR_OTHERS if for_others else Reason.NO_AVAILABLE_RESOURCES

@@ -1,0 +1,58 @@
+"""Bodies that are asked for: an unknown key is an error, as everywhere."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewVolume(Body):
+    name: str = Field(examples=["training-data"])
+    size: str = Field(examples=["10Gi"])
+    storage_class: str | None = Field(None, examples=["standard"])
+    access_modes: list[str] | None = Field(None, examples=[["ReadWriteOnce"]])
+
+
+class Submission(Body):
+    """A task as the user wrote it; the server reads it, so that every client gets the same errors."""
+
+    text: str = Field(examples=["name: hello\nrun: echo hello\n"])
+    source: str = Field("task.yaml", max_length=1024)
+    name: str | None = None
+    envs: dict[str, str] = {}
+    after: list[str] = Field([], max_length=100)
+    """Ids or names of workloads it waits for, beside those the task names."""
+    files: dict[str, str] = {}
+    venv: str | None = Field(None, max_length=4096)
+    dry_run: bool = False
+
+
+class Resize(Body):
+    size: str = Field(examples=["20Gi"])
+
+
+class Retry(Body):
+    indexes: list[int] | None = Field(None, max_length=100_000, examples=[[3, 7]])
+    """Of an array; without them all that did not complete."""
+
+
+class Documents(Body):
+    """One or several documents as the user wrote them: tasks and Kubernetes' manifests."""
+
+    text: str = Field(examples=["kind: PersistentVolumeClaim\n…"])
+    source: str = Field("documents.yaml", max_length=1024)
+
+
+class Application(Documents):
+    files: dict[str, str] = {}
+    dry_run: bool = False
+
+
+class NewToken(Body):
+    description: str = Field("", max_length=200)
+    expires: str | None = Field(None, examples=["30d"])
+    user: str | None = Field(None, max_length=64, examples=["alice"])
+    """For whom, if not for the one who asks: admins may."""

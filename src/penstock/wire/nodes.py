@@ -1,0 +1,65 @@
+"""Nodes and GPUs as they are answered."""
+
+from __future__ import annotations
+
+from penstock.domain.model import Model
+from penstock.domain.nodes import Gpu
+from penstock.wire.pages import Page
+
+
+class GpuView(Gpu):
+    taken: bool
+    user: str | None
+    """Who has it."""
+    workload: str | None
+    """With what; only for those who may see that."""
+
+
+class HolderView(Model):
+    user: str | None
+    what: str
+    """The workload, or whatever else has them; only the user's name for those who may not see more."""
+    workload: str | None = None
+    count: int
+
+
+class GpuPoolView(Model):
+    """The GPUs of one product on one node."""
+
+    product: str
+    total: int
+    taken: int
+    free: int
+    holders: tuple[HolderView, ...]
+
+
+class NodeView(Model):
+    name: str
+    ready: bool
+    message: str | None
+    """Why nothing can start there."""
+    cpus: str
+    cpus_free: str
+    memory_bytes: int
+    memory_free_bytes: int
+    gpus: tuple[GpuView, ...]
+    """One by one, where the engine hands them out so."""
+    gpu_pools: tuple[GpuPoolView, ...]
+    limits_enforced: bool
+
+
+class GpuRow(GpuPoolView):
+    name: str
+    """`node/product`."""
+    node: str
+    ready: bool
+    message: str | None
+    """Why nothing can start on its node."""
+
+
+class GpuPage(Page):
+    items: tuple[GpuRow, ...]
+
+
+class NodePage(Page):
+    items: tuple[NodeView, ...]

@@ -1,0 +1,65 @@
+"""What the server answers about itself, about who asks, and about tokens."""
+
+from __future__ import annotations
+
+from penstock.domain.model import Model, Time
+from penstock.domain.users import Proof
+from penstock.wire.pages import Page
+
+
+class Health(Model):
+    status: str = "ok"
+    service: str
+    version: str
+
+
+class Whoami(Model):
+    user: str
+    group: str
+    admin: bool
+    proof: Proof
+    uid: int | None
+
+
+class ServerView(Model):
+    version: str
+    pid: int
+    mode: str
+    engine: str
+    socket: str
+    address: str | None
+    auth: str
+    data_dir: str
+    started_at: Time
+
+
+class Check(Model):
+    """One line of `penstock doctor`."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str | None = None
+    required: bool = True
+
+
+class CheckList(Model):
+    checks: tuple[Check, ...]
+
+
+class TokenView(Model):
+    id: str
+    user: str
+    description: str
+    created_at: Time
+    expires_at: Time | None = None
+    last_used_at: Time | None = None
+
+
+class NewTokenView(TokenView):
+    token: str
+    """Shown this once; only its hash is kept."""
+
+
+class TokenPage(Page):
+    items: tuple[TokenView, ...]

@@ -1,0 +1,47 @@
+"""Volumes as they are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.domain.model import Model, Time
+from penstock.domain.volumes import AccessMode, Phase, Source, StorageClass, Volume
+from penstock.wire.pages import Page
+
+
+class VolumeUse(Model):
+    id: str
+    name: str
+    status: str
+
+
+class VolumeView(Model):
+    id: str
+    name: str
+    group: str
+    user: str
+    source: Source
+    size: str
+    size_bytes: int
+    storage_class: str
+    access_modes: tuple[AccessMode, ...]
+    status: Phase
+    message: str | None = None
+    object_name: str
+    created_at: Time
+    used_bytes: int | None = None
+    used_by: tuple[VolumeUse, ...] | None = None
+    notices: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, volume: Volume, **more: Any) -> VolumeView:
+        kept = volume.model_dump(exclude={"phase", "message", "claim"})
+        return cls(**kept, status=volume.phase, object_name=volume.object_name, **({"message": volume.message} | more))
+
+
+class VolumePage(Page):
+    items: tuple[VolumeView, ...]
+
+
+class StorageClassPage(Page):
+    items: tuple[StorageClass, ...]

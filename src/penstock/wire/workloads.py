@@ -1,0 +1,161 @@
+"""Workloads as they are answered: the line of a list, the whole, and what a text of documents became."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.domain.model import Model, Time
+from penstock.domain.outcome import latest
+from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.workloads import Change, Progress, Resources, Spec, State, Unit, Workload
+from penstock.wire.pages import Page
+
+
+class ArrayView(Progress):
+    """How far an array has come."""
+
+    count: int
+
+
+class Summary(Model):
+    """A workload as a list shows it. Kept as JSON in the store, so that a list is a copy, not a computation."""
+
+    id: str
+    name: str
+    group: str
+    user: str
+    status: str
+    state: State
+    reason: str
+    message: str | None
+    exit_code: int | None
+    nodes: int
+    array: ArrayView | None = None
+    cpus: str | None
+    memory: str | None
+    accelerators: str | None
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+    updated_at: Time
+
+    @classmethod
+    def of(cls, workload: Workload) -> Summary:
+        return cls(**_summary_fields(workload))
+
+
+class MountView(Model):
+    path: str
+    volume: str
+    id: str
+    read_only: bool
+
+
+class WorkloadView(Summary):
+    """A workload whole: what was asked, what happened."""
+
+    spec: Spec
+    volumes: tuple[MountView, ...]
+    history: tuple[Change, ...]
+    units: tuple[Unit, ...]
+    """Each node, or each index of an array, as its newest attempt left it."""
+    earlier: tuple[Unit, ...] = ()
+    """What they were in attempts before."""
+    notices: tuple[str, ...]
+    limits: str
+    attempt: int
+    object_name: str
+
+    @classmethod
+    def whole(
+        cls, workload: Workload, history: tuple[Change, ...], units: tuple[Unit, ...], limits: str
+    ) -> WorkloadView:
+        mounts = tuple(
+            MountView(path=m.path, volume=m.volume, id=workload.volume_ids[m.path], read_only=m.read_only)
+            for m in workload.spec.mounts
+        )
+        newest = latest(units)
+        shown = {(unit.attempt, unit.index, unit.rank) for unit in newest}
+        return cls(
+            **_summary_fields(workload),
+            spec=workload.spec,
+            volumes=mounts,
+            history=history,
+            units=newest,
+            earlier=tuple(unit for unit in units if (unit.attempt, unit.index, unit.rank) not in shown),
+            notices=workload.notices,
+            limits=limits,
+            attempt=workload.attempt,
+            object_name=workload.object_name,
+        )
+
+
+class DryRun(Model):
+    valid: bool = True
+    fits_now: bool | None
+    """None: the cluster decides."""
+    message: str
+    notices: tuple[str, ...]
+    spec: Spec
+
+
+def accelerators(resources: Resources) -> str | None:
+    """`A10:1`, `A10|L4:1`, `2`: as short as the task YAML writes it."""
+    if not resources.gpus:
+        return None
+    return f"{'|'.join(resources.gpu_products)}:{resources.gpus}".removeprefix(":")
+
+
+def _summary_fields(workload: Workload) -> dict[str, Any]:
+    asked = workload.spec.resources
+    return {
+        "id": workload.id,
+        "name": workload.name,
+        "group": workload.group,
+        "user": workload.user,
+        "status": workload.status,
+        "state": workload.state,
+        "reason": workload.reason,
+        "message": workload.message,
+        "exit_code": workload.exit_code,
+        "nodes": workload.spec.nodes,
+        "array": _array(workload),
+        "cpus": show_cpus(asked.cpus_milli) if asked.cpus_milli else None,
+        "memory": show_bytes(asked.memory_bytes) if asked.memory_bytes else None,
+        "accelerators": accelerators(asked),
+        "created_at": workload.created_at,
+        "started_at": workload.started_at,
+        "ended_at": workload.ended_at,
+        "updated_at": workload.updated_at,
+    }
+
+
+def _array(workload: Workload) -> ArrayView | None:
+    if workload.spec.array is None:
+        return None
+    so_far = workload.progress or Progress()
+    return ArrayView(count=workload.spec.array.count, **so_far.model_dump())
+
+
+class SummaryPage(Page):
+    items: tuple[Summary, ...]
+
+
+class Applied(Model):
+    """What became of one document; `result` is `created`, `resized`, `not changed`, `deleted`, `not present` or
+    `failed`."""
+
+    kind: str
+    name: str
+    id: str | None = None
+    result: str
+    message: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+class ApplyResults(Model):
+    results: tuple[Applied, ...]
+
+
+class Converted(Model):
+    text: str

@@ -1,0 +1,65 @@
+"""A real cluster, a way to it, and a worse way to it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.engine import KubernetesEngine
+from tests.engines import launching
+from tests.engines.kubernetes.deployed import Deployed, deployed
+from tests.engines.kubernetes.opening import opened
+from tests.engines.kubernetes.proxy import Proxy
+from tests.rig.cluster import Rig
+
+
+@pytest.fixture
+async def api(rig: Rig) -> AsyncIterator[Api]:
+    api = Api.open(rig.kubeconfig)
+    yield api
+    await api.close()
+
+
+@pytest.fixture(scope="module")
+def namespace(rig: Rig) -> Iterator[str]:
+    """One for the file's tests, which use names of their own."""
+    name = f"test-{secrets.token_hex(4)}"
+    rig.make_namespace(name)
+    yield name
+    rig.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+async def proxy(rig: Rig) -> AsyncIterator[Proxy]:
+    certificates = rig.control.certificates
+    proxy = Proxy(certificates.server, certificates.client_context("admin"))
+    await proxy.up()
+    yield proxy
+    await proxy.close()
+
+
+@pytest.fixture
+async def shaky(proxy: Proxy, tmp_path: Path) -> AsyncIterator[Api]:
+    """The API through the proxy."""
+    api = Api.open(proxy.kubeconfig(tmp_path / "shaky"), patience=20)
+    yield api
+    await api.close()
+
+
+@pytest.fixture(scope="module")
+def account(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """The server's account, with the rights that deploy/kubernetes gives it and a namespace of its own for jobs."""
+    with deployed(rig, tmp_path_factory.mktemp("account")) as made:
+        yield made
+
+
+@pytest.fixture
+async def engine(account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubernetesEngine]:
+    """An engine under the server's account."""
+    monkeypatch.setattr(launching, "STORAGE_CLASS", "shared")  # the rig's `standard` class is for one node
+    async with opened(account.settings(tmp_path)) as engine:
+        yield engine

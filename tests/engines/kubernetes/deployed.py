@@ -1,0 +1,78 @@
+"""The account and the rights of deploy/kubernetes in a cluster, under names of their own so that several stand beside
+each other."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.settings import Settings
+from tests.rig.cluster import Rig
+
+DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
+RIGHTS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+
+
+@dataclass(frozen=True)
+class Deployed:
+    rig: Rig
+    kubeconfig: Path
+    """With the rights of the server's account and no others."""
+    jobs: str
+    """The namespace its jobs are in."""
+    server: str
+    """The namespace the server would be in."""
+
+    def settings(self, data_dir: Path, **more: Any) -> Settings:
+        given = {
+            "engine": "kubernetes",
+            "kubernetes_config": str(self.kubeconfig),
+            "kubernetes_namespace": self.jobs,
+            "kubernetes_image": "penstock-test:1",
+            "default_cpus": "50m",
+            "data_dir": data_dir,
+        }
+        return Settings(**(given | more))
+
+
+def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any]]:
+    """What `kubectl apply -k` would apply, with these names for those of namespaces and of what has no namespace."""
+    found = list(yaml.safe_load_all(rig.kubectl("kustomize", DEPLOY / overlay)))
+    for item in found:
+        meta = item["metadata"]
+        if "namespace" in meta:
+            meta["namespace"] = names[meta["namespace"]]
+        elif item["kind"] == "Namespace":
+            meta["name"] = names[meta["name"]]
+        else:
+            meta["name"] = f"{meta['name']}-{names['penstock']}"
+        if item["kind"] == "ClusterRoleBinding":
+            item["roleRef"]["name"] += f"-{names['penstock']}"
+        for subject in item.get("subjects", ()):
+            subject["namespace"] = names[subject["namespace"]]
+    return found
+
+
+@contextmanager
+def deployed(rig: Rig, place: Path, overlay: str = "base") -> Iterator[Deployed]:
+    """Only the account and its rights: the server runs in the test."""
+    mark = secrets.token_hex(3)
+    names = {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}"}
+    made = [item for item in objects(rig, overlay, names) if item["kind"] in RIGHTS]
+    for item in made:
+        if item["kind"] == "Namespace":
+            rig.make_namespace(item["metadata"]["name"], **item["metadata"]["labels"])
+    rig.apply(*made)
+    try:
+        kubeconfig = rig.kubeconfig_for("penstock", names["penstock"], place / "kubeconfig", duration="8h")
+        yield Deployed(rig, kubeconfig, names["penstock-jobs"], names["penstock"])
+    finally:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+        rig.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", text=text)

@@ -1,0 +1,126 @@
+"""The observing side of the engine on a real cluster, without the side that writes: Jobs are made as that would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.model import iso, now
+from penstock.engines.base import Launch, LogQuery, Presence, Report, Run
+from penstock.engines.kubernetes import jobs, names
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.objects import Job, Pod, Service
+from penstock.engines.kubernetes.observing import Observing
+from penstock.engines.kubernetes.pod_settings import read_pod_settings
+from penstock.settings import Settings
+from tests.engines.launching import run_of
+from tests.rig.cluster import Rig
+
+IMAGE = "penstock-test:1"
+
+
+@dataclass
+class Observed:
+    rig: Rig
+    namespace: str
+    settings: Settings
+    api: Api
+    cluster: Cluster
+    observing: Observing
+
+    # as the writing side does
+
+    async def start(
+        self, launch: Launch, products: Sequence[str] = (), change: Callable[[dict[str, Any]], None] | None = None
+    ) -> Run:
+        """`change` makes the Job's body into what a test needs."""
+        if service := jobs.service_of(launch):
+            await self.api.create(Service, service, self.namespace)
+        for body in jobs.jobs_of(launch, read_pod_settings(self.settings), products):
+            if change:
+                change(body)
+            await self.api.create(Job, body, self.namespace)
+        return run_of(launch)
+
+    async def stop(self, run: Run) -> None:
+        change = {"metadata": {"annotations": {names.STOP: iso(now())}}, "spec": {"suspend": True}}
+        for job in self.cluster.jobs_of(run):
+            await self.api.patch(Job, job.name, change, self.namespace)
+
+    # what is
+
+    async def until(self, run: Run, holds: Callable[[Report], Any], seconds: float = 60) -> Report:
+        """The report once that holds, looked at whenever the run is said to have changed."""
+        changes = self.observing.changes()
+        look = asyncio.ensure_future(anext(changes))
+        report = None
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds(report := self.observing.observe(run)):
+                    await look
+                    look = asyncio.ensure_future(anext(changes))
+        except TimeoutError:
+            raise AssertionError(f"it never became what was waited for, but {report!r}") from None
+        finally:
+            look.cancel()
+        return report
+
+    async def ended(self, run: Run, seconds: float = 60) -> Report:
+        return await self.until(run, lambda report: report.presence is Presence.ended, seconds)
+
+    async def waits(self, run: Run, text: str) -> Report:
+        """The report once it waits with that in its message."""
+        return await self.until(
+            run, lambda report: report.presence is Presence.waiting and text in (report.message or "")
+        )
+
+    async def running(self, run: Run) -> Report:
+        return await self.until(run, lambda report: report.presence is Presence.running)
+
+    async def log(self, run: Run, part: int = 0, **query: Any) -> bytes:
+        return b"".join([data async for data in self.observing.logs(run, part, LogQuery(**query))])
+
+    async def printed(self, run: Run, text: bytes, part: int = 0) -> None:
+        seen = b""
+        async with asyncio.timeout(60):
+            async for data in self.observing.logs(run, part, LogQuery(follow=True)):
+                seen += data
+                if text in seen:
+                    return
+        raise AssertionError(f"{text!r} was never printed, only {seen!r}")
+
+    def pod(self, run: Run, part: int = 0) -> Pod:
+        return next(pod for pod in self.cluster.pods_of(run) if names.part_of(pod) == part)
+
+    def kubectl(self, *arguments: str) -> str:
+        return self.rig.kubectl("-n", self.namespace, *arguments)
+
+
+@asynccontextmanager
+async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> AsyncIterator[Observed]:
+    """On the directory of an earlier one it is a server that starts anew."""
+    given = {"default_cpus": "20m", "kubernetes_image": IMAGE, "pull_patience": "3s", "placement_timeout": "4s"}
+    settings = Settings(data_dir=place, engine="kubernetes", **(given | chosen))
+    api = Api.open(rig.kubeconfig)
+    cluster = Cluster(api, namespace)
+    observing = Observing(api, cluster, settings)
+    try:
+        await cluster.open()
+        await observing.open()
+        yield Observed(rig, namespace, settings, api, cluster, observing)
+    finally:
+        await observing.close()
+        await cluster.close()
+        await api.close()
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """Of kubectl's answer."""
+    found: list[dict[str, Any]] = json.loads(text)["items"]
+    return found

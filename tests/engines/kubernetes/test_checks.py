@@ -1,0 +1,109 @@
+"""What `penstock doctor` says of a cluster, and what cannot run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock.domain.workloads import Resources, Scratch, Spec
+from penstock.engines.kubernetes import checks
+from penstock.engines.kubernetes.engine import KubernetesEngine
+from tests.engines.kubernetes.deployed import DEPLOY, Deployed
+from tests.engines.kubernetes.making import eventually
+from tests.engines.kubernetes.opening import opened
+from tests.rig.cluster import Rig
+
+
+async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: KubernetesEngine) -> None:
+    found = {check.name: check for check in await engine.checks()}
+    assert found["cluster"].ok
+    assert found["kubernetes"].ok
+    assert found["rights"].detail == "all that is needed is allowed"
+    assert found["storage class"].detail == "the default is standard"
+
+
+def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
+    """No right that nothing needs."""
+    for file, rights in (("rights-in-jobs.yaml", checks.IN_NAMESPACE), ("rights-in-cluster.yaml", checks.IN_CLUSTER)):
+        role = next(yaml.safe_load_all((DEPLOY / "base" / file).read_text()))
+        given = {
+            (verb, group, resource)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        needed = {
+            (verb, kind.kind.group, kind.kind.plural + (f"/{part}" if part else "")) for verb, kind, part in rights
+        }
+        assert given == needed, file
+
+
+async def test_rights_that_are_missing_are_named(rig: Rig, account: Deployed, tmp_path: Path) -> None:
+    rig.kubectl("delete", "rolebinding", "penstock", "-n", account.jobs)
+    rig.kubectl("create", "clusterrolebinding", f"view-{account.jobs}", "--clusterrole=view",
+                f"--serviceaccount={account.server}:penstock")  # fmt: skip
+    try:
+        async with opened(account.settings(tmp_path)) as engine:
+            (rights,) = [check for check in await engine.checks() if check.name == "rights"]
+            assert not rights.ok
+            assert "create jobs" in rights.detail
+            assert "create pods/exec" in rights.detail
+            assert rights.fix
+    finally:
+        rig.kubectl("delete", "clusterrolebinding", f"view-{account.jobs}")
+        rig.kubectl("create", "rolebinding", "penstock", "-n", account.jobs, "--role=penstock",
+                    f"--serviceaccount={account.server}:penstock")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "ok"), [("v1.30.2", True), ("v1.36.0-rc.1", True), ("v1.29.9", False), ("?", False)]
+)
+def test_the_version_is_looked_at(version: str, ok: bool) -> None:
+    assert checks._version(version).ok is ok
+
+
+# -- what cannot run --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def a10(rig: Rig) -> Iterator[None]:
+    rig.patch_gpus("node-1", "NVIDIA-A10", 4)
+    yield
+    rig.patch_gpus("node-1", None, 0)
+
+
+async def test_a_product_nobody_has_is_refused_with_those_there_are(engine: KubernetesEngine, a10: None) -> None:
+    await eventually(lambda: engine._observing.stock.products())
+    spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
+    (refusal,) = await engine.refusals(spec)
+    assert refusal.keys == ("resources", "accelerators")
+    assert refusal.message == "no node has a GPU 'H100'"
+    assert refusal.hint == "there are: NVIDIA-A10 (4 of 4 free)"
+    for word in ("A10", "nvidia-a10", "NVIDIA A10"):
+        known = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100", word)))
+        assert await engine.refusals(known) == []
+
+
+async def test_what_no_container_can_be_started_with_is_refused(engine: KubernetesEngine) -> None:
+    for spec in (Spec(run="x" * 130_000), Spec(run="true", setup="x" * 130_000), Spec(run=("echo", "x" * 130_000))):
+        (refusal,) = await engine.refusals(spec)
+        assert "120 KiB" in refusal.message
+    many = {f"V{number}": "x" * 1000 for number in range(140)}
+    (refusal,) = await engine.refusals(Spec(run="true", envs=many))
+    assert "128 KiB" in refusal.message
+
+
+async def test_a_queue_needs_kueue(engine: KubernetesEngine) -> None:
+    (refusal,) = await engine.refusals(Spec(run="true", queue="gpus"))
+    assert refusal.keys == ("queue",)
+    assert "Kueue is not installed" in refusal.message
+
+
+async def test_nothing_can_be_where_the_code_will_be(engine: KubernetesEngine) -> None:
+    (refusal,) = await engine.refusals(Spec(run="true", workdir=".", scratch=(Scratch(path="/workdir"),)))
+    assert refusal.keys == ("volumes", "/workdir")
+    assert await engine.refusals(Spec(run="true", workdir="/workdir", scratch=(Scratch(path="/workdir"),))) == []

@@ -1,0 +1,158 @@
+"""A namespace for each user or group, made with its rules when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.domain.volumes import Phase
+from penstock.domain.workloads import Reason, Resources, State
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.names import namespace_of
+from penstock.errors import Conflict
+from penstock.settings import Settings
+from tests.engines import launching
+from tests.engines.kubernetes.deployed import Deployed, deployed
+from tests.engines.kubernetes.making import eventually
+from tests.engines.kubernetes.opening import bound, opened
+from tests.engines.launching import a_launch, a_volume, ended, outcome, run_of, the_account
+from tests.rig.cluster import Rig
+
+
+@pytest.fixture(scope="module")
+def account(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """With the rights of the overlay for namespaces per user."""
+    with deployed(rig, tmp_path_factory.mktemp("account"), "namespace-per-user") as made:
+        yield made
+        mine = [name for name in _namespaces(rig) if name.startswith(f"{made.jobs}-")]
+        rig.kubectl("delete", "namespace", "--wait=false", "--ignore-not-found", made.jobs, *mine)
+
+
+@pytest.fixture
+def settings(account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(launching, "STORAGE_CLASS", "shared")
+    return account.settings(
+        tmp_path,
+        kubernetes_namespaces="user",
+        kubernetes_quota={"requests.cpu": "2", "count/jobs.batch": "100"},
+        kubernetes_network="namespace",
+    )
+
+
+def _namespaces(rig: Rig) -> list[str]:
+    return [line.removeprefix("namespace/") for line in rig.kubectl("get", "namespaces", "-o", "name").split()]
+
+
+def found(rig: Rig, kind: str, namespace: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads(rig.kubectl("get", kind, "-n", namespace, "-o", "json"))["items"]
+    return items
+
+
+def test_names_that_had_to_be_changed_never_meet() -> None:
+    assert namespace_of("jobs", "ada") == "jobs-ada"
+    changed = [namespace_of("jobs", name) for name in ("ada@lab.org", "ada-lab.org", "ada-lab-org", "Ada", "a" * 80)]
+    assert len(set(changed)) == 5
+    assert all(len(name) <= 63 for name in changed)
+    assert namespace_of("jobs", "ada-lab-org") == "jobs-ada-lab-org"
+
+
+async def test_each_user_has_one_with_its_rules(settings: Settings, account: Deployed) -> None:
+    rig = account.rig
+    people = {name: f"{account.jobs}-{name}" for name in ("ada", "ben")}
+    async with opened(settings) as engine:
+        launches = {name: a_launch(f"echo {name}", user=name, group=name) for name in people}
+        await asyncio.gather(*(engine.start(launch) for launch in launches.values() for _ in range(2)))
+        for name, namespace in people.items():
+            report = await ended(engine, run_of(launches[name]))
+            assert report.units[0].state is State.EXITED
+            (job,) = found(rig, "jobs", namespace)
+            assert job["metadata"]["labels"]["task-id"] == launches[name].workload_id
+            (quota,) = found(rig, "resourcequotas", namespace)
+            assert quota["spec"]["hard"] == {"requests.cpu": "2", "count/jobs.batch": "100"}
+            (policy,) = found(rig, "networkpolicies", namespace)
+            assert policy["spec"] == {
+                "podSelector": {},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": {}}]}],
+            }
+            labels = rig.get("namespace", namespace)["metadata"]["labels"]
+            assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+            assert labels[names.MANAGED] == "penstock"
+        mark = rig.request_mark()
+        again = a_launch("true", user="ada", group="ada")
+        await engine.start(again)
+        made = [each for each in rig.requests("penstock/", mark) if each["verb"] in ("create", "patch", "get")]
+        assert [each["objectRef"]["resource"] for each in made] == ["jobs"]
+        await ended(engine, run_of(again))
+        for launch in (*launches.values(), again):
+            await engine.remove(run_of(launch))
+
+
+async def test_volumes_are_where_the_jobs_are(settings: Settings, account: Deployed) -> None:
+    async with opened(settings) as engine:
+        volume = a_volume("data", user="cora", group="cora")
+        await engine.create_volume(volume, the_account())
+        await bound(engine, volume)
+        assert [each["metadata"]["name"] for each in found(account.rig, "pvc", f"{account.jobs}-cora")] == [
+            volume.object_name
+        ]
+        launch = a_launch("touch /data/x; ls /data", {"/data": volume}, user="cora", group="cora")
+        report, log = await outcome(engine, launch)
+        assert (report.units[0].state, log) == (State.EXITED, "x\n")
+        await engine.remove(run_of(launch))
+        assert await engine.literal_volume("nothing", "cora") is None
+        await eventually(lambda: not engine._cluster.pods_of(run_of(launch)))
+        await engine.delete_volume(volume)
+        assert (await engine.volume_reports([volume]))[volume.id].phase is Phase.Lost
+
+
+async def test_over_the_quota_it_waits_and_says_so(settings: Settings) -> None:
+    async with opened(settings) as engine:
+        launch = a_launch("true", user="dora", group="dora", resources=Resources(cpus_milli=3000))
+        await engine.start(launch)
+        async for _ in engine.changes():
+            report = await engine.observe(run_of(launch))
+            if report.reason is Reason.QUOTA:
+                break
+        assert report.state is State.QUEUED
+        await engine.stop(run_of(launch), 1)
+        await ended(engine, run_of(launch))
+
+
+async def test_a_namespace_that_is_not_ours_is_not_used(settings: Settings, account: Deployed) -> None:
+    name = f"{account.jobs}-eve"
+    account.rig.make_namespace(name)
+    async with opened(settings) as engine:
+        with pytest.raises(Conflict, match="was not made by Penstock") as error:
+            await engine.start(a_launch("true", user="eve", group="eve"))
+        assert error.value.hint
+        account.rig.kubectl("label", "namespace", name, f"{names.MANAGED}=penstock")
+        await outcome(engine, a_launch("true", user="eve", group="eve"))
+
+
+async def test_one_that_was_deleted_behind_our_back_is_made_anew(settings: Settings, account: Deployed) -> None:
+    name = f"{account.jobs}-finn"
+    async with opened(settings) as engine:
+        await outcome(engine, a_launch("true", user="finn", group="finn"))
+        account.rig.kubectl("delete", "namespace", name)
+        launch = a_launch("echo back", user="finn", group="finn")
+        with pytest.raises(Exception, match="is not there, or is being deleted"):
+            await engine.start(launch)
+        _, log = await outcome(engine, launch)
+        assert log == "back\n"
+
+
+async def test_one_for_each_group(settings: Settings, account: Deployed, tmp_path: Path) -> None:
+    of_groups = account.settings(tmp_path, kubernetes_namespaces="group", kubernetes_pod_security="restricted")
+    async with opened(of_groups) as engine:
+        launch = a_launch("id -u", user="ada", group="lab")
+        await engine.start(launch)
+        assert found(account.rig, "jobs", f"{account.jobs}-lab")
+        labels = account.rig.get("namespace", f"{account.jobs}-lab")["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+        await engine.remove(run_of(launch))

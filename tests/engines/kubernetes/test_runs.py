@@ -1,0 +1,257 @@
+"""What runs are in the cluster: how many calls they cost, and that every step of their life can be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.domain.workloads import Reason, Resources, State
+from penstock.engines.base import Launch, Presence, Run
+from penstock.engines.kubernetes import names, runs
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.objects import Job, Service
+from penstock.errors import Conflict, Unavailable
+from tests.engines.kubernetes.deployed import Deployed
+from tests.engines.kubernetes.making import eventually
+from tests.engines.kubernetes.opening import opened
+from tests.engines.launching import a_launch, an_array, ended, log_of, outcome, printed, run_of
+
+WRITES = ("create", "patch", "update", "delete")
+
+
+def found(account: Deployed, kind: str, launch: Launch) -> list[dict[str, Any]]:
+    selector = f"{names.TASK_ID}={launch.workload_id}"
+    answer = account.rig.kubectl("get", kind, "-n", account.jobs, "-l", selector, "-o", "json")
+    items: list[dict[str, Any]] = json.loads(answer)["items"]
+    return items
+
+
+def writes(account: Deployed, mark: int) -> list[str]:
+    asked = account.rig.requests("penstock/", mark)
+    return [f"{each['verb']} {each['objectRef']['resource']}" for each in asked if each["verb"] in WRITES]
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nodes", "calls"), [(1, 1), (2, 3)])
+async def test_a_start_costs_few_calls(engine: KubernetesEngine, account: Deployed, nodes: int, calls: int) -> None:
+    mark = account.rig.request_mark()
+    launch = a_launch("true", nodes=nodes)
+    await engine.start(launch)
+    await engine.start(launch)
+    await ended(engine, run_of(launch))
+    made = [each for each in account.rig.requests("penstock/", mark) if _about(each, launch)]
+    assert len([each for each in made if each["verb"] in WRITES]) == calls
+    assert not [each for each in made if each["verb"] in ("get", "list") and each["objectRef"]["resource"] == "jobs"]
+
+
+def _about(event: dict[str, Any], launch: Launch) -> bool:
+    """A create names its object in no path, so all creates count."""
+    about = event.get("objectRef", {})
+    return launch.workload_id in about.get("name", launch.workload_id)
+
+
+# -- again and again --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", range(3))
+async def test_a_start_that_is_cut_off_anywhere_is_finished_by_the_next(
+    account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """The server is killed right after one of its calls has reached the cluster."""
+    launch = a_launch("echo $NODE_RANK >>/tmp/x; echo ran $MASTER_ADDR", nodes=2)
+    left = cut
+    create, patch = Api.create, Api.patch
+
+    class Killed(BaseException):
+        pass
+
+    async def cut_off(answer: Any) -> Any:
+        nonlocal left
+        made = await answer
+        if left == 0:
+            raise Killed
+        left -= 1
+        return made
+
+    with monkeypatch.context() as context:
+        context.setattr(Api, "create", lambda *given, **more: cut_off(create(*given, **more)))
+        context.setattr(Api, "patch", lambda *given, **more: cut_off(patch(*given, **more)))
+        engine = KubernetesEngine(account.settings(tmp_path / "first"))
+        await engine.open()
+        with pytest.raises(Killed):
+            await engine.start(launch)
+        await engine.close()
+    async with opened(account.settings(tmp_path / "second")) as engine:
+        if (await engine.observe(run_of(launch))).presence is Presence.absent:
+            await engine.start(launch)
+        report = await ended(engine, run_of(launch))
+        assert [unit.state for unit in report.units] == [State.EXITED, State.EXITED]
+        assert len(found(account, "jobs", launch)) == 1
+        assert len(found(account, "services", launch)) == 1
+        await engine.remove(run_of(launch))
+        await eventually(lambda: not found(account, "jobs,services,pods", launch))
+
+
+async def test_a_job_of_that_name_that_is_not_ours_is_left_alone(engine: KubernetesEngine, account: Deployed) -> None:
+    launch = a_launch("true")
+    container = {"name": "main", "image": "busybox:1", "command": ["true"]}
+    account.rig.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": f"try-{launch.workload_id}", "namespace": account.jobs},
+            "spec": {
+                "suspend": True,
+                "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+            },
+        }
+    )
+    with pytest.raises(Conflict, match="Penstock did not make"):
+        await engine.start(launch)
+    await engine.remove(run_of(launch))
+    account.rig.kubectl("delete", "job", f"try-{launch.workload_id}", "-n", account.jobs)
+
+
+async def test_it_is_there_as_soon_as_it_was_started(engine: KubernetesEngine) -> None:
+    launch = a_launch("true")
+    await engine.start(launch)
+    assert (await engine.observe(run_of(launch))).presence in (Presence.waiting, Presence.running)
+    assert run_of(launch) in await engine.runs()
+
+
+async def test_another_server_sees_what_the_first_one_started(account: Deployed, tmp_path: Path) -> None:
+    launch = a_launch("echo up; sleep 600", record="{}")
+    first = KubernetesEngine(account.settings(tmp_path / "first"))
+    await first.open()
+    await first.start(launch)
+    await first.close()
+    async with opened(account.settings(tmp_path / "second")) as second:
+        assert run_of(launch) in await second.runs()
+        await printed(second, run_of(launch), "up")
+        await second.start(launch)
+        await second.stop(run_of(launch), 1)
+        report = await ended(second, run_of(launch))
+        assert report.units[0].reason is Reason.STOPPED_BY_USER
+
+
+# -- stop -------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_waits_for_a_place_is_stopped_at_once(engine: KubernetesEngine, account: Deployed) -> None:
+    launch = a_launch("true", resources=Resources(cpus_milli=900_000))
+    await engine.start(launch)
+    await engine.stop(run_of(launch), 5)
+    mark = account.rig.request_mark()
+    await engine.stop(run_of(launch), 5)
+    report = await ended(engine, run_of(launch))
+    assert (report.units[0].state, report.units[0].reason) == (State.STOPPED, Reason.STOPPED_BY_USER)
+    assert writes(account, mark) == []
+
+
+async def test_what_has_ended_stays_as_it_ended(engine: KubernetesEngine) -> None:
+    launch = a_launch("exit 3")
+    await outcome(engine, launch)
+    await engine.stop(run_of(launch), 5)
+    report = await engine.observe(run_of(launch))
+    assert (report.units[0].state, report.units[0].exit_code) == (State.CRASHED, 3)
+
+
+# -- afterwards -------------------------------------------------------------------------------------------------------
+
+
+async def test_kubernetes_removes_what_has_ended_after_the_time_it_is_kept(
+    engine: KubernetesEngine, account: Deployed
+) -> None:
+    launch = a_launch("echo kept")
+    await outcome(engine, launch)
+    await engine.settle(run_of(launch), 1)
+    await engine.settle(run_of(launch), 1)
+    await eventually(lambda: not found(account, "jobs,pods", launch))
+    assert await log_of(engine, run_of(launch)) == b"kept\n"
+
+
+async def test_kept_for_no_time_it_goes_at_once(engine: KubernetesEngine, account: Deployed) -> None:
+    launch = a_launch("echo kept", nodes=2)
+    await outcome(engine, launch)
+    await engine.settle(run_of(launch), 0)
+    await eventually(lambda: not found(account, "jobs,pods,services", launch))
+    assert await log_of(engine, run_of(launch), 1) == b"kept\n"
+
+
+async def test_what_was_stopped_goes_too(
+    engine: KubernetesEngine, account: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes removes only what has ended, and what was suspended has not."""
+    launch = a_launch("echo up; sleep 600")
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+    await engine.stop(run_of(launch), 1)
+    await ended(engine, run_of(launch))
+    await engine.settle(run_of(launch), 1)
+    await eventually(lambda: names.SETTLED in found(account, "jobs", launch)[0]["metadata"]["annotations"])
+    monkeypatch.setattr(runs, "SWEEP_SECONDS", 0.1)
+    async with opened(account.settings(engine._settings.data_dir / "other")):
+        await eventually(lambda: not found(account, "jobs", launch))
+
+
+async def test_a_removed_run_leaves_nothing_in_the_cluster_even_if_it_ran(
+    engine: KubernetesEngine, account: Deployed
+) -> None:
+    launch = a_launch("echo up; sleep 600", nodes=2)
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+    await engine.remove(run_of(launch))
+    assert run_of(launch) not in await engine.runs()
+    assert (await engine.observe(run_of(launch))).presence is Presence.absent
+    await eventually(lambda: not found(account, "jobs,pods,services", launch))
+
+
+async def test_an_array_that_repeats_some_indexes_can_be_cut_off_too(
+    engine: KubernetesEngine, account: Deployed, api: Api
+) -> None:
+    launch = an_array("echo again $JOB_COMPLETION_INDEX", 9, 2, indexes=(2, 5, 7), attempt=2)
+    only = launch.model_copy(update={"indexes": (5,)})
+    await engine.start(only)
+    await ended(engine, run_of(launch))
+    await engine.start(launch)
+    report = await ended(engine, run_of(launch))
+    assert [(unit.index, unit.state) for unit in report.units] == [(i, State.EXITED) for i in (2, 5, 7)]
+    assert len(await api.list(Job, account.jobs, labels=names.selector(run_of(launch)))) == 3
+
+
+async def test_services_without_a_job_are_removed_with_the_run(
+    engine: KubernetesEngine, account: Deployed, api: Api
+) -> None:
+    """A server was killed between the two and the workload was deleted before it was back."""
+    launch = a_launch("true", nodes=2)
+    service = runs.jobs.service_of(launch)
+    assert service
+    await api.create(Service, service, account.jobs)
+    await eventually(lambda: engine._cluster.services.by("run", f"{launch.workload_id}/1"))
+    await engine.remove(run_of(launch))
+    await eventually(lambda: not found(account, "services", launch))
+
+
+# -- no cluster -------------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: Deployed) -> None:
+    monkeypatch.setattr("penstock.engines.kubernetes.cluster.OPEN_PATIENCE", 0.5)
+    nowhere = tmp_path / "kubeconfig"
+    nowhere.write_text(account.kubeconfig.read_text().replace(":6443", ":1"))
+    engine = KubernetesEngine(account.settings(tmp_path, kubernetes_config=str(nowhere)))
+    await asyncio.wait_for(engine.open(), 60)
+    try:
+        for call in (engine.nodes(), engine.start(a_launch("true")), engine.observe(Run("nosuchid")), engine.runs()):
+            with pytest.raises(Unavailable):
+                await call
+        assert [(check.name, check.ok) for check in await engine.checks()] == [("cluster", False)]
+    finally:
+        await engine.close()

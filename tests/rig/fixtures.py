@@ -1,0 +1,60 @@
+"""Rigs for tests: `rig`, which all share, and `own_rig` for those that break things."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rig import build, cluster, places
+from tests.rig.cluster import Rig
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[Rig]:
+    """The Kubernetes that is up (`make rig`), or one for this run. Shared: whoever breaks things takes `own_rig`."""
+    _needed()
+    with places.used(places.DEFAULT_NAME):
+        yield Rig.up(temporary=True)
+
+
+@pytest.fixture(scope="module")
+def own_rig() -> Iterator[Rig]:
+    """A Kubernetes that nobody else uses, ended after the file's last test: its parts may be stopped and killed."""
+    _needed()
+    name = f"own-{os.getpid()}"
+    try:
+        with places.used(name):
+            Rig.down(name)
+            yield Rig.up(name, temporary=True)
+    finally:
+        Rig.down(name)
+
+
+@pytest.fixture
+def rig_namespace(rig: Rig) -> Iterator[str]:
+    """An empty namespace of the shared rig, deleted afterwards with all that is in it."""
+    name = f"test-{secrets.token_hex(4)}"
+    rig.make_namespace(name)
+    yield name
+    rig.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _needed() -> None:
+    if said := cluster.fault():
+        pytest.skip(said)
+    if build.missing():
+        pytest.skip("the programs of a Kubernetes for tests are not built: .venv/bin/python -m tests.rig build")
+
+
+def end_unused() -> None:
+    """End what test runs brought up and nobody uses now, this run's and those of runs that were killed."""
+    if cluster.fault():
+        return
+    for name in places.names():
+        if (places.home(name) / "temporary").exists():
+            with places.unused(name) as nobody:
+                if nobody:
+                    Rig.down(name)

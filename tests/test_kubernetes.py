@@ -1,0 +1,168 @@
+"""The documents on a real cluster: the same commands, and what a person then sees."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.document002 import Document002
+from tests.rig.cluster import Rig
+from tests.running import RunningServer, start_server
+
+IMAGES = ("docker.io/library/rockylinux:8", "docker.io/pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime")
+
+
+@pytest.fixture(scope="module")
+def cluster(own_rig: Rig) -> Rig:
+    """With two A10s on each node, and the documents' images, all of them the one that tests have."""
+    for node in own_rig.node_names:
+        own_rig.patch_gpus(node, "NVIDIA-A10", 2)
+    own_rig.name_test_image(*IMAGES)
+    return own_rig
+
+
+@pytest.fixture
+def server(cluster: Rig, place: Path, request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    namespace = f"docs-{abs(hash(request.node.name)) % 10**6}"
+    cluster.make_namespace(namespace)
+    settings = {
+        "engine": "kubernetes",
+        "kubernetes_config": str(cluster.kubeconfig),
+        "kubernetes_namespace": namespace,
+        "kubernetes_image": "penstock-test:1",
+        "kubernetes_helper_image": "penstock-test:1",
+        "default_cpus": "50m",
+    }
+    server = start_server(place, **settings)
+    server.namespace = namespace  # type: ignore[attr-defined]
+    yield server
+    server.end()
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+class TestDocument002(Document002):
+    request, memory, cpus = "64Mi", "64Mi", "100m"
+
+    @pytest.fixture
+    def server(self, server: RunningServer) -> RunningServer:
+        return server
+
+
+class Person:
+    def __init__(self, server: RunningServer, folder: Path) -> None:
+        self.folder = folder
+        self.environ = server.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def pastes(self, script: str, code: int = 0) -> str:
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, env=self.environ, cwd=self.folder, timeout=110
+        )
+        assert done.returncode == code, f"{script}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def submits(self, text: str, *more: str, code: int = 0) -> str:
+        (self.folder / "task.yaml").write_text(text)
+        return self.pastes(f"k8s-cli jobs submit task.yaml {' '.join(more)}", code)
+
+
+@pytest.fixture
+def person(server: RunningServer, tmp_path: Path) -> Person:
+    return Person(server, tmp_path)
+
+
+def test_document_001_example_1_training_with_gpus_and_two_volumes(person: Person) -> None:
+    person.pastes("k8s-cli volumes create ml-data 100Mi; k8s-cli volumes create checkpoints 50Mi")
+    said = person.submits(
+        """
+name: model-training
+resources:
+  cpus: "100m"
+  memory: "128Mi"
+  accelerators: "2"
+  image_id: "pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime"
+volumes:
+  /data: ml-data
+  /checkpoints: checkpoints
+envs:
+  DATA_DIR: "/data"
+  CHECKPOINT_DIR: "/checkpoints"
+setup: |
+  python3 --version
+run: |
+  echo $DATA_DIR $CHECKPOINT_DIR $GPUS_PER_NODE
+  echo weights > $CHECKPOINT_DIR/last; cat $CHECKPOINT_DIR/last
+"""
+    )
+    assert "Python 3" in said
+    assert "/data /checkpoints 2\nweights\n" in said
+    assert "Bound" in person.pastes("k8s-cli volumes list --name checkpoints")
+
+
+def test_document_001_example_2_four_nodes_on_two_kubelets_share_a_volume(person: Person) -> None:
+    person.pastes("k8s-cli volumes create shared-workspace 200Mi --access-modes ReadWriteMany --storage-class shared")
+    said = person.submits(
+        """
+name: distributed-training
+num_nodes: 4
+resources: {cpus: "50m", memory: "64Mi", accelerators: "1"}
+volumes: {/workspace: shared-workspace}
+run: |
+  echo "Node $NODE_RANK initialized" > /workspace/node-$NODE_RANK.txt
+  cat /workspace/node-$NODE_RANK.txt
+  getent hosts $MASTER_ADDR > /dev/null && echo master found
+"""
+    )
+    for rank in range(4):
+        assert f"node-{rank} | Node {rank} initialized" in said
+        assert f"node-{rank} | master found" in said
+
+
+def test_document_001_example_3_steps_one_after_the_other(person: Person) -> None:
+    person.pastes("k8s-cli volumes create raw 50Mi -s shared -a ReadWriteMany")
+    (person.folder / "a.yaml").write_text("name: download\nvolumes: {/data: raw}\nrun: sleep 2; echo raw > /data/set\n")
+    person.pastes("penstock jobs submit a.yaml --detach")
+    said = person.submits("name: process\nvolumes: {/in: raw}\nrun: tr a-z A-Z < /in/set\n", "--after", "download")
+    assert "\nRAW\n" in f"\n{said}"
+
+
+def test_document_001_example_4_a_storage_class_and_one_that_is_not_there(person: Person) -> None:
+    person.pastes("k8s-cli volumes create fast-cache 20Mi --storage-class expandable")
+    assert "cached" in person.submits("volumes: {/cache: fast-cache}\nrun: echo cached > /cache/f; cat /cache/f\n")
+    refused = person.pastes("k8s-cli volumes create slow 1Gi --storage-class slow-hdd", code=1)
+    assert "'slow-hdd' is not a storage class" in refused
+    assert "standard" in refused
+
+
+def test_the_database_is_deleted_while_jobs_run(person: Person, server: RunningServer, place: Path) -> None:
+    person.pastes("penstock volumes create kept 10Mi")
+    person.submits("name: over\nrun: echo over\n")
+    person.submits("name: long\nvolumes: {/kept: kept}\nrun: echo begun; sleep 600\n", "--detach")
+    person.pastes("until penstock jobs list --name long --status running -o name | grep -q .; do :; done")
+    server.kill()
+    shutil.rmtree(place / "data")
+    settings = {key.removeprefix("PENSTOCK_").lower(): value for key, value in server.environ.items()}
+    kept = {key: value for key, value in settings.items() if key.startswith(("engine", "kubernetes", "default"))}
+    again = start_server(place, **kept)
+    try:
+        listed = person.pastes("penstock jobs list -o wide")
+        assert " over " in listed
+        assert " long " in listed
+        assert "kept" in person.pastes("penstock volumes list")
+        assert "begun" in person.pastes("penstock jobs logs long --no-follow")
+        person.pastes("penstock jobs stop long; penstock jobs wait long", code=1)
+    finally:
+        again.end()
+
+
+def test_a_product_nobody_has_is_refused_with_those_there_are(person: Person) -> None:
+    said = person.submits("resources: {accelerators: H100:1}\nrun: true\n", code=1)
+    assert "H100" in said
+    assert "A10" in said
+    shown = person.pastes("penstock get gpus")
+    assert "NVIDIA-A10" in shown
