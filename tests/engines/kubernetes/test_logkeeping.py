@@ -141,6 +141,25 @@ async def test_a_pod_that_was_gone_before_all_was_read_is_said(rig: Rig, namespa
         assert await seen.log(run) == b"up\n[penstock] the pod was gone before its last output could be read\n"
 
 
+async def test_what_the_node_threw_away_meanwhile_is_said(rig: Rig, namespace: str, tmp_path: Path) -> None:
+    """A kubelet begins a new file when a log has 10 MiB, and shows only that."""
+    script = "echo up; until [ -e /tmp/go ]; do sleep 0.1; done; seq 1 1700000; touch /tmp/printed; "
+    script += "until [ -e /tmp/on ]; do sleep 0.1; done; echo after; sleep 1"
+    async with observed(rig, namespace, tmp_path) as seen:
+        run = await seen.start(a_launch(script))
+        await seen.printed(run, b"up\n")
+        pod = seen.pod(run)
+    inside = ("exec", "-n", namespace, pod.name, "--", "sh", "-c")
+    rig.kubectl(*inside, "touch /tmp/go; until [ -e /tmp/printed ]; do sleep 0.1; done")
+    await eventually(lambda: len(rig.kubectl("logs", "-n", namespace, pod.name, "--tail=2")) == 0)
+    rig.kubectl(*inside, "touch /tmp/on")
+    async with observed(rig, namespace, tmp_path) as seen:
+        await seen.ended(run)
+        assert await seen.log(run) == (
+            b"up\n[penstock] the node has begun a new log: what it printed before this may be missing\nafter\n"
+        )
+
+
 async def test_a_log_is_whole_before_the_end_is_reported(seen: Observed) -> None:
     run = await seen.start(a_launch("seq 1 50000" + LET_IT_OUT))
     await seen.ended(run)

@@ -132,7 +132,8 @@ def _show_dry_run(answer: dict[str, Any], base: Path, output: str) -> int:
     for notice in answer.get("notices", ()):
         note(f"Note: {notice}")
     click.echo(f"Valid: {coloured('yes')}")
-    click.echo(f"Fits now: {'yes' if answer['fits_now'] else 'no'}" + (f" ({m})" if (m := answer["message"]) else ""))
+    fits = {True: "yes", False: "no", None: "the cluster decides"}[answer["fits_now"]]
+    click.echo(f"Fits now: {fits}" + (f" ({m})" if (m := answer["message"]) else ""))
     if sent:
         click.echo(f"Workdir: {sent}")
     return 0

@@ -29,31 +29,26 @@ from penstock.settings import Settings
 from penstock.wire import Check
 
 OLDEST, NEWEST = 30, 36
-READ = ("get", "list", "watch")
+WATCH = ("list", "watch")
 Right = tuple[str, type[Object], str]
 """Verb, kind, part of it."""
 
 IN_NAMESPACE: tuple[Right, ...] = (
-    *((verb, Job, "") for verb in (*READ, "create", "patch", "delete")),
-    *((verb, Claim, "") for verb in (*READ, "create", "patch", "delete")),
-    *((verb, Service, "") for verb in ("list", "create", "patch", "delete")),
-    *((verb, Pod, "") for verb in (*READ, "patch", "delete")),
+    *((verb, Job, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
+    *((verb, Claim, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
+    *((verb, Service, "") for verb in (*WATCH, "create", "patch", "delete")),
+    *((verb, Pod, "") for verb in ("get", *WATCH, "delete")),
     ("get", Pod, "log"),
-    ("create", Pod, "exec"),
     ("get", Pod, "exec"),
-    *((verb, Event, "") for verb in READ),
+    ("create", Pod, "exec"),
+    *((verb, Event, "") for verb in WATCH),
 )
-IN_CLUSTER: tuple[Right, ...] = (
-    *((verb, Node, "") for verb in READ),
-    *((verb, StorageClass, "") for verb in READ),
-    *((verb, Pod, "") for verb in READ),
-)
+IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
     ("create", Namespace, ""),
-    ("watch", ServiceAccount, ""),
-    ("patch", ResourceQuota, ""),
-    ("patch", NetworkPolicy, ""),
+    *((verb, ServiceAccount, "") for verb in WATCH),
+    *((verb, kind, "") for kind in (ResourceQuota, NetworkPolicy) for verb in ("create", "patch")),
 )
 
 
