@@ -14,7 +14,8 @@ quickstart: ## Starts the server, makes a volume, runs a two-node job on it and 
 
 test: dev-environment ## Runs every test, then lint. What this machine cannot run is listed at the end.
 	@$(BIN)/python -m tests.rig build --if-usable
-	$(BIN)/pytest -n 4 --dist loadfile --durations=10
+	$(BIN)/pytest -n 4 --dist loadfile --durations=10 -m "not cluster"
+	$(BIN)/pytest -n 2 --dist loadfile --durations=10 -m cluster
 	@$(MAKE) --no-print-directory lint
 
 lint: dev-environment ## ruff, mypy --strict and the layers (import-linter).

@@ -34,6 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis_settings.load_profile("penstock")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clusters take most of a small machine: what needs one runs apart from the rest, fewer at a time."""
+    for item in items:
+        if {"rig", "own_rig"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("cluster")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     """After everything else: one line for each reason why something was not run."""

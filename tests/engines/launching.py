@@ -30,13 +30,15 @@ def the_account() -> Account:
 def a_volume(name: str = "data", **fields: Any) -> Volume:
     given = {
         "id": new_id(),
+        "group": "ann",
+        "user": "ann",
         "size": "1Gi",
         "size_bytes": 2**30,
         "storage_class": STORAGE_CLASS,
         "access_modes": (AccessMode.ReadWriteMany,),
         "created_at": datetime.now(UTC),
     }
-    return Volume(name=name, group="ann", user="ann", **(given | fields))
+    return Volume(name=name, **(given | fields))
 
 
 def a_launch(run: str | tuple[str, ...], mounts: dict[str, Volume] | None = None, **fields: Any) -> Launch:

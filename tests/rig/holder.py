@@ -136,9 +136,9 @@ def separate_mounts(directory: Path) -> None:
     resolver.parent.mkdir(parents=True, exist_ok=True)
     resolver.touch()
     _mount("--bind", directory / "resolv.conf", resolver)
-    for path in ("/var/log", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/containerd", "/tmp"):
+    for path in ("/var/log", "/var/lib/cni", "/var/lib/kubelet", "/var/lib/containerd"):
         inside = directory / "own" / path[1:].replace("/", "-")
-        inside.mkdir(mode=0o1777 if path == "/tmp" else 0o755, parents=True, exist_ok=True)
+        inside.mkdir(parents=True, exist_ok=True)
         Path(path).mkdir(exist_ok=True)
         _mount("--bind", inside, path)
     for name, value in SYSCTLS.items():

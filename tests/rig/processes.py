@@ -29,7 +29,10 @@ class Processes:
         """Start the holder, and with it the namespaces everything else lives in."""
         (self.directory / "log").mkdir(exist_ok=True)
         (self.directory / "own").mkdir(exist_ok=True)
+        passing = self.directory / "own" / "tmp"  # not /tmp itself: this checkout may be there
+        passing.mkdir(exist_ok=True)
         environment = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG")}
+        environment["TMPDIR"] = str(passing)
         with (self.directory / "log/holder.log").open("ab") as log:
             done = subprocess.run(
                 [sys.executable, "-I", holder.__file__, self.directory], stdout=log, stderr=log, env=environment

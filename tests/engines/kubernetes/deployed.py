@@ -41,6 +41,17 @@ class Deployed:
         }
         return Settings(**(given | more))
 
+    def requests(self, mark: int) -> list[str]:
+        """What the account asked for since `rig.request_mark()`, watches apart: `create jobs`, `get pods/log`."""
+        who = f"system:serviceaccount:{self.server}:penstock"
+        found = []
+        for event in self.rig.requests("penstock/", mark):
+            about = event.get("objectRef", {})
+            if event["user"]["username"] == who and event["verb"] not in ("watch", "list"):
+                part = f"/{about['subresource']}" if "subresource" in about else ""
+                found.append(f"{event['verb']} {about.get('resource', '')}{part}")
+        return found
+
 
 def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any]]:
     """What `kubectl apply -k` would apply, with these names for those of namespaces and of what has no namespace."""

@@ -86,8 +86,7 @@ async def test_each_user_has_one_with_its_rules(settings: Settings, account: Dep
         mark = rig.request_mark()
         again = a_launch("true", user="ada", group="ada")
         await engine.start(again)
-        made = [each for each in rig.requests("penstock/", mark) if each["verb"] in ("create", "patch", "get")]
-        assert [each["objectRef"]["resource"] for each in made] == ["jobs"]
+        assert account.requests(mark) == ["create jobs"]
         await ended(engine, run_of(again))
         for launch in (*launches.values(), again):
             await engine.remove(run_of(launch))

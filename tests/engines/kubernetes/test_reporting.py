@@ -64,12 +64,18 @@ async def test_one_that_fails_says_how(
     assert (unit.state, unit.reason, unit.exit_code, unit.message) == (State.CRASHED, reason, code, said)
 
 
-async def test_a_program_that_is_not_there_says_so(seen: Observed) -> None:
-    unit = await the_unit(seen, await seen.start(a_launch(("/no/such/program",))))
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        ("/no/such/program", 127, "The program /no/such/program was not found in the image."),
+        ("no-such-program", 127, "The program no-such-program was not found in the image."),
+        ("/etc/passwd", 126, "The program /etc/passwd cannot be executed: permission denied."),
+    ],
+)
+async def test_a_program_that_cannot_be_started_says_so(seen: Observed, program: str, code: int, said: str) -> None:
+    unit = await the_unit(seen, await seen.start(a_launch((program,))))
     assert (unit.state, unit.reason) == (State.CRASHED, Reason.LAUNCH_FAILED)
-    assert unit.message == (
-        'The program could not be started: exec: "/no/such/program": stat /no/such/program: no such file or directory.'
-    )
+    assert (unit.exit_code, unit.message) == (code, said)
     assert unit.started_at is None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Volume
@@ -11,6 +13,8 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.objects import Claim, Job
 from penstock.engines.kubernetes.records import read_volume
+
+log = logging.getLogger(__name__)
 
 
 def found(cluster: Cluster) -> Found:
@@ -27,16 +31,25 @@ def found(cluster: Cluster) -> Found:
 
 
 def _record(job: Job) -> str | None:
-    """Only one that says it is about this very workload: labels and annotations can be written by others."""
-    if job.metadata.deletion_timestamp:
+    """Not one that says it is about another workload: labels and annotations can be written by others.
+
+    What cannot be read at all is handed on, so that it is said.
+    """
+    record = job.annotations.get(names.RECORD)
+    if record is None or job.metadata.deletion_timestamp:
         return None
-    record = job.annotations.get(names.RECORD, "")
     try:
         said = json.loads(record)
     except ValueError:
+        return record
+    if not isinstance(said, dict) or said.get("id") != job.labels.get(names.TASK_ID) or not _owns(said, job):
+        log.warning("the Job %s/%s has the record of something else: it is not taken over", job.namespace, job.name)
         return None
-    ours = isinstance(said, dict) and said.get("id") == job.labels.get(names.TASK_ID)
-    return record if ours and _owner(said.get("group"), said.get("user")) == job.annotations.get(names.OWNER) else None
+    return record
+
+
+def _owns(said: Mapping[str, object], found: Job | Claim) -> bool:
+    return f"{said.get('group')}/{said.get('user')}" == found.annotations.get(names.OWNER)
 
 
 def _volumes(claim: Claim) -> list[tuple[Volume, Account]]:
@@ -47,8 +60,4 @@ def _volumes(claim: Claim) -> list[tuple[Volume, Account]]:
         return []
     volume, _ = read
     same = volume.id == claim.labels.get(names.VOLUME_ID) and volume.object_name == claim.name
-    return [read] if same and _owner(volume.group, volume.user) == claim.annotations.get(names.OWNER) else []
-
-
-def _owner(group: object, user: object) -> str:
-    return f"{group}/{user}"
+    return [read] if same and _owns({"group": volume.group, "user": volume.user}, claim) else []

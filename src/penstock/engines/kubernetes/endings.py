@@ -12,6 +12,7 @@ from penstock.engines.kubernetes.script import FAILURES, read_note
 from penstock.engines.kubernetes.sightings import Sighting
 from penstock.engines.local.supervisor.outcome import describe
 
+NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
 TIME_CODE = 124
 """What `timeout` ends with: whoever waits for a workload must not take it for a success."""
 
@@ -24,6 +25,7 @@ _TAKEN = {
     "EvictionByEvictionAPI": "It had to leave {node}, which is being emptied.",
 }
 _LOST = ("DeletionByTaintManager", "DeletionByPodGC")
+_PROGRAM = re.compile(r'exec: "([^"]*)"')
 _RUNTIME = re.compile(r"^(?:failed to |OCI runtime |runc |unable to )[^:]*: ")
 
 
@@ -87,8 +89,7 @@ def peak_of(seen: Sighting) -> int | None:
 def _own(seen: Sighting) -> Ending:
     code, note = seen.exit_code or 0, read_note(seen.said)
     if seen.cause in ("StartError", "ContainerCannotRun"):
-        said = f"The program could not be started: {plain(seen.said)}."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, code)
+        return _not_started(seen)
     if code and seen.cause == "OOMKilled":
         return Ending(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(seen), code)
     if code and note.phase in FAILURES:
@@ -99,6 +100,20 @@ def _own(seen: Sighting) -> Ending:
     if code:
         return Ending(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
     return Ending(State.EXITED, Reason.FINISHED, None, 0)
+
+
+def _not_started(seen: Sighting) -> Ending:
+    """With the code a shell would have ended with."""
+    said = plain(seen.said)
+    program = _PROGRAM.search(said)
+    if program and any(words in said for words in ("not found in $PATH", "no such file or directory")):
+        said = f"The program {program[1]} was not found in the image."
+        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
+    if program:
+        why = said.rpartition(": ")[2]
+        said = f"The program {program[1]} cannot be executed: {why}."
+        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
+    return Ending(State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started: {said}.", seen.exit_code)
 
 
 def plain(message: str) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from penstock.domain.model import now
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.calls import Pauses
-from penstock.engines.kubernetes.failures import ApiError, NotFound, Passing
+from penstock.engines.kubernetes.failures import ApiError, Passing
 from penstock.engines.kubernetes.loglines import Line, Mark, Sifter
 from penstock.engines.kubernetes.objects import ContainerStatus, Pod
 
@@ -100,7 +100,7 @@ class _Follower:
     def _judge(self, over: bool, status: ContainerStatus) -> None:
         if over and not isinstance(self._trouble, Passing):
             self.done = True
-            if self._trouble and not (isinstance(self._trouble, NotFound) and self._was_followed_to_the_end(status)):
+            if self._trouble and not self._was_followed_to_the_end(status):
                 raise LogLost(self._trouble.message, status=self._trouble.status)
 
     def _was_followed_to_the_end(self, status: ContainerStatus) -> bool:

@@ -1,0 +1,112 @@
+"""deploy/kubernetes as an admin applies it: the image built here, the server as a pod, a job through it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import image
+from tests.engines.kubernetes.deployed import objects
+from tests.rig.cluster import Rig
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def built(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of the image in the rig, which takes it as an archive from `python -m scripts.image`."""
+    place = tmp_path_factory.mktemp("image")
+    name = f"docker.io/library/penstock:{secrets.token_hex(4)}"
+    image.save(image.build(place), place / "penstock-image.tar", name)
+    rig.load_image(place / "penstock-image.tar", name)
+    return name
+
+
+@pytest.fixture(scope="module")
+def server(rig: Rig, built: str) -> Iterator[dict[str, str]]:
+    mark = secrets.token_hex(3)
+    names = {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}"}
+    found = objects(rig, "base", names)
+    for item in found:
+        _for_the_rig(item, built, names)
+    rig.apply(*(item for item in found if item["kind"] == "Namespace"))
+    rig.apply(*found)
+    try:
+        rig.kubectl("rollout", "status", "statefulset/penstock", "-n", names["penstock"], "--timeout=150s")
+        yield names
+    finally:
+        print(rig.kubectl("logs", "-n", names["penstock"], "penstock-0", check=False))
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+        rig.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", text=text)
+
+
+def _for_the_rig(item: dict[str, Any], built: str, names: dict[str, str]) -> None:
+    """Names of their own, this image, and the image that jobs have here; nothing else is changed."""
+    if item["kind"] == "StatefulSet":
+        (container,) = item["spec"]["template"]["spec"]["containers"]
+        container["image"] = built
+    if item["kind"] == "ConfigMap":
+        text = item["data"]["config.toml"]
+        for old, new in (('"penstock-jobs"', f'"{names["penstock-jobs"]}"'), ("penstock.penstock", _host(names))):
+            text = text.replace(old, new)
+        item["data"]["config.toml"] = f'{text}\nkubernetes_image = "penstock-test:1"\ndefault_cpus = "50m"\n'
+
+
+def _host(names: dict[str, str]) -> str:
+    return f"penstock.{names['penstock']}"
+
+
+def inside(rig: Rig, names: dict[str, str], *command: str) -> str:
+    return rig.kubectl("exec", "-n", names["penstock"], "penstock-0", "--", *command)
+
+
+def test_a_job_is_submitted_through_it(rig: Rig, server: dict[str, str]) -> None:
+    assert "hello from 1" in inside(rig, server, "penstock", "run", "--nodes", "2", "echo hello from $NODE_RANK")
+    jobs = json.loads(rig.kubectl("get", "jobs", "-n", server["penstock-jobs"], "-o", "json"))["items"]
+    assert [job["metadata"]["labels"]["skypilot-task"] for job in jobs] == ["true"]
+
+
+def test_volumes_are_claims(rig: Rig, server: dict[str, str]) -> None:
+    inside(rig, server, "penstock", "volumes", "create", "data", "1Gi")
+    claims = rig.kubectl("get", "pvc", "-n", server["penstock-jobs"], "-l", "volume-name=data", "-o", "name")
+    assert "persistentvolumeclaim/data-" in claims
+    inside(rig, server, "penstock", "volumes", "delete", "data", "--force")
+
+
+def test_others_reach_it_by_the_service_with_a_token(rig: Rig, server: dict[str, str]) -> None:
+    token = inside(rig, server, "penstock", "token", "create", "--user", "ada").strip().splitlines()[-1]
+    address = f"PENSTOCK_API_URL=http://{_host(server)}.svc"
+    command = ["env", address, f"PENSTOCK_TOKEN={token}", "penstock", "run", "echo as $PENSTOCK_TASK_ID"]
+    assert "as " in inside(rig, server, *command)
+
+
+def test_it_says_that_all_is_well(rig: Rig, server: dict[str, str]) -> None:
+    said = inside(rig, server, "penstock", "doctor")
+    assert "all that is needed is allowed" in said
+
+
+def test_it_comes_back_with_what_it_knew(rig: Rig, server: dict[str, str]) -> None:
+    inside(rig, server, "penstock", "run", "--name", "before", "echo kept")
+    rig.kubectl("delete", "pod", "penstock-0", "-n", server["penstock"])
+    rig.kubectl("rollout", "status", "statefulset/penstock", "-n", server["penstock"], "--timeout=150s")
+    assert "before" in inside(rig, server, "penstock", "jobs", "list")
+    assert "kept" in inside(rig, server, "penstock", "jobs", "logs", "before", "--no-follow")
+
+
+@pytest.mark.parametrize("overlay", ["base", "two-replicas", "namespace-per-user"])
+def test_every_overlay_is_accepted(rig: Rig, overlay: str, tmp_path: Path) -> None:
+    """By the API server, with every field it does not know an error."""
+    mark = secrets.token_hex(3)
+    names = {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}"}
+    for name in names.values():
+        rig.make_namespace(name)
+    try:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects(rig, overlay, names)})
+        rig.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", text=text)
+    finally:
+        rig.kubectl("delete", "namespace", "--wait=false", *names.values())
