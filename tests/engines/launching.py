@@ -36,7 +36,7 @@ def a_volume(name: str = "data", **fields: Any) -> Volume:
         "size_bytes": 2**30,
         "storage_class": STORAGE_CLASS,
         "access_modes": (AccessMode.ReadWriteMany,),
-        "created_at": datetime.now(UTC),
+        "created_at": datetime.now(UTC).replace(microsecond=0),
     }
     return Volume(name=name, **(given | fields))
 
