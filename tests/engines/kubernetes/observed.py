@@ -106,8 +106,8 @@ class Observed:
 async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> AsyncIterator[Observed]:
     """On the directory of an earlier one it is a server that starts anew."""
     given = {"default_cpus": "20m", "kubernetes_image": IMAGE, "pull_patience": "3s", "placement_timeout": "4s"}
+    api = Api.open(chosen.pop("kubeconfig", rig.kubeconfig))
     settings = Settings(data_dir=place, engine="kubernetes", **(given | chosen))
-    api = Api.open(rig.kubeconfig)
     cluster = Cluster(api, namespace)
     observing = Observing(api, cluster, settings)
     try:

@@ -186,16 +186,6 @@ async def test_an_account_without_the_right_is_told_which(rig, namespace, tmp_pa
     await api.close()
 
 
-async def test_a_version_the_server_has_forgotten_is_gone(api, namespace):
-    async def watch() -> None:
-        async with api.watch(Pod, "1", namespace) as changes:
-            async for _ in changes:
-                pass
-
-    with pytest.raises(Gone, match="too old"):
-        await watch()
-
-
 @pytest.mark.parametrize(
     ("code", "body", "kind"),
     [

@@ -14,7 +14,7 @@ from penstock.engines.kubernetes import api as api_module
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cache import Cache
 from penstock.engines.kubernetes.events import Events
-from penstock.engines.kubernetes.failures import Forbidden
+from penstock.engines.kubernetes.failures import Forbidden, Gone
 from penstock.engines.kubernetes.indexes import by_claim, by_label, by_node, by_owner
 from penstock.engines.kubernetes.objects import ConfigMap, Event, Job, Pod
 from tests.engines.kubernetes.making import IMAGE, config_map, eventually, pod
@@ -42,6 +42,12 @@ async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
                 changed.clear()
     finally:
         end()
+
+
+async def watch_from(api: Api, version: str) -> None:
+    async with asyncio.timeout(60), api.watch(ConfigMap, version, "kept") as changes:
+        async for _ in changes:
+            pass
 
 
 def names(cache: Cache[Any]) -> set[str]:
@@ -273,11 +279,14 @@ async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(ow
     async with running(Cache(api, ConfigMap, "kept", labels="n")) as cache:
         cache.subscribe(lambda old, new: told.append((old and old.name, new and new.name)))
         await asyncio.to_thread(own_rig.stop, "apiserver")
-        stale = await eventually(lambda: cache.stale)
-        assert "cannot be reached" in stale.why
-        assert names(cache) == {"stays", "vanishes"}
-        await asyncio.to_thread(own_rig.start, "apiserver")
-        await asyncio.to_thread(own_rig.control.wait_for_apiserver)
+        try:
+            await eventually(lambda: cache.stale and "cannot be reached" in cache.stale.why)
+            assert names(cache) == {"stays", "vanishes"}
+        finally:
+            await asyncio.to_thread(own_rig.start, "apiserver")
+            await asyncio.to_thread(own_rig.control.wait_for_apiserver)
+        with pytest.raises(Gone, match="too old"):
+            await watch_from(api, "1")
         own_rig.kubectl("delete", "configmap", "vanishes", "-n", "kept")
         own_rig.kubectl("create", "configmap", "appears", "-n", "kept")
         own_rig.kubectl("label", "configmap", "appears", "-n", "kept", "n=1")

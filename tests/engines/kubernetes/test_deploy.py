@@ -62,7 +62,7 @@ def _host(names: dict[str, str]) -> str:
 
 
 def inside(rig: Rig, names: dict[str, str], *command: str) -> str:
-    return rig.kubectl("exec", "-n", names["penstock"], "penstock-0", "--", *command)
+    return rig.kubectl("exec", "-n", names["penstock"], "penstock-0", "--", "timeout", "90", *command)
 
 
 def test_a_job_is_submitted_through_it(rig: Rig, server: dict[str, str]) -> None:

@@ -18,7 +18,10 @@ from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launching import a_launch
 from tests.rig.cluster import Rig
 
+pytestmark = pytest.mark.timeout(300)
+
 SEAT = "example.com/seat"
+LONG = 200.0
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ async def test_a_partial_placement_is_said_and_given_back(seen: Observed) -> Non
     report = await seen.until(run, lambda report: report.reason is Reason.GIVEN_BACK)
     assert "gave it back (1 so far); it tries again at " in (report.message or "")
     await seen.stop(single)
-    report = await seen.ended(run, 90)
+    report = await seen.ended(run, LONG)
     assert {unit.state for unit in report.units} == {State.EXITED}
     assert [await seen.log(run, part) for part in range(4)] == [b"started\n"] * 4
 
@@ -74,7 +77,7 @@ async def test_two_that_have_half_of_their_places_each_do_not_block_each_other(s
     runs = await asyncio.gather(
         *(seen.start(a_launch("sleep 1; echo through", nodes=3, stop_grace=1), change=seated) for _ in range(2))
     )
-    reports = await asyncio.gather(*(seen.ended(run, 110) for run in runs))
+    reports = await asyncio.gather(*(seen.ended(run, LONG) for run in runs))
     assert {unit.state for report in reports for unit in report.units} == {State.EXITED}
 
 
@@ -89,7 +92,7 @@ async def test_the_next_server_goes_on_with_what_was_given_back(
     seats(own_rig, "node-1", "3")
     try:
         async with observed(own_rig, own_namespace, tmp_path) as seen:
-            report = await seen.ended(run, 90)
+            report = await seen.ended(run, LONG)
             assert {unit.state for unit in report.units} == {State.EXITED}
             placement = read_placement(seen.cluster.jobs_of(run)[0])
             assert placement
@@ -112,7 +115,7 @@ async def test_a_node_that_is_lost_ends_the_run_and_is_the_reason(seen: Observed
     seen.rig.cut("node-2")
     try:
         await seen.until(run, lambda report: any("does not answer" in (unit.message or "") for unit in report.units))
-        report = await seen.ended(run, 110)
+        report = await seen.ended(run, LONG)
     finally:
         seen.rig.mend("node-2")
     unit, other = report.units[lost], report.units[1 - lost]

@@ -6,16 +6,19 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.domain.workloads import Array, Reason, Resources, State
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.images import cannot_be_pulled
-from penstock.engines.kubernetes.objects import Claim
+from penstock.engines.kubernetes.objects import Claim, Event, Pod
 from penstock.engines.kubernetes.quotas import over_quota
+from penstock.engines.kubernetes.reasons import Reasons
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launching import a_launch
@@ -364,3 +367,24 @@ def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
         "the quota team has no room: it asks for 16Gi memory, and 8Gi are allowed in all, "
         "3 of 4 GPUs are used, and it asks for 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("happened", "state", "said"),
+    [
+        ([], State.ASSIGNED, "on node-1"),
+        (["Scheduled"], State.ASSIGNED, "on node-1"),
+        (["Scheduled", "Pulling"], State.PULLING, "node-1 pulls the image python:3.13-slim"),
+        (["Scheduled", "Pulling", "Pulled"], State.LAUNCHING, "on node-1"),
+        (["Scheduled", "Pulled", "Created"], State.LAUNCHING, "on node-1"),
+    ],
+)
+def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, said: str) -> None:
+    container = {"name": "task", "image": "python:3.13-slim"}
+    status = {"containerStatuses": [{"name": "task", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    spec = {"nodeName": "node-1", "containers": [container]}
+    pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
+    events = [msgspec.convert({"reason": reason, "type": "Normal"}, Event) for reason in happened]
+    cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
+    why = Reasons(cluster, None).why([], pod)  # type: ignore[arg-type]
+    assert (why.state, why.message) == (state, said)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.workloads import Reason, Resources, Scratch, State
 from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.kubernetes import names, runs
 from penstock.engines.kubernetes.api import Api
@@ -253,3 +254,32 @@ async def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.
         assert [(check.name, check.ok) for check in await engine.checks()] == [("cluster", False)]
     finally:
         await engine.close()
+
+
+# -- without root -----------------------------------------------------------------------------------------------------
+
+
+async def test_without_root_everything_works_too(account: Deployed, tmp_path: Path) -> None:
+    """Pod Security `restricted`: as an account the image does not know, with volumes of a group."""
+    settings = account.settings(
+        tmp_path,
+        kubernetes_pod_security="restricted",
+        kubernetes_run_as="1234:1234",
+        kubernetes_fs_group="1234",
+    )
+    sent = tmp_path / "code.tar.gz"
+    with tarfile.open(sent, "w:gz") as tar:
+        tar.add(__file__, "code.py")
+    async with opened(settings) as engine:
+        ways = "id -u; grep CapEff /proc/self/status | cut -f2; ls; touch /scratch/x /dev/shm/x made"
+        run = f"{ways}; sleep 600 & wait"
+        scratch = (Scratch(path="/scratch"),)
+        launch = a_launch(f"trap 'echo bye; exit 0' TERM; {run}", workdir=".", workdir_archive=sent, scratch=scratch)
+        await engine.start(launch)
+        await printed(engine, run_of(launch), "code.py\n")
+        session = await engine.exec(run_of(launch), 0, ["id", "-u"], None)
+        assert [data async for _, data in session.output()] == [b"1234\n"]
+        await session.close()
+        await engine.stop(run_of(launch), 60)
+        await ended(engine, run_of(launch))
+        assert await log_of(engine, run_of(launch)) == b"1234\n0000000000000000\ncode.py\nbye\n"

@@ -10,6 +10,7 @@ from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import ApiError
+from penstock.engines.kubernetes.kueue import QueuedWorkload
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import (
     Claim,
@@ -43,6 +44,8 @@ IN_NAMESPACE: tuple[Right, ...] = (
     ("create", Pod, "exec"),
     *((verb, Event, "") for verb in WATCH),
 )
+FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in ("list", "patch"))
+"""Asked for only by jobs that are in a queue."""
 IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),

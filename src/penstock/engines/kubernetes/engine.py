@@ -28,7 +28,7 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.kubernetes import checks, refusing
+from penstock.engines.kubernetes import checks, kueue, refusing
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
@@ -138,11 +138,11 @@ class KubernetesEngine:
 
     async def refusals(self, spec: Spec) -> list[Refusal]:
         self._cluster.require()
-        kueue = False
+        queues = False
         if spec.queue:
             with shown():
-                kueue = refusing.KUEUE in await self._api.groups()
-        return refusing.refusals(spec, self._observing.stock.products(), kueue=kueue)
+                queues = kueue.GROUP in await self._api.groups()
+        return refusing.refusals(spec, self._observing.stock.products(), kueue=queues)
 
     def notices(self, spec: Spec) -> list[str]:
         return []
@@ -158,7 +158,7 @@ class KubernetesEngine:
             await self._runs.start(launch, products)
 
     async def observe(self, run: Run) -> Report:
-        return self._runs.report(run) or self._observing.observe(run)
+        return self._runs.report(run, self._observing.observe)
 
     async def stop(self, run: Run, grace: int) -> None:
         self._cluster.require()

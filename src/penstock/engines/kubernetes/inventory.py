@@ -58,6 +58,7 @@ class Inventory:
         self._tolerations = tuple(tolerations)
         self._counted: dict[str, domain.Node] = {}
         self._free: dict[str, dict[str, Decimal]] = {}
+        self._total: dict[str, dict[str, Decimal]] = {}
         nodes.subscribe(self._node_changed)
         pods.subscribe(self._pod_changed)
 
@@ -84,8 +85,8 @@ class Inventory:
         return self._free.get(name, {}) if self.node(name) else {}
 
     def total(self, name: str) -> Mapping[str, Decimal]:
-        found = self._nodes.get(name)
-        return {each: amount(text) for each, text in found.status.allocatable.items()} if found else {}
+        """What there is of it on a node."""
+        return self._total.get(name, {}) if self.node(name) else {}
 
     def labels(self, name: str) -> Mapping[str, str]:
         found = self._nodes.get(name)
@@ -115,6 +116,7 @@ class Inventory:
     def _forget(self, name: str) -> None:
         self._counted.pop(name, None)
         self._free.pop(name, None)
+        self._total.pop(name, None)
 
     def _count(self, node: Node) -> None:
         total = {name: amount(text) for name, text in node.status.allocatable.items()}
@@ -128,6 +130,7 @@ class Inventory:
                 taken[name] = taken.get(name, Decimal(0)) + size
             if gpus := int(asked.get(names.GPU, 0)):
                 holders.append(self._holder(pod, gpus))
+        self._total[node.name] = total
         self._free[node.name] = {name: size - taken.get(name, Decimal(0)) for name, size in total.items()}
         self._counted[node.name] = domain.Node(
             name=node.name,

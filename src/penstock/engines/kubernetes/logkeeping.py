@@ -41,6 +41,8 @@ DEFECT_SECONDS = 10.0
 END_SECONDS = 10.0
 """A log ends at most so long after its container has."""
 
+REMOVED = ".removed-"
+
 Unit = tuple[Run, int]
 
 
@@ -259,6 +261,9 @@ class LogKeeper:
 
     # removing
 
+    async def sweep(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, _sweep, self._directory)
+
     async def remove(self, run: Run) -> None:
         tasks = []
         for unit in [unit for unit in self._units if unit[0] == run]:
@@ -310,9 +315,14 @@ class _Writer:
             self._wake()
 
 
+def _sweep(directory: Path) -> None:
+    for grave in directory.glob(f"{REMOVED}*"):
+        shutil.rmtree(grave, ignore_errors=True)
+
+
 def _erase(run_dir: Path) -> None:
     """Its name goes first, so that what a crash leaves is not taken for a run."""
-    grave = run_dir.with_name(f".removed-{run_dir.name}")
+    grave = run_dir.with_name(f"{REMOVED}{run_dir.name}")
     shutil.rmtree(grave, ignore_errors=True)
     with suppress(FileNotFoundError):
         run_dir.rename(grave)

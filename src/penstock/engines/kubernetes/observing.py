@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Node
@@ -62,6 +63,8 @@ class Observing:
         self._again: set[Run] = set()
         """Changed while they were looked at."""
         self._watching: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Future[Any] | None = None
+        """Counts thousands of nodes before someone waits for it, and ends removals that a crash cut short."""
         self._unsubscribe: Callable[[], None] = lambda: None
 
     # life
@@ -72,6 +75,7 @@ class Observing:
         for pod in list(self._cluster.pods.all()):
             self._pod_changed(None, pod)
         self._watching = asyncio.create_task(self._watch())
+        self._preparing = asyncio.gather(self.stock.nodes(), self._logs.sweep())
         for run in self._cluster.runs():
             if not all(is_quiet(job) and names.PLACEMENT not in job.annotations for job in self._cluster.jobs_of(run)):
                 self._begin_to_look(run)
@@ -80,7 +84,7 @@ class Observing:
         self._unsubscribe()
         for timer in self._timers.values():
             timer.cancel()
-        tasks = [*self._looking.values(), *([self._watching] if self._watching else [])]
+        tasks = [*self._looking.values(), *(each for each in (self._watching, self._preparing) if each)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,10 +6,12 @@ What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, t
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 
 from penstock.domain.workloads import Reason, State
 from penstock.engines.kubernetes import names
@@ -20,10 +22,12 @@ from penstock.engines.kubernetes.images import FAILING, NEVER, cannot_be_pulled
 from penstock.engines.kubernetes.inventory import Inventory
 from penstock.engines.kubernetes.objects import Event, Job, Pod, Waiting, condition
 from penstock.engines.kubernetes.quotas import over_quota
-from penstock.engines.kubernetes.shortages import shortage
+from penstock.engines.kubernetes.shortages import shape_of, shortage
 
 ORDER = [State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
 """What waits, from the furthest from its start to the nearest."""
+
+SAID_SECONDS, SAID_KEPT = 2.0, 1000
 
 _MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found', re.I)
 _DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?:: | without explanation)?(.*)', re.S)
@@ -48,6 +52,7 @@ class Why:
 class Reasons:
     def __init__(self, cluster: Cluster, stock: Inventory) -> None:
         self._cluster, self._stock = cluster, stock
+        self._said: dict[tuple[str, object], tuple[float, str]] = {}
 
     def why(self, jobs: Sequence[Job], pod: Pod | None) -> Why:
         if pod is None:
@@ -101,7 +106,19 @@ class Reasons:
         if found:
             ends_as = Reason.VOLUME_LOST if found.lost else None
             return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
-        return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, shortage(pod, message, self._stock))
+        return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, self._shortage(pod, message))
+
+    def _shortage(self, pod: Pod, message: str) -> str:
+        """All nodes are gone through for it, and many pods wait for the same: what was just found out holds a while."""
+        key = (message, shape_of(pod))
+        at, said = self._said.get(key, (-math.inf, ""))
+        moment = monotonic()
+        if moment - at > SAID_SECONDS:
+            if len(self._said) > SAID_KEPT:
+                self._said.clear()
+            said = shortage(pod, message, self._stock)
+            self._said[key] = (moment, said)
+        return said
 
     # placed
 

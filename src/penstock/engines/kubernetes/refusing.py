@@ -14,8 +14,6 @@ LARGEST_WORD = 120 * 1024
 """Linux starts no program with an argument of 128 KiB, and bash wants some of it."""
 LARGEST_SPEC = 128 * 1024
 """It stands beside the Job, too, where a cluster keeps no more than 256 KiB."""
-KUEUE = "kueue.x-k8s.io"
-
 Products = Mapping[str, tuple[int, int]]
 """Product → how many there are, how many of them are free."""
 

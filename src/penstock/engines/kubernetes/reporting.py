@@ -365,8 +365,8 @@ def _waiting(reading: _Reading) -> Report:
 
 
 def _partly(view: View, placed: int, total: int, waits: int, why: str | None) -> str:
-    have = "nodes have" if placed > 1 else "node has"
-    said = f"{placed} of {total} {have} a place; node {waits}: {why or 'it waits'}"
+    have = "have" if placed > 1 else "has"
+    said = f"{placed} of {total} nodes {have} a place; node {waits}: {why or 'it waits'}"
     if view.gives_back:
         said += f"; all give theirs back at {view.gives_back.astimezone():%H:%M:%S} if that does not change"
     return said

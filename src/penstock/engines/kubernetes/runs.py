@@ -17,6 +17,7 @@ from penstock.engines.kubernetes import jobs, names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import AlreadyExists, NotFound
+from penstock.engines.kubernetes.kueue import let_go
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
 from penstock.engines.kubernetes.pod_settings import PodSettings
@@ -28,6 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SWEEP_SECONDS = 60.0
+UNSEEN = timedelta(minutes=1)
 AT_ONCE = 8
 """Calls for one run at the same time: an array that repeats a thousand indexes must not push others aside."""
 
@@ -38,8 +40,8 @@ class Runs:
         self._cluster = cluster
         self._namespaces = namespaces
         self._made = made
-        self._started: dict[Run, list[Job]] = {}
-        """Made by us and not yet seen by the watch."""
+        self._unseen: dict[Run, dict[str, Job]] = {}
+        """Made by us and not yet seen by the watch, by name."""
         self._removed: set[Run] = set()
         """Deleted, and for the watch not yet gone."""
         self._graces: dict[Run, int] = {}
@@ -63,25 +65,43 @@ class Runs:
         run = names.run_of(known) if known else None
         if run is None:
             return
-        self._started.pop(run, None)
+        self._was_seen(run, known.name if known else "")
         if after is None and not self._cluster.jobs_of(run):
             self._removed.discard(run)
+
+    def _was_seen(self, run: Run, name: str) -> None:
+        if unseen := self._unseen.get(run):
+            unseen.pop(name, None)
+            if not unseen:
+                del self._unseen[run]
 
     # -- what is -------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Run]:
-        known = self._cluster.runs() | set(self._started)
+        known = self._cluster.runs() | set(self._unseen)
         return sorted(known - self._removed, key=lambda run: (run.workload_id, run.attempt))
 
-    def report(self, run: Run) -> Report | None:
-        """What the caches cannot know: made a moment ago, removed a moment ago, never made at all."""
+    def report(self, run: Run, observed: Callable[[Run], Report]) -> Report:
+        """What is observed, and what the caches cannot know: made or removed a moment ago, or never made at all."""
         if run in self._removed:
             return Report(presence=Presence.absent)
         if run in self._never:
             return self._never[run]
-        if run in self._started and not self._cluster.jobs_of(run):
-            return Report(presence=Presence.waiting, state=State.LAUNCHED, reason=Reason.PLACED)
-        return None
+        self._give_up_looking(run)
+        report = observed(run)
+        if run in self._unseen and report.presence is Presence.absent:
+            said = "it is handed over to the cluster"
+            return Report(presence=Presence.waiting, state=State.QUEUED, reason=Reason.SUBMITTED, message=said)
+        if run in self._unseen and report.presence is Presence.ended:
+            return report.model_copy(update={"presence": Presence.running})
+        return report
+
+    def _give_up_looking(self, run: Run) -> None:
+        """A watch that works and has not seen a Job for so long will not: it came and went."""
+        for job in list(self._unseen.get(run, {}).values()):
+            made = job.metadata.creation_timestamp
+            if made and now() - made > UNSEEN and not self._cluster.trouble():
+                self._was_seen(run, job.name)
 
     def never_ran(self, run: Run) -> bool:
         return run in self._never
@@ -104,8 +124,9 @@ class Runs:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
             await self._made_once(Service, service, namespace)
         made = await _each(lambda body: self._job(run, body, namespace), wanted)
-        if not self._cluster.jobs_of(run):
-            self._started[run] = list(made)
+        seen = {job.name for job in self._cluster.jobs_of(run)}
+        if unseen := {job.name: job for job in made if job.name not in seen}:
+            self._unseen[run] = unseen
         if service:
             await self._api.patch(Service, made[0].name, jobs.owned_by(made[0]), namespace)
 
@@ -132,12 +153,12 @@ class Runs:
                 hint=f"kubectl delete job -n {namespace} {name}",
             ) from None
 
+    def _known(self, run: Run) -> list[Job]:
+        return [*self._cluster.jobs_of(run), *self._unseen.get(run, {}).values()]
+
     async def _find(self, run: Run) -> list[Job]:
         """The Jobs of a run; asks the server when the watch has none, since it may be a moment behind."""
-        known = self._cluster.jobs_of(run) or self._started.get(run, [])
-        if known:
-            return known
-        return await self._api.list(Job, self._namespaces.scope, labels=names.selector(run))
+        return self._known(run) or await self._api.list(Job, self._namespaces.scope, labels=names.selector(run))
 
     # -- stop ----------------------------------------------------------------------------------------------------
 
@@ -155,6 +176,7 @@ class Runs:
     async def _suspend(self, job: Job) -> None:
         change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}, "spec": {"suspend": True}}
         if names.STOP not in job.annotations:
+            await let_go(self._api, job)
             await self._change(job, change)
 
     async def _end(self, pod: Pod, grace: int) -> None:
@@ -181,8 +203,8 @@ class Runs:
         self._graces.pop(run, None)
 
     async def remove(self, run: Run) -> None:
-        """Also what still runs, with the grace it has."""
-        found = await self._find(run)
+        """Also what still runs, with the grace it has. Most of what is removed went long ago, and costs no call."""
+        found = await self._find(run) if self._cluster.trouble() else self._known(run)
         if found:
             self._removed.add(run)
         for service in self._cluster.services.by("run", f"{run.workload_id}/{run.attempt}"):
@@ -194,8 +216,8 @@ class Runs:
             raise
         if not self._cluster.jobs_of(run):
             self._removed.discard(run)
-        for known in (self._started, self._graces, self._never):
-            known.pop(run, None)
+        for noted in (self._unseen, self._graces, self._never):
+            noted.pop(run, None)
 
     async def _delete(self, job: Job) -> None:
         """Its Service belongs to it, and goes with it."""

@@ -66,6 +66,12 @@ def shortage(pod: Pod, message: str, stock: Inventory) -> str:
     return "; ".join(said) or _plain(message)
 
 
+def shape_of(pod: Pod) -> object:
+    """What matters of a pod for where it fits."""
+    selector = frozenset((pod.spec.node_selector or {}).items())
+    return (frozenset(requests(pod).items()), wanted_products(pod), selector)
+
+
 def wanted_products(pod: Pod) -> frozenset[str]:
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required
     terms = affinity.node_selector_terms if affinity else ()

@@ -19,6 +19,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import Conflict, NotFound
+from penstock.engines.kubernetes.kueue import let_go
 from penstock.engines.kubernetes.objects import Job, Pod
 from penstock.engines.kubernetes.reasons import Why
 from penstock.engines.kubernetes.reporting import is_array
@@ -81,6 +82,7 @@ class Verdicts:
                 await self._end_part(waiting, text)
             else:
                 change = {"metadata": {"annotations": {names.VERDICT: text}}, "spec": {"suspend": True}}
+                await let_go(self._api, job)
                 await self._api.patch(Job, job.name, change, job.namespace)
         except (NotFound, Conflict):
             log.debug("%s is gone already", job.name)
@@ -94,6 +96,7 @@ class Verdicts:
         text = _text(Reason.NODE_LOST, f"Its node {node} was lost")
         change = {"metadata": {"annotations": {name: text}}, "spec": {"suspend": True}}
         try:
+            await let_go(self._api, job)
             await self._api.patch(Job, job.name, change, job.namespace)
         except NotFound:
             log.debug("%s is gone already", job.name)
