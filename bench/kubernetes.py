@@ -22,9 +22,10 @@ from tests.running import RunningServer
 
 ROUNDS = 10
 JOBS = 2000
-NODES, PODS = 5000, 20_000
+NODES, PODS, FINISHED = 5000, 20_000, 10_000
 RIG = "bench"
 SLEEP = ["sleep", "60"]
+PENSTOCK = str(Path(sys.executable).parent / "penstock")
 
 
 def lines() -> list[Line]:
@@ -34,7 +35,7 @@ def lines() -> list[Line]:
     rig = Rig.up(RIG)
     try:
         rig.make_namespace("bench")
-        return [*_submits(rig), _list(rig), _memory(rig)]
+        return [*_submits(rig), _list(rig), *_crowd(rig)]
     finally:
         Rig.down(RIG)
 
@@ -80,9 +81,8 @@ def _submits(rig: Rig) -> list[Line]:
 def _by_penstock(rig: Rig, served: RunningServer, name: str) -> float:
     task = served.place / f"{name}.yaml"
     task.write_text(f"name: {name}\nresources: {{cpus: 10m, memory: 32Mi}}\nrun: {json.dumps(SLEEP)}\n")
-    program = str(Path(sys.executable).parent / "penstock")
     began = time.perf_counter()
-    subprocess.run([program, "jobs", "submit", "-d", str(task)], env=served.environ, check=True, capture_output=True)
+    subprocess.run([PENSTOCK, "jobs", "submit", "-d", str(task)], env=served.environ, check=True, capture_output=True)
     _until_running(rig, f"task-name={name}")
     return (time.perf_counter() - began) * 1000
 
@@ -137,10 +137,10 @@ def _job(name: str, **spec: object) -> dict[str, object]:
 def _list(rig: Rig) -> Line:
     rig.make_namespace("listed")
     asyncio.run(_fill(rig, Job, (_listed(number) for number in range(JOBS)), "listed"))
-    penstock = [str(Path(sys.executable).parent / "penstock"), "jobs", "list", "--limit", "0"]
+    penstock = [PENSTOCK, "jobs", "list", "--limit", "0"]
     kubectl = [str(rig.programs / "kubectl"), "--kubeconfig", str(rig.kubeconfig), "-n", "listed", "get", "jobs"]
     ours, theirs = [], []
-    with server.running(stored=JOBS) as served:
+    with server.running(stored=JOBS, **_settings(rig)) as served:
         for _ in range(ROUNDS + 2):
             ours.append(process.run(penstock, served.environ)[0])
             theirs.append(process.run(kubectl, served.environ)[0])
@@ -155,18 +155,30 @@ def _listed(number: int) -> dict[str, object]:
     return job
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
+# -- a crowd -----------------------------------------------------------------------------------------------------------
 
 
-def _memory(rig: Rig) -> Line:
+def _crowd(rig: Rig) -> list[Line]:
+    with server.running(stored=100, **_settings(rig)) as served:
+        alone = _list_time(served)
     names = rig.kwok(NODES)
     nodes = itertools.cycle(names)
     asyncio.run(_fill(rig, Pod, (_pod(number, next(nodes)) for number in range(PODS)), "bench"))
-    with server.running(**_settings(rig)) as served:
+    with server.running(stored=FINISHED, **_settings(rig)) as served:
         served.request("GET", "/v1/nodes")
         used, _ = process.resident(served.process.pid)
-    what = f"server memory, {NODES:,} nodes, {PODS:,} pods"
-    return Line(what, used, "MB", "≤ 400 MB", used <= 400, note="the nodes and pods are KWOK's: nothing runs on them")
+        crowded = _list_time(served)
+    memory, listing = f"server memory, {NODES:,} nodes, {PODS:,} pods", f"jobs list, {FINISHED:,} finished jobs beside"
+    note = "the nodes and pods are KWOK's: nothing runs on them"
+    return [
+        Line(memory, used, "MB", "≤ 400 MB", used <= 400, note=note),
+        Line(listing, crowded, "ms", "no slower", crowded <= 1.2 * alone, alone, "the same, 100 jobs and 2 nodes"),
+    ]
+
+
+def _list_time(served: RunningServer) -> float:
+    times = [process.run([PENSTOCK, "jobs", "list"], served.environ)[0] for _ in range(ROUNDS + 2)]
+    return statistics.median(times[2:])
 
 
 def _pod(number: int, node: str) -> dict[str, object]:

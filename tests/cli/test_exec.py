@@ -208,7 +208,7 @@ def test_a_terminal_can_be_asked_for_in_a_pipe(penstock, job):
     ("words", "code", "said"),
     [
         (("exec", "nosuch", "ls"), 1, "Error: Task nosuch not found\n"),
-        (("exec", "--node", "3", "train", "ls"), 1, "there is no node 3 (0 to 0)"),
+        (("exec", "--node", "3", "train", "ls"), 1, "it has one node only and is no array (leave it out)"),
         (("exec", "--node", "1", "--index", "2", "train", "ls"), 2, "--node and --index cannot be used together."),
         (("exec",), 2, "Missing argument 'NAME_OR_ID'."),
         (("volumes", "shell", "nosuch"), 1, "Error: Volume nosuch not found\n"),

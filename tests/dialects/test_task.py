@@ -72,7 +72,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file():
         "t.yaml:2:12: num_nodes: must be a whole number from 1 to 1,000, not '4.0' (write 4)",
         "t.yaml:4:11: resources.memory: '16' has no unit (write 16Gi)",
         "t.yaml:5:3: resources.gpu: is not a known key (did you mean 'accelerators'?)",
-        't.yaml:6:11: envs.A: has no value (give --env A=… or write A: "")',
+        't.yaml:6:11: envs.A: has no value (write A: "" or submit it with --env A=…)',
         "t.yaml:7:1: cpus: is not a known key (it belongs under 'resources')",
         "t.yaml:8:11: volumes./: '/' belongs to the system (a path of your own, such as /data or /mnt/data)",
     ]

@@ -69,7 +69,7 @@ def test_one_that_ended_is_made_anew_and_sees_the_data_of_the_one_before(module_
     assert ids[0] != ids[1]
     assert module_server.request("GET", f"/v1/workloads/{ids[1]}/logs")[1] == "2\n"
     _, deleted = apply(module_server, JOB % ("appends", "x", "outlives"), "/v1/delete")
-    assert results(deleted) == [("Job", "appends", "deleted")]
+    assert results(deleted) == [("Job", "appends", "deleted")] * 2
     assert module_server.request("GET", "/v1/workloads?name=appends")[1]["items"] == []
 
 

@@ -32,6 +32,8 @@ class Kept:
     """What a cluster would have: it outlives servers and their records."""
 
     records: dict[Run, str] = field(default_factory=dict)
+    held: dict[Run, str] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
     waiting: dict[Run, Launch] = field(default_factory=dict)
     volumes: dict[str, tuple[Volume, Account]] = field(default_factory=dict)
     settled: dict[Run, int] = field(default_factory=dict)
@@ -58,11 +60,16 @@ class SchedulingEngine(LocalEngine):
         if self.kept.away:
             raise Unavailable(self.kept.away)
 
+    async def hold(self, workload: Workload, record: str) -> None:
+        self._answer()
+        self.kept.held[Run(workload.id, workload.attempt)] = record
+
     async def start(self, launch: Launch) -> None:
         self._answer()
         run = Run(launch.workload_id, launch.attempt)
         self.starts.append(run)
         self.kept.records[run] = launch.record
+        self.kept.held.pop(run, None)
         if self.kept.full:
             self.kept.waiting[run] = launch
         else:
@@ -95,6 +102,7 @@ class SchedulingEngine(LocalEngine):
     async def settle(self, run: Run, keep: int) -> None:
         self._answer()
         self.kept.settled[run] = keep
+        self.kept.held.pop(run, None)
 
     async def refusals(self, spec):
         self._answer()
@@ -106,8 +114,12 @@ class SchedulingEngine(LocalEngine):
         for run in self.kept.records:
             if run.attempt >= newest.get(run.workload_id, run).attempt:
                 newest[run.workload_id] = run
-        records = tuple(self.kept.records[run] for run in newest.values())
-        return Found(workloads=records, volumes=tuple(self.kept.volumes.values()))
+        return Found(
+            workloads=tuple(Workload.model_validate_json(self.kept.records[run]) for run in newest.values()),
+            held=tuple(map(Workload.model_validate_json, self.kept.held.values())),
+            volumes=tuple(self.kept.volumes.values()),
+            unreadable=self.kept.unreadable,
+        )
 
     async def create_volume(self, volume: Volume, account: Account) -> None:
         self._answer()

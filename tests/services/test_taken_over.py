@@ -75,11 +75,11 @@ async def test_what_is_deleted_behind_our_back_is_seen_and_said(parts):
     parts.reconciler.touch(made.id)
     done = await ended(parts, made.id)
     assert (done.status, done.reason, done.message) == (
-        "stopped",
+        "failed",
         "DELETED_OUTSIDE",
-        "its Job was deleted in the cluster",
+        "Its Job was deleted in the cluster.",
     )
-    assert [(unit.state, bool(unit.ended_at)) for unit in done.units] == [(State.STOPPED, True)]
+    assert [(unit.state, bool(unit.ended_at)) for unit in done.units] == [(State.CRASHED, True)]
 
 
 async def test_while_the_cluster_does_not_answer_it_waits_says_so_and_then_starts(parts, kept):

@@ -28,7 +28,7 @@ def _body(file: str) -> dict[str, Any]:
     examples="""
     penstock apply -f pvc.yaml
     penstock apply -f sweep.yaml --dry-run
-    cat *.yaml | penstock apply -f -""",
+    penstock apply -f - < sweep.yaml""",
 )
 @file_option
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
@@ -37,8 +37,8 @@ def _body(file: str) -> dict[str, Any]:
 def apply(file: str, dry_run: bool, output: str, api_url: str | None) -> int:
     """Make what a file describes: Pod, Job and PersistentVolumeClaim manifests, or tasks.
 
-    Everything in it is checked before anything is made. What is there already and the same is not changed, so the
-    same file can be applied again and again.
+    Everything in it is checked before anything is made. A volume and a job that is alive are left as they are where the
+    file says the same; a job that has ended is started anew.
     """
     base = Path() if file == "-" else Path(file).parent
     answer = send(connect(api_url), _body(file) | {"dry_run": dry_run}, base, path="/v1/apply")
@@ -56,7 +56,7 @@ def apply(file: str, dry_run: bool, output: str, api_url: str | None) -> int:
 @output_option
 @api_url_option(short=True)
 def delete(file: str, force: bool, output: str, api_url: str | None) -> int:
-    """Stop and delete what a file describes. A volume it names is deleted with all its data."""
+    """Stop and delete what a file describes: all jobs of its names, and volumes with all their data."""
     from penstock.cli.confirm import confirmed
 
     if not force and not confirmed(f"Delete everything {file} describes, volumes with all their data?"):

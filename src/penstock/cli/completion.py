@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.kinds import WORDS
 from penstock.cli.tree import command
 from penstock.client import Client
 from penstock.client.api import Query
@@ -25,12 +26,33 @@ def active_job_names(ctx: click.Context, param: click.Parameter, incomplete: str
     return _names("/v1/workloads", {"limit": 100, "status": "pending,running"}, incomplete)
 
 
+def node_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _names("/v1/nodes", {}, incomplete)
+
+
+BY_KIND = {"jobs": job_names, "volumes": volume_names, "nodes": node_names, "gpus": node_names}
+
+
+def names_of_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """After the kind: `get volume <Tab>`."""
+    complete = BY_KIND.get(ctx.params.get("kind") or "")
+    return complete(ctx, param, incomplete) if complete else []
+
+
+def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """`describe <Tab>` offers both, `describe volume <Tab>` what there is of them."""
+    words = ctx.params.get(param.name or "") or ()
+    if words:
+        return (volume_names if words[0] in WORDS["volumes"] else job_names)(ctx, param, incomplete)
+    return [word for word in ("job", "volume") if word.startswith(incomplete)] + job_names(ctx, param, incomplete)
+
+
 def _names(path: str, query: Query, incomplete: str) -> list[str]:
     try:
         items = Client(timeout=PATIENCE).get(path, query)["items"]
     except (PenstockError, OSError):
         return []  # a line of error in the middle of somebody's command line helps nobody
-    names = dict.fromkeys(word for item in items for word in (item["name"], item["id"]))
+    names = dict.fromkeys(word for item in items for word in (item["name"], item.get("id")) if word)
     return [name for name in names if name.startswith(incomplete)]
 
 

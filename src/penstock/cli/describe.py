@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.completion import kinds_and_names
 from penstock.cli.kinds import Kind
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import print_data
@@ -28,7 +29,7 @@ EVENTS = [
     penstock describe volume training-data
     penstock describe train -o json""",
 )
-@click.argument("words", metavar="[job|volume] NAME_OR_ID", nargs=-1, required=True)
+@click.argument("words", metavar="[job|volume] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
 @output_option
 @api_url_option(short=True)
 def describe(words: tuple[str, ...], output: str, api_url: str | None) -> None:

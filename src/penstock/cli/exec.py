@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.completion import job_names
+from penstock.cli.completion import active_job_names
 from penstock.cli.options import Function, api_url_option, connect
 from penstock.cli.tree import command
 from penstock.client.address import quote
@@ -42,7 +42,7 @@ def session_options(function: Function) -> Function:
     penstock exec train -- tar c results > results.tar""",
     context_settings={"allow_interspersed_args": False},
 )
-@click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=active_job_names)
 @click.argument("words", metavar="[--] [COMMAND]...", nargs=-1)
 @click.option("--node", type=click.IntRange(0), metavar="N", help="In this node. [default: the first that runs]")
 @click.option("--index", type=click.IntRange(0), metavar="I", help="In this index of an array.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer
+from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer
 
 
 class Model(BaseModel):
@@ -21,4 +21,4 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-Time = Annotated[datetime, PlainSerializer(iso, return_type=str)]
+Time = Annotated[AwareDatetime, PlainSerializer(iso, return_type=str)]

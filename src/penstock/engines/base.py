@@ -13,7 +13,7 @@ from penstock.domain.model import Model, Time
 from penstock.domain.nodes import Node
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume
-from penstock.domain.workloads import Reason, Spec, State, Unit
+from penstock.domain.workloads import Reason, Spec, State, Unit, Workload
 from penstock.wire import Check
 
 
@@ -113,9 +113,13 @@ class Event(Model):
 class Found(Model):
     """What an engine has kept of ours: the records that stood beside the runs and the claims."""
 
-    workloads: tuple[str, ...] = ()
-    """`Launch.record` of the newest attempt of each."""
+    workloads: tuple[Workload, ...] = ()
+    """As `Launch.record` of their newest attempt has them."""
+    held: tuple[Workload, ...] = ()
+    """As `hold` was given them, of those that were not started since."""
     volumes: tuple[tuple[Volume, Account], ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Objects that are marked as ours and whose record is not to be understood or believed, each with why."""
 
 
 class Terminal(Model):
@@ -173,6 +177,10 @@ class Engine(Protocol):
 
     async def refusals(self, spec: Spec) -> list[Refusal]: ...
     def notices(self, spec: Spec) -> list[str]: ...
+    async def hold(self, workload: Workload, record: str) -> None:
+        """Keeps the record of one that waits for others, for `found`; it ends with `start`, `settle` or `remove`."""
+        ...
+
     async def start(self, launch: Launch) -> None: ...
     async def observe(self, run: Run) -> Report: ...
     async def stop(self, run: Run, grace: int) -> None: ...

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-
-from pydantic import ValidationError
+from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT
@@ -25,6 +24,7 @@ from penstock.wire import Check
 
 log = logging.getLogger(__name__)
 RETRY = 2.0
+SHOWN = 300
 FOUND = "found in the cluster; the server's own records were lost"
 
 
@@ -33,7 +33,7 @@ class Adoption:
         self._db = db
         self._engine = engine
         self._adopted = adopted
-        self._unreadable: list[str] = []
+        self._unreadable: tuple[str, ...] = ()
         self._waiting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -61,43 +61,64 @@ class Adoption:
     async def _adopt(self) -> list[Workload]:
         """What is new to the store by it."""
         found = await self._engine.found()
-        self._unreadable = []
-        workloads = sorted(filter(None, map(self._read, found.workloads)), key=lambda workload: workload.created_at)
+        self._unreadable = found.unreadable
+        for said in found.unreadable:
+            log.warning("not taken over: %s", said)
+        workloads = [_again(workload, workload.attempt) for workload in found.workloads]
+        workloads += [_again(workload, workload.attempt - 1) for workload in found.held]
+        workloads.sort(key=lambda workload: workload.created_at)
         volumes = sorted(found.volumes, key=lambda pair: pair[0].created_at)
         if not workloads and not volumes:
             return []
-        count, new = await self._db.write(lambda tx: _adopt(tx, workloads, volumes))
+        try:
+            count, new = await self._db.write(lambda tx: _adopt(tx, workloads, volumes))
+        except Exception:
+            log.exception("what was found cannot be adopted all at once")
+            count, new = await self._adopt_each(workloads, volumes)
         if count or new:
             log.warning("adopted %s volumes and %s workloads that the records did not know", count, len(new))
         return new
+
+    async def _adopt_each(
+        self, workloads: list[Workload], volumes: list[tuple[Volume, Account]]
+    ) -> tuple[int, list[Workload]]:
+        """One that the store cannot take must not keep the others, or the server, from their work."""
+        count = 0
+        new: list[Workload] = []
+        for one, of in [*(([], [pair]) for pair in volumes), *(([workload], []) for workload in workloads)]:
+            try:
+                more, taken = await self._db.write(partial(_adopt, workloads=one, volumes=of))
+            except Exception as error:
+                thing = one[0] if one else of[0][0]
+                self._unreadable += (f"{thing.object_name}: {type(error).__name__}: {error}"[:SHOWN],)
+            else:
+                count += more
+                new += taken
+        return count, new
 
     def checks(self) -> list[Check]:
         """For doctor: what was found and could not be read."""
         if not self._unreadable:
             return []
-        detail = f"{len(self._unreadable)} found in the cluster cannot be read: {self._unreadable[0]}"
-        fix = "look at their annotation penstock.dev/record; what it describes goes on, but is not listed here"
+        detail = f"{len(self._unreadable)} found in the cluster and not taken over: {'; '.join(self._unreadable[:3])}"
+        fix = "look at the annotation penstock.dev/record; what has it goes on, but is not listed here"
         return [Check(name="records", ok=False, detail=detail, fix=fix, required=False)]
 
-    def _read(self, record: str) -> Workload | None:
-        try:
-            workload = Workload.model_validate_json(record)
-        except ValidationError as error:
-            self._unreadable.append(f"{record[:60]!r} ({error.errors()[0]['msg']})")
-            log.warning("a record that cannot be read: %s", self._unreadable[-1])
-            return None
-        update = {
-            "state": State.QUEUED,
-            "reason": Reason.ADOPTED,
-            "message": FOUND,
-            "wants": Wants.RUN,
-            "launched": workload.attempt,
-            "exit_code": None,
-            "started_at": None,
-            "ended_at": None,
-            "updated_at": now(),
-        }
-        return workload.model_copy(update=update)
+
+def _again(workload: Workload, launched: int) -> Workload:
+    """What became of it is not in its record."""
+    update = {
+        "state": State.QUEUED,
+        "reason": Reason.ADOPTED,
+        "message": FOUND,
+        "wants": Wants.RUN,
+        "launched": launched,
+        "exit_code": None,
+        "started_at": None,
+        "ended_at": None,
+        "updated_at": now(),
+    }
+    return workload.model_copy(update=update)
 
 
 def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Account]]) -> tuple[int, list[Workload]]:

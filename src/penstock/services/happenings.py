@@ -33,7 +33,7 @@ class Happenings:
 
     async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
-        created = f"{volume.size} of {volume.storage_class}, asked for by {volume.user}"
+        created = f"of {volume.storage_class}, asked for by {volume.user}"
         about = f"volume {volume.name}"
         ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
         theirs = [_view(event) for event in await self._engine.volume_events(volume)]

@@ -119,14 +119,14 @@ class Logs:
 
 
 def _problem(workload: Workload, query: LogQuery, part: int | None, attempt: int | None) -> Problem | None:
-    word = "index" if workload.spec.array else "node"
-    if part is not None and not 0 <= part < workload.spec.parts:
-        return Problem(f"there is no {word} {part}", field=word, hint=f"0 to {workload.spec.parts - 1}")
+    if problem := lookup.part_problem(workload, part):
+        return problem
     if attempt is not None and attempt > workload.attempt:
         return Problem(f"there is no attempt {attempt}", field="attempt", hint=f"1 to {workload.attempt}")
     if part is None and query.follow and workload.spec.parts > FOLLOWED_AT_ONCE:
         said = f"{workload.spec.parts:,} cannot be followed at once, {FOLLOWED_AT_ONCE} at most"
-        return Problem(said, field=word, hint="name one, or do not follow")
+        field = "index" if workload.spec.array else "node"
+        return Problem(said, field=field, hint="name one, or do not follow")
     return None
 
 

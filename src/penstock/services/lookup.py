@@ -12,7 +12,7 @@ from penstock.domain.policy import is_admin
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
-from penstock.errors import Ambiguous, NotFound
+from penstock.errors import Ambiguous, NotFound, Problem
 from penstock.store.session import Store
 
 Thing = TypeVar("Thing", Volume, Workload)
@@ -60,3 +60,13 @@ def _one(found: Sequence[Thing], ref: str, word: str) -> Thing:
         each = ", ".join(f"{one.id} ({_what(one)})" for one in found[:10])
         raise Ambiguous(f"{shorten(ref)} is the name of {len(found)}: {each}.", hint="Use one of the ids.")
     return found[0]
+
+
+def part_problem(workload: Workload, part: int | None) -> Problem | None:
+    """What is wrong with asking for this node or index."""
+    if part is None or 0 <= part < workload.spec.parts:
+        return None
+    if workload.spec.parts == 1 and not workload.spec.array:
+        return Problem("it has one node only and is no array", field="node or index", hint="leave it out")
+    word = "index" if workload.spec.array else "node"
+    return Problem(f"there is no {word} {part}", field=word, hint=f"0 to {workload.spec.parts - 1}")

@@ -21,6 +21,7 @@ from penstock.domain.quantities import parse_duration
 from penstock.domain.workloads import WAITING, State, Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
+from penstock.services import records
 from penstock.services.bell import Bell
 from penstock.services.expiry import Expiry
 from penstock.services.holdups import Holdups
@@ -158,7 +159,9 @@ class Reconciler:
         if held_up:
             self._bell.ring(workload.id)
             if held_up.ended:
-                self._over(workload.id)
+                self._end(held_up)
+            elif not self.placement:
+                await self._hold(held_up)
         elif self.placement:
             self.placement.enqueue(workload)
         else:
@@ -168,11 +171,11 @@ class Reconciler:
         async with self._launching:
             after = await self._runs.advance(workload)
         self._bell.ring(workload.id)
-        if after.ended or after.attempt > workload.attempt:
-            self._start(self._settle(Run(workload.id, workload.attempt), _kept(after, workload.attempt)))
+        if workload.launched < after.launched and workload.attempt > 1:
+            # Not sooner: until then it is all that the engine has of this workload.
+            self._start(self._settle(Run(workload.id, workload.attempt - 1), 0))
         if after.ended:
-            self._over(workload.id)
-            self._expiry.ended(after)
+            self._end(after)
         elif after.attempt > workload.attempt:
             if self.placement:
                 self.placement.release(workload.id)
@@ -180,6 +183,20 @@ class Reconciler:
             await self._forget(after)
         elif self.placement and after.state in WAITING:
             self.placement.give_back(after)
+
+    async def _hold(self, workload: Workload) -> None:
+        """Those that have completed are not waited for again, wherever their own records are by then."""
+        unmet = await self._db.read(lambda tx: tx.workloads.unmet(workload.id))
+        if unmet:
+            waits = workload.model_copy(update={"after_ids": tuple(unmet)})
+            await self._engine.hold(waits, records.record_of(waits))
+
+    def _end(self, workload: Workload) -> None:
+        if workload.launched < workload.attempt and workload.attempt > 1:
+            self._start(self._settle(Run(workload.id, workload.attempt - 1), 0))
+        self._start(self._settle(Run(workload.id, workload.attempt), _kept(workload, workload.attempt)))
+        self._over(workload.id)
+        self._expiry.ended(workload)
 
     def _over(self, workload_id: str) -> None:
         if self.placement:
@@ -211,7 +228,7 @@ class Reconciler:
 
     async def _settle_again(self, active: list[Workload]) -> None:
         """A crash may have come between the end of a run and the word to the engine."""
-        attempts = {workload.id: workload.attempt for workload in active}
+        attempts = {workload.id: workload.launched for workload in active}
         recent = now() - timedelta(seconds=DAY)
         ended = set(await self._db.read(lambda tx: tx.workloads.ended_since(recent)))
         for run in await self._runs_there():

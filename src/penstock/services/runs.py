@@ -69,7 +69,7 @@ class Runs:
         if self._engine.schedules:
             if workload.launched < workload.attempt:
                 return None
-            return Outcome(State.STOPPED, Reason.DELETED_OUTSIDE, "its Job was deleted in the cluster")
+            return Outcome(State.CRASHED, Reason.DELETED_OUTSIDE, "Its Job was deleted in the cluster.")
         if workload.state in records.SEEN_RUNNING:
             return Outcome(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, "what it left behind is gone")
         return None

@@ -19,7 +19,7 @@ from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Requests, Resources, Spec, State, Unit, Workload
 from penstock.engines.base import Engine, Run, Session, Terminal
-from penstock.errors import Conflict, Invalid, NotFound, PenstockError, Problem, Unavailable
+from penstock.errors import Conflict, Invalid, NotFound, PenstockError, Unavailable
 from penstock.services import lookup
 from penstock.services.accounts import account_of
 from penstock.services.bell import Bell
@@ -91,9 +91,7 @@ class Sessions:
         """Everything is checked before the program starts. It ends when this does."""
         with self._counted(caller):
             workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
-            if part is not None and not 0 <= part < workload.spec.parts:
-                word = _word(workload)
-                problem = Problem(f"there is no {word} {part}", field=word, hint=f"0 to {workload.spec.parts - 1}")
+            if problem := lookup.part_problem(workload, part):
                 raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
             async with self._started(workload, part, command, terminal) as session:
                 yield session

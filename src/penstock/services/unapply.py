@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 import time
 
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload, TaskDocument, read_documents
@@ -17,6 +19,7 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import Applied, Documents
 
+log = logging.getLogger(__name__)
 DELETED, NOT_PRESENT = "deleted", "not present"
 PATIENCE = 60.0
 """Seconds that what runs has to end; then its volumes stay, and the same can be asked again."""
@@ -35,26 +38,26 @@ class Unapply:
         jobs = [each for each in documents if not isinstance(each, ManifestVolume)]
         claims = [each.claim.name for each in documents if isinstance(each, ManifestVolume)]
         gone = await asyncio.gather(*(self._delete_workload(caller, job, until) for job in jobs))
-        return (*gone, *[await self._delete_volume(caller, name) for name in claims])
+        return (*itertools.chain(*gone), *[await self._delete_volume(caller, name) for name in claims])
 
     async def _delete_workload(
         self, caller: Caller, document: TaskDocument | ManifestWorkload, until: float
-    ) -> Applied:
+    ) -> list[Applied]:
         """All of that name, those that ended long ago, too: the name is free afterwards."""
         kind = document.kind if isinstance(document, ManifestWorkload) else TASK
         name = document.task.spec.name or ""
-        result = Applied(kind=kind, name=name, result=NOT_PRESENT)
+        gone: list[Applied] = []
         try:
             while found := await self._db.read(lambda tx: _named(tx, caller, name)):
                 await asyncio.gather(*(self._stop(caller, each, until) for each in found if not each.ended))
                 for each in found:
                     await self._workloads.delete(caller, each.id)
-                result = Applied(kind=kind, name=name, id=found[0].id, result=DELETED)
+                    gone.append(Applied(kind=kind, name=name, id=each.id, result=DELETED))
         except NotFound:
-            return result
+            log.debug("someone else deleted one of %s at the same time", name)
         except PenstockError as error:
-            return _failed(kind, name, error)
-        return result
+            return [*gone, _failed(kind, name, error)]
+        return gone or [Applied(kind=kind, name=name, result=NOT_PRESENT)]
 
     async def _stop(self, caller: Caller, workload: Workload, until: float) -> None:
         await self._workloads.stop(caller, workload.id)

@@ -12,7 +12,7 @@ from penstock.engines.kubernetes.objects import Pod
 IMAGE = "docker.io/library/busybox:1"
 
 
-async def eventually(holds: Callable[[], Any], seconds: float = 60) -> Any:
+async def eventually(holds: Callable[[], Any], seconds: float = 100) -> Any:
     """What it returns once that is true; for what tells nobody when it changes."""
     async with asyncio.timeout(seconds):
         while not (found := holds()):

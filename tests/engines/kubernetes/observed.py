@@ -55,7 +55,7 @@ class Observed:
 
     # what is
 
-    async def until(self, run: Run, holds: Callable[[Report], Any], seconds: float = 60) -> Report:
+    async def until(self, run: Run, holds: Callable[[Report], Any], seconds: float = 100) -> Report:
         """The report once that holds, looked at whenever the run is said to have changed."""
         changes = self.observing.changes()
         look = asyncio.ensure_future(anext(changes))
@@ -71,7 +71,7 @@ class Observed:
             look.cancel()
         return report
 
-    async def ended(self, run: Run, seconds: float = 60) -> Report:
+    async def ended(self, run: Run, seconds: float = 100) -> Report:
         return await self.until(run, lambda report: report.presence is Presence.ended, seconds)
 
     async def waits(self, run: Run, text: str) -> Report:

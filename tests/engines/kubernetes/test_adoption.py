@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import msgspec
+import pytest
 
 from penstock.domain.model import now
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Array, Reason, State, Workload
 from penstock.engines.base import Launch, Presence
-from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes import adoption, names
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Claim, Job
 from penstock.engines.kubernetes.records import volume_record
 from penstock.settings import Settings
@@ -53,7 +60,7 @@ async def beside(settings: Settings) -> AsyncIterator[KubernetesEngine]:
 
 async def test_an_empty_server_has_every_workload_and_volume_again(account: Deployed, tmp_path: Path) -> None:
     made = a_volume("data", storage_class="shared")
-    running = with_record(a_launch("echo up; sleep 600", {"/data": made}, user="zoë@example.org", group="Team 7"))
+    running = with_record(a_launch("echo up; sleep 600", {"/data": made}, user="zoe@example.org", group="team-7"))
     done = with_record(a_launch("echo done; exit 3"))
     sweep = with_record(a_launch("echo $JOB_COMPLETION_INDEX", array=Array(count=2)))
     async with opened(account.settings(tmp_path / "first")) as first:
@@ -65,9 +72,9 @@ async def test_an_empty_server_has_every_workload_and_volume_again(account: Depl
         await ended(first, run_of(sweep))
         async with beside(account.settings(tmp_path / "second")) as second:
             found = await second.found()
-            workloads = {workload.id: workload for workload in map(Workload.model_validate_json, found.workloads)}
+            workloads = {workload.id: workload for workload in found.workloads}
             assert {running.workload_id, done.workload_id, sweep.workload_id} <= set(workloads)
-            assert workloads[running.workload_id].user == "zoë@example.org"
+            assert workloads[running.workload_id].user == "zoe@example.org"
             assert workloads[running.workload_id].spec == running.spec
             assert [volume.id for volume, _ in found.volumes] == [made.id]
             assert [(account, volume.object_name) for volume, account in found.volumes] == [
@@ -93,11 +100,41 @@ async def test_of_several_attempts_the_newest_is_found(account: Deployed, tmp_pa
 
 async def eventually_found(engine: KubernetesEngine, workload_id: str, attempt: int) -> None:
     def there() -> bool:
-        records = engine._observing.found().workloads
-        found = [workload for workload in map(Workload.model_validate_json, records) if workload.id == workload_id]
-        return [workload.attempt for workload in found] == [attempt]
+        found = adoption.found(engine._cluster, engine._namespaces).workloads
+        return [each.attempt for each in found if each.id == workload_id] == [attempt]
 
     await eventually(there)
+
+
+async def test_what_waits_for_others_is_found_until_it_is_started(account: Deployed, tmp_path: Path) -> None:
+    launch = with_record(a_launch("true", after=("abcd2345",), user="zoe", group="team-7"))
+    waits = Workload.model_validate_json(launch.record)
+
+    def held() -> list[tuple[str, ...]]:
+        found = adoption.found(engine._cluster, engine._namespaces).held
+        return [each.after_ids for each in found if each.id == waits.id]
+
+    async with opened(account.settings(tmp_path)) as engine:
+        for after in (("abcd2345", "efgh2345"), ("efgh2345",), ("efgh2345",)):
+            now_waits = waits.model_copy(update={"after_ids": after})
+            await engine.hold(now_waits, now_waits.model_dump_json())
+            await eventually(lambda after=after: held() == [after])
+        assert run_of(launch) in await engine.runs()
+        assert (await engine.observe(run_of(launch))).presence is Presence.absent
+        await engine.start(launch)
+        await ended(engine, run_of(launch))
+        await eventually(lambda: held() == [] and not engine._cluster.held_of(run_of(launch)))
+
+
+async def test_what_never_starts_leaves_nothing(account: Deployed, tmp_path: Path) -> None:
+    async with opened(account.settings(tmp_path)) as engine:
+        for over in (lambda run: engine.settle(run, 60), engine.remove):
+            launch = with_record(a_launch("true"))
+            await engine.hold(Workload.model_validate_json(launch.record), launch.record)
+            held = partial(engine._cluster.held_of, run_of(launch))
+            await eventually(held)
+            await over(run_of(launch))
+            await eventually(lambda held=held: not held())
 
 
 async def test_what_others_wrote_into_our_namespace_is_not_believed(
@@ -115,9 +152,13 @@ async def test_what_others_wrote_into_our_namespace_is_not_believed(
         await eventually(lambda: engine._cluster.jobs.get("garbage", namespace))
         await eventually(lambda: engine._cluster.claims.get("forged", namespace))
         found = await engine.found()
-        assert theirs.record not in found.workloads
-        assert "{not json" in found.workloads
+        assert theirs.workload_id not in {workload.id for workload in found.workloads}
         assert stolen.id not in {volume.id for volume, _ in found.volumes}
+        assert {
+            f"the Job {namespace}/forged: it has the record of something else",
+            f"the Job {namespace}/garbage: its record cannot be read",
+            f"the claim {namespace}/forged: it has the record of something else",
+        } <= set(found.unreadable)
     for kind, name in (("job", "forged"), ("job", "garbage"), ("job", "plain"), ("pvc", "forged")):
         rig.kubectl("delete", kind, name, "-n", namespace, "--ignore-not-found", "--wait=false")
 
@@ -137,3 +178,29 @@ def _make_claim(rig: Rig, namespace: str, volume: Volume) -> None:
     metadata = {"name": "forged", "namespace": namespace, "labels": labels, "annotations": annotations}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     rig.apply({"apiVersion": Claim.kind.api_version, "kind": Claim.kind.name, "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"user": "bob"}, "what belongs to ada/bob is not in this namespace"),
+        ({"user": "../../etc"}, "its record cannot be read"),
+        ({"name": "a\x1b[31m"}, "its record cannot be read"),
+        ({"attempt": 10**30}, "its record cannot be read"),
+        ({"created_at": "0001-01-01T00:00:00+14:00"}, "it says that it was made in another age"),
+        ({"created_at": "2026-01-01T00:00:00"}, "its record cannot be read"),
+    ],
+)
+def test_a_record_is_believed_only_where_it_can_be_true(change: dict[str, Any], said: str | None) -> None:
+    """Whoever may write into their own namespace has no say about another's, and keeps no server from its start."""
+    record = json.loads(with_record(a_launch("true")).record) | change
+    labels = {names.MANAGED: names.PENSTOCK, names.TASK_ID: record["id"], names.ATTEMPT: str(record["attempt"])}
+    annotations = {names.OWNER: f"{record['group']}/{record['user']}", names.RECORD: json.dumps(record)}
+    metadata = {"name": "a", "namespace": "jobs-ada", "labels": labels, "annotations": annotations}
+    job = msgspec.convert({"metadata": metadata, "spec": {}, "status": {}}, Job)
+    settings = Settings(kubernetes_namespace="jobs", kubernetes_namespaces="user")
+    cluster: Any = SimpleNamespace(jobs=SimpleNamespace(all=lambda: [job]), claims=SimpleNamespace(all=list))
+    found = adoption.found(cluster, Namespaces(SimpleNamespace(namespace="jobs"), settings))  # type: ignore[arg-type]
+    assert [each.id for each in found.workloads] == ([] if said else [record["id"]])
+    assert found.unreadable == ((f"the Job jobs-ada/a: {said}",) if said else ())

@@ -55,10 +55,14 @@ def found(rig: Rig, kind: str, namespace: str) -> list[dict[str, Any]]:
 
 def test_names_that_had_to_be_changed_never_meet() -> None:
     assert namespace_of("jobs", "ada") == "jobs-ada"
-    changed = [namespace_of("jobs", name) for name in ("ada@lab.org", "ada-lab.org", "ada-lab-org", "Ada", "a" * 80)]
-    assert len(set(changed)) == 5
-    assert all(len(name) <= 63 for name in changed)
     assert namespace_of("jobs", "ada-lab-org") == "jobs-ada-lab-org"
+    owners = ["ada@lab.org", "ada-lab.org", "ada-lab-org", "Ada", "a" * 62 + "b", "a" * 62 + "c"]
+    for prefix in ("jobs", "p" * 40):
+        changed = [namespace_of(prefix, owner) for owner in owners]
+        looks_changed = changed[3].removeprefix(f"{prefix}-")
+        changed.append(namespace_of(prefix, looks_changed))
+        assert len(set(changed)) == len(owners) + 1
+        assert all(len(name) <= 63 and not name.endswith("-") for name in changed)
 
 
 async def test_each_user_has_one_with_its_rules(settings: Settings, account: Deployed) -> None:

@@ -386,5 +386,5 @@ def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, sa
     pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
     events = [msgspec.convert({"reason": reason, "type": "Normal"}, Event) for reason in happened]
     cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
-    why = Reasons(cluster, None).why([], pod)  # type: ignore[arg-type]
+    why = Reasons(cluster, None, None).why([], pod)  # type: ignore[arg-type]
     assert (why.state, why.message) == (state, said)

@@ -202,7 +202,16 @@ def test_code_that_cannot_be_unpacked_is_said(place: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello", "{}", "[]", '{"penstock": 1}', '{"penstock": {"phase": 3, "code": "x", "ended": [], "peak": "y"}}'],
+    [
+        "",
+        "hello",
+        "{}",
+        "[]",
+        '{"penstock": 1}',
+        '{"penstock": {"phase": 3, "code": "x", "ended": [], "peak": "y"}}',
+        "[" * 4090,
+        '{"penstock": {"code": true, "peak": 1' + "0" * 3999 + "}}",
+    ],
 )
 def test_a_message_that_is_not_ours_says_nothing(text: str) -> None:
     assert read_note(text) == Note()

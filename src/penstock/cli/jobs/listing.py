@@ -12,6 +12,9 @@ from penstock.cli.table import NAME, Column, Row, field, moment
 from penstock.cli.tree import command
 
 PATH = "/v1/workloads"
+EXPLAINED = ("pending", "failed", "unknown")
+REASON = 32
+"""So much of a reason is shown before other columns are left out for it: it is what the list is looked at for."""
 
 
 @command(
@@ -32,7 +35,7 @@ def list_jobs(
     output: str,
     api_url: str | None,
 ) -> None:
-    """List jobs, newest first; a job that waits says why."""
+    """List jobs, newest first; a job that waits or failed says why."""
     client = connect(api_url)
     query = {"status": status, "name": name, "all_users": all_users}
 
@@ -58,7 +61,7 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
         field("Task ID", "id"),
         field("Name", "name", least=NAME),
         field("Status", "status"),
-        moment("Created", "created_at", drop=4),
+        moment("Created", "created_at", drop=5),
     ]
     if all_users:
         columns.append(field("User", "user", least=16))
@@ -66,13 +69,13 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
         columns.append(Column("Job Name", lambda row: f"{row['name']}-{row['id']}", drop=9))
         columns.append(field("Namespace", "group", drop=8))
     if wide:
-        columns += [Column("Nodes", _nodes, drop=3), field("CPUs", "cpus", drop=1), field("Memory", "memory", drop=1)]
-        columns.append(field("GPUs", "accelerators", drop=1, least=12))
+        columns += [Column("Nodes", _nodes, drop=2), field("CPUs", "cpus", drop=4), field("Memory", "memory", drop=3)]
+        columns.append(field("GPUs", "accelerators", drop=2, least=12))
         columns += [moment("Started", "started_at", drop=6), moment("Ended", "ended_at", drop=7)]
     if details or wide:
-        columns.append(Column("Reason", why, drop=2, least=16))
-    elif items is None or any(waits(row) for row in items):
-        columns.append(Column("Reason", lambda row: why(row) if waits(row) else "", drop=5, least=12))
+        columns.append(Column("Reason", why, drop=1, least=REASON))
+    elif items is None or any(is_explained(row) for row in items):
+        columns.append(Column("Reason", lambda row: why(row) if is_explained(row) else "", drop=1, least=REASON))
     return columns
 
 
@@ -82,8 +85,9 @@ def _nodes(row: Row) -> str:
     return f"{array['completed']}/{array['count']}" if array else str(row.get("nodes", "-"))
 
 
-def waits(row: Row) -> bool:
-    return row["status"] == "pending" and bool(row.get("message"))
+def is_explained(row: Row) -> bool:
+    """It waits or went wrong, and the server knows why: of what runs and of what ended well nobody asks."""
+    return row["status"] in EXPLAINED and bool(row.get("message"))
 
 
 def why(row: Row) -> str:

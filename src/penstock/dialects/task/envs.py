@@ -38,7 +38,9 @@ def merged(
     for name, node in nodes.items():
         if is_null(node) and name not in overrides:
             field = f"{'envs' if name in said else 'secrets'}.{shorten(name)}"
-            reading.problem("has no value", node, field, f'give --env {shorten(name)}=… or write {shorten(name)}: ""')
+            reading.problem(
+                "has no value", node, field, f'write {shorten(name)}: "" or submit it with --env {shorten(name)}=…'
+            )
     values = {name: node.text for name, node in nodes.items()}
     for name, value in overrides.items():
         field = f"--env {shorten(name)}"

@@ -1,63 +1,120 @@
-"""What a server whose store was lost finds in the cluster: the records that stand beside Jobs and claims."""
+"""What a server whose store was lost finds in the cluster: the records that stand beside Jobs and claims.
+
+Labels and annotations can be written by others, too: a record counts only on the very object it is about, of the owner
+that object says. What is marked as ours and is no such thing is named, so that an admin hears of it.
+"""
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Mapping
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
+from pydantic import ValidationError
+
+from penstock.domain.model import now
+from penstock.domain.names import ID, USER, name_problem
 from penstock.domain.users import Account
 from penstock.domain.volumes import Volume
-from penstock.engines.base import Found
+from penstock.domain.workloads import Workload
+from penstock.engines.base import Found, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Claim, Job
 from penstock.engines.kubernetes.records import read_volume
 
-log = logging.getLogger(__name__)
+T = TypeVar("T", Job, Claim)
+
+FIRST = datetime(2020, 1, 1, tzinfo=UTC)
+A_DAY = timedelta(days=1)
+MOST = 1_000_000
+"""Of attempts, nodes or indexes: no true record has so many."""
+NOT_READ = "its record cannot be read"
+NOT_ITS_OWN = "it has the record of something else"
 
 
-def found(cluster: Cluster) -> Found:
-    newest: dict[str, tuple[int, str]] = {}
-    for job in cluster.jobs.all():
-        run, record = names.run_of(job), _record(job)
-        if run and record and newest.get(run.workload_id, (0, ""))[0] < run.attempt:
-            newest[run.workload_id] = (run.attempt, record)
-    volumes = {volume.id: (volume, account) for claim in cluster.claims.all() for volume, account in _volumes(claim)}
+class _Unreadable(Exception):
+    """Why an object of ours is not taken over."""
+
+
+def found(cluster: Cluster, namespaces: Namespaces) -> Found:
+    unreadable: list[str] = []
+    started: dict[str, Workload] = {}
+    held: dict[str, Workload] = {}
+    volumes: dict[str, tuple[Volume, Account]] = {}
+    for job in _alive(cluster.jobs.all()):
+        try:
+            for run, newest in ((names.run_of(job), started), (names.held_run_of(job), held)):
+                if run and (workload := _workload(job, run, namespaces)):
+                    _keep(workload, newest)
+        except _Unreadable as why:
+            unreadable.append(f"the Job {job.namespace}/{job.name}: {why}")
+    for claim in _alive(cluster.claims.all()):
+        try:
+            if read := _volume(claim, namespaces):
+                volumes[read[0].id] = read
+        except _Unreadable as why:
+            unreadable.append(f"the claim {claim.namespace}/{claim.name}: {why}")
+    waiting = [each for id_, each in held.items() if id_ not in started or started[id_].attempt < each.attempt]
+    for each in waiting:
+        started.pop(each.id, None)
     return Found(
-        workloads=tuple(record for _, (_, record) in sorted(newest.items())),
+        workloads=tuple(started[id_] for id_ in sorted(started)),
+        held=tuple(sorted(waiting, key=lambda each: each.id)),
         volumes=tuple(volumes[id_] for id_ in sorted(volumes)),
+        unreadable=tuple(sorted(unreadable)),
     )
 
 
-def _record(job: Job) -> str | None:
-    """Not one that says it is about another workload: labels and annotations can be written by others.
+def _alive(objects: Iterable[T]) -> list[T]:
+    return [each for each in objects if not each.metadata.deletion_timestamp]
 
-    What cannot be read at all is handed on, so that it is said.
-    """
+
+def _keep(workload: Workload, newest: dict[str, Workload]) -> None:
+    if workload.id not in newest or newest[workload.id].attempt < workload.attempt:
+        newest[workload.id] = workload
+
+
+def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
+    """Of an array's repeated indexes only one Job has the record."""
     record = job.annotations.get(names.RECORD)
-    if record is None or job.metadata.deletion_timestamp:
+    if record is None:
         return None
     try:
-        said = json.loads(record)
-    except ValueError:
-        return record
-    if not isinstance(said, dict) or said.get("id") != job.labels.get(names.TASK_ID) or not _owns(said, job):
-        log.warning("the Job %s/%s has the record of something else: it is not taken over", job.namespace, job.name)
+        workload = Workload.model_validate_json(record)
+    except ValidationError:
+        raise _Unreadable(NOT_READ) from None
+    if (workload.id, workload.attempt) != (run.workload_id, run.attempt):
+        raise _Unreadable(NOT_ITS_OWN)
+    if not 0 < workload.attempt <= MOST or workload.spec.parts > MOST or len(workload.indexes) > MOST:
+        raise _Unreadable(NOT_READ)
+    _check(workload, job, namespaces)
+    return workload
+
+
+def _volume(claim: Claim, namespaces: Namespaces) -> tuple[Volume, Account] | None:
+    record = claim.annotations.get(names.RECORD)
+    if claim.labels.get(names.MANAGED) != names.PENSTOCK or record is None:
         return None
-    return record
-
-
-def _owns(said: Mapping[str, object], found: Job | Claim) -> bool:
-    return f"{said.get('group')}/{said.get('user')}" == found.annotations.get(names.OWNER)
-
-
-def _volumes(claim: Claim) -> list[tuple[Volume, Account]]:
-    if claim.labels.get(names.MANAGED) != names.PENSTOCK or claim.metadata.deletion_timestamp:
-        return []
-    read = read_volume(claim.annotations.get(names.RECORD, ""))
+    read = read_volume(record)
     if read is None:
-        return []
+        raise _Unreadable(NOT_READ)
     volume, _ = read
-    same = volume.id == claim.labels.get(names.VOLUME_ID) and volume.object_name == claim.name
-    return [read] if same and _owns({"group": volume.group, "user": volume.user}, claim) else []
+    if volume.id != claim.labels.get(names.VOLUME_ID) or volume.object_name != claim.name:
+        raise _Unreadable(NOT_ITS_OWN)
+    _check(volume, claim, namespaces)
+    return read
+
+
+def _check(recorded: Workload | Volume, found: Job | Claim, namespaces: Namespaces) -> None:
+    """A later version of Penstock may have written it, or anyone who may write into the namespace."""
+    moment = recorded.created_at
+    if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):
+        raise _Unreadable(NOT_READ)
+    if not FIRST <= moment <= now() + A_DAY:
+        raise _Unreadable("it says that it was made in another age")
+    if f"{recorded.group}/{recorded.user}" != found.annotations.get(names.OWNER):
+        raise _Unreadable(NOT_ITS_OWN)
+    if namespaces.of(recorded.user, recorded.group) != found.namespace:
+        raise _Unreadable(f"what belongs to {recorded.group}/{recorded.user} is not in this namespace")

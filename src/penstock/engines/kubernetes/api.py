@@ -272,10 +272,13 @@ class Api:
         """For example `v1.34.2`."""
         return str(msgspec.json.decode(await self._calls.call("GET", "/version"))["gitVersion"])
 
-    async def groups(self) -> frozenset[str]:
-        """The API groups there are besides the core, for example `kueue.x-k8s.io`."""
-        answer = msgspec.json.decode(await self._calls.call("GET", "/apis"))
-        return frozenset(group["name"] for group in answer["groups"])
+    async def versions(self, group: str) -> tuple[str, ...]:
+        """Those the server has of an API group, for example `batch`; none if it does not know the group."""
+        try:
+            answer = msgspec.json.decode(await self._calls.call("GET", f"/apis/{group}"))
+        except NotFound:
+            return ()
+        return tuple(str(each["version"]) for each in answer["versions"])
 
     async def may(self, verb: str, kind: type[Object], namespace: str | None = None, *, subresource: str = "") -> bool:
         """Whether Penstock's account has this right."""

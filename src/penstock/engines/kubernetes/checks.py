@@ -44,7 +44,7 @@ IN_NAMESPACE: tuple[Right, ...] = (
     ("create", Pod, "exec"),
     *((verb, Event, "") for verb in WATCH),
 )
-FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in ("list", "patch"))
+FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
 """Asked for only by jobs that are in a queue."""
 IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
 FOR_NAMESPACES: tuple[Right, ...] = (

@@ -74,7 +74,9 @@ class Cluster:
         one is named."""
         self.api, self.namespace = api, namespace
         in_ours = ours if namespace is None else namespace.__eq__
-        self.jobs = _Watched[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
+        self.jobs = _Watched[Job](
+            api, Job, namespace, labels=OURS, indexes={"run": _by_run, "held": _by_held}, keep=_only(in_ours)
+        )
         self.services = _Watched[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
         self.pods = _Watched[Pod](
             api,
@@ -176,6 +178,10 @@ class Cluster:
     def jobs_of(self, run: Run) -> list[Job]:
         return self.jobs.by("run", _key(run))
 
+    def held_of(self, run: Run) -> list[Job]:
+        """What keeps the record of one that is not to start yet."""
+        return self.jobs.by("held", _key(run))
+
     def pods_of(self, run: Run) -> list[Pod]:
         return self.pods.by("run", _key(run))
 
@@ -262,6 +268,11 @@ def _key(run: Run) -> str:
 
 def _by_run(found: Object) -> Iterable[str]:
     run = names.run_of(found)
+    return (_key(run),) if run else ()
+
+
+def _by_held(found: Job) -> Iterable[str]:
+    run = names.held_run_of(found)
     return (_key(run),) if run else ()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock.domain.nodes import Node
 from penstock.domain.users import Account
 from penstock.domain.volumes import StorageClass, Volume
-from penstock.domain.workloads import Spec
+from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
     Found,
@@ -28,7 +28,7 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.kubernetes import checks, kueue, refusing
+from penstock.engines.kubernetes import adoption, checks, kueue, refusing
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
@@ -91,7 +91,8 @@ class KubernetesEngine:
         return await self._observing.nodes()
 
     async def found(self) -> Found:
-        return self._observing.found()
+        self._cluster.require()
+        return adoption.found(self._cluster, self._namespaces)
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
@@ -141,11 +142,16 @@ class KubernetesEngine:
         queues = False
         if spec.queue:
             with shown():
-                queues = kueue.GROUP in await self._api.groups()
+                queues = await kueue.kind_in(self._api) is not None
         return refusing.refusals(spec, self._observing.stock.products(), kueue=queues)
 
     def notices(self, spec: Spec) -> list[str]:
         return []
+
+    async def hold(self, workload: Workload, record: str) -> None:
+        self._cluster.require()
+        with shown():
+            await self._runs.held.keep(workload, record)
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require()

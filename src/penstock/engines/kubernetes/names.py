@@ -24,6 +24,9 @@ ATTEMPT = "penstock.dev/attempt"
 ARRAY_INDEX = "penstock.dev/index"
 """On what runs one index of an array once more: Kubernetes counts it as index 0 of a Job of its own."""
 
+HELD = "penstock.dev/held"
+"""On a Job that never starts and only keeps the record of a workload that waits for others: its id."""
+
 VOLUME = "skypilot-volume"
 VOLUME_ID = "volume-id"
 VOLUME_NAME = "volume-name"
@@ -58,6 +61,9 @@ GPU = "nvidia.com/gpu"
 GPU_PRODUCT = "nvidia.com/gpu.product"
 CONTAINER = "task"
 
+_LABEL_LIMIT = 63
+_MARK = 12
+_MARKED = re.compile(rf"(^|-)[0-9a-f]{{{_MARK}}}$")
 _NOT_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
 _JOB_NAME_LIMIT = 57
 """A pod's host name is `{job}-{index}` and a DNS label: 63 characters, six of them for the index."""
@@ -73,10 +79,23 @@ def job_name(name: str, run: Run, index: int | None = None) -> str:
     return name[: _JOB_NAME_LIMIT - len(mark)].rstrip("-") + mark
 
 
+def held_name(name: str, run: Run) -> str:
+    return f"{job_name(name, run)}-held"
+
+
 def run_of(found: Object) -> Run | None:
     """The run an object of ours belongs to."""
+    return _run(found, TASK_ID)
+
+
+def held_run_of(found: Job) -> Run | None:
+    """The run that will be made of it once it has nothing to wait for."""
+    return _run(found, HELD)
+
+
+def _run(found: Object, id_label: str) -> Run | None:
     labels = found.labels
-    workload_id, attempt = labels.get(TASK_ID, ""), labels.get(ATTEMPT, "")
+    workload_id, attempt = labels.get(id_label, ""), labels.get(ATTEMPT, "")
     if labels.get(MANAGED) != PENSTOCK or not workload_id or not attempt.isdecimal():
         return None
     return Run(workload_id, int(attempt))
@@ -99,7 +118,11 @@ def label(text: str) -> str:
 
 
 def namespace_of(prefix: str, owner: str) -> str:
-    """A namespace for one user or group; a name that had to be changed gets a mark, so that two never meet."""
-    plain = re.sub(r"[^a-z0-9]+", "-", owner.lower()).strip("-")[:40].strip("-")
-    mark = "" if plain == owner else "-" + hashlib.sha256(owner.encode()).hexdigest()[:8]
-    return f"{prefix}-{plain}{mark}"[:63]
+    """A namespace for one user or group; a name that had to be changed, or could be taken for a changed one, gets a
+    mark, so that two never meet."""
+    room = _LABEL_LIMIT - len(prefix) - 1
+    plain = re.sub(r"[^a-z0-9]+", "-", owner.lower()).strip("-")
+    if plain == owner and len(plain) <= room and not _MARKED.search(plain):
+        return f"{prefix}-{plain}"
+    mark = hashlib.sha256(owner.encode()).hexdigest()[:_MARK]
+    return "-".join(filter(None, (prefix, plain[: max(room - _MARK - 1, 0)].strip("-"), mark)))

@@ -14,13 +14,14 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
-from penstock.engines.base import Event, Found, LogQuery, Report, Run
-from penstock.engines.kubernetes import adoption, happenings, names
+from penstock.engines.base import Event, LogQuery, Report, Run
+from penstock.engines.kubernetes import happenings, names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import ApiError
 from penstock.engines.kubernetes.gang import Gang
 from penstock.engines.kubernetes.inventory import Inventory
+from penstock.engines.kubernetes.kueue import Queues
 from penstock.engines.kubernetes.logkeeping import LogKeeper
 from penstock.engines.kubernetes.objects import Claim, Job, Pod, condition
 from penstock.engines.kubernetes.reasons import Reasons, Why
@@ -43,7 +44,8 @@ class Observing:
         self._cluster = cluster
         self._ended = ended
         self.stock = Inventory(cluster.nodes, cluster.pods, cluster.job_of, settings.kubernetes_tolerations)
-        self._reasons = Reasons(cluster, self.stock)
+        self._queues = Queues(api, cluster, again=self._look_at)
+        self._reasons = Reasons(cluster, self.stock, self._queues.why)
         self._logs = LogKeeper(
             api,
             settings.data_dir / "kubernetes" / "runs",
@@ -74,6 +76,7 @@ class Observing:
         self._unsubscribe = self._cluster.pods.subscribe(self._pod_changed)
         for pod in list(self._cluster.pods.all()):
             self._pod_changed(None, pod)
+        self._queues.open()
         self._watching = asyncio.create_task(self._watch())
         self._preparing = asyncio.gather(self.stock.nodes(), self._logs.sweep())
         for run in self._cluster.runs():
@@ -88,6 +91,7 @@ class Observing:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._queues.close()
         await self._logs.close()
 
     # what is
@@ -95,10 +99,6 @@ class Observing:
     async def nodes(self) -> list[Node]:
         self._cluster.require()
         return await self.stock.nodes()
-
-    def found(self) -> Found:
-        self._cluster.require()
-        return adoption.found(self._cluster)
 
     def observe(self, run: Run) -> Report:
         self._cluster.require()
@@ -265,6 +265,7 @@ class Observing:
         waits = self._waiting_parts(run)
         await self._verdicts.look(run, waits)
         await self._gang.look(run)
+        await self._queues.look(run)
 
     def _waiting_parts(self, run: Run) -> dict[int, Waiting]:
         """Those that have a pod that does not run yet; or all of it, as one, if Kubernetes cannot even make pods."""

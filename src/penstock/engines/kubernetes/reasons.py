@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
@@ -50,8 +50,9 @@ class Why:
 
 
 class Reasons:
-    def __init__(self, cluster: Cluster, stock: Inventory) -> None:
-        self._cluster, self._stock = cluster, stock
+    def __init__(self, cluster: Cluster, stock: Inventory, in_queue: Callable[[Job], str]) -> None:
+        """`in_queue` says what a Job waits for that is in a queue."""
+        self._cluster, self._stock, self._in_queue = cluster, stock, in_queue
         self._said: dict[tuple[str, object], tuple[float, str]] = {}
 
     def why(self, jobs: Sequence[Job], pod: Pod | None) -> Why:
@@ -74,7 +75,7 @@ class Reasons:
 
     def _no_pod(self, jobs: Sequence[Job]) -> Why:
         if suspended := next((job for job in jobs if job.spec.suspend), None):
-            return _suspended(suspended)
+            return self._suspended(suspended)
         for job in jobs:
             if refused := self._refused(job):
                 return refused
@@ -82,6 +83,16 @@ class Reasons:
         if counts and (counts.parallelism or 0) < (counts.completions or 0):
             return Why(State.QUEUED, Reason.SUBMITTED, f"it waits for its turn: {counts.parallelism} run at once")
         return Why(State.QUEUED, Reason.SUBMITTED, "the cluster makes its pod")
+
+    def _suspended(self, job: Job) -> Why:
+        if names.QUEUE in job.labels:
+            return Why(State.QUEUED, Reason.IN_QUEUE, self._in_queue(job))
+        if placement := read_placement(job):
+            said = f"not all of its nodes found a place, so those that had one gave it back ({placement.tries} so far)"
+            if placement.again:
+                said += f"; it tries again at {placement.again.astimezone():%H:%M:%S}"
+            return Why(State.QUEUED, Reason.GIVEN_BACK, said)
+        return Why(State.QUEUED, Reason.SUBMITTED, "its Job was suspended in the cluster")
 
     def _refused(self, job: Job) -> Why | None:
         """Kubernetes tries to make its pods and may not."""
@@ -170,17 +181,6 @@ _STEPS = frozenset(
         "Started",
     }
 )
-
-
-def _suspended(job: Job) -> Why:
-    if queue := job.labels.get(names.QUEUE):
-        return Why(State.QUEUED, Reason.IN_QUEUE, f"it is in the queue {queue}, which has not let it start yet")
-    if placement := read_placement(job):
-        said = f"not all of its nodes found a place, so those that had one gave it back ({placement.tries} so far)"
-        if placement.again:
-            said += f"; it tries again at {placement.again.astimezone():%H:%M:%S}"
-        return Why(State.QUEUED, Reason.GIVEN_BACK, said)
-    return Why(State.QUEUED, Reason.SUBMITTED, "its Job was suspended in the cluster")
 
 
 @dataclass(frozen=True)

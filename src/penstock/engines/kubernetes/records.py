@@ -19,5 +19,5 @@ def read_volume(record: str) -> tuple[Volume, Account] | None:
     try:
         found = json.loads(record)
         return Volume.model_validate(found["volume"]), Account.model_validate(found["account"])
-    except (ValueError, LookupError, TypeError, ValidationError):
+    except (ValueError, LookupError, TypeError, ValidationError, RecursionError):
         return None

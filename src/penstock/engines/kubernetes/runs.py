@@ -17,7 +17,8 @@ from penstock.engines.kubernetes import jobs, names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import AlreadyExists, NotFound
-from penstock.engines.kubernetes.kueue import let_go
+from penstock.engines.kubernetes.held import Held
+from penstock.engines.kubernetes.kueue import suspending
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
 from penstock.engines.kubernetes.pod_settings import PodSettings
@@ -40,6 +41,7 @@ class Runs:
         self._cluster = cluster
         self._namespaces = namespaces
         self._made = made
+        self.held = Held(api, cluster, namespaces)
         self._unseen: dict[Run, dict[str, Job]] = {}
         """Made by us and not yet seen by the watch, by name."""
         self._removed: set[Run] = set()
@@ -78,7 +80,7 @@ class Runs:
     # -- what is -------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Run]:
-        known = self._cluster.runs() | set(self._unseen)
+        known = self._cluster.runs() | set(self._unseen) | set(self.held.all())
         return sorted(known - self._removed, key=lambda run: (run.workload_id, run.attempt))
 
     def report(self, run: Run, observed: Callable[[Run], Report]) -> Report:
@@ -129,6 +131,8 @@ class Runs:
             self._unseen[run] = unseen
         if service:
             await self._api.patch(Service, made[0].name, jobs.owned_by(made[0]), namespace)
+        if launch.spec.after:
+            await self.held.release(run)
 
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:
@@ -174,10 +178,9 @@ class Runs:
         self._graces[run] = grace
 
     async def _suspend(self, job: Job) -> None:
-        change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}, "spec": {"suspend": True}}
         if names.STOP not in job.annotations:
-            await let_go(self._api, job)
-            await self._change(job, change)
+            change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}}
+            await self._change(job, change | await suspending(self._api, job))
 
     async def _end(self, pod: Pod, grace: int) -> None:
         await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=max(grace, 1))
@@ -200,6 +203,7 @@ class Runs:
             await _each(mark, found)
         else:
             await _each(self._delete, self._cluster.jobs_of(run))
+        await self.held.release(run)
         self._graces.pop(run, None)
 
     async def remove(self, run: Run) -> None:
@@ -207,6 +211,7 @@ class Runs:
         found = await self._find(run) if self._cluster.trouble() else self._known(run)
         if found:
             self._removed.add(run)
+        await self.held.release(run)
         for service in self._cluster.services.by("run", f"{run.workload_id}/{run.attempt}"):
             await self._api.delete(Service, service.name, service.namespace)
         try:
@@ -232,6 +237,10 @@ class Runs:
                     await self._delete(job)
                 except Exception as error:
                     log.warning("%s could not be removed: %s", job.name, error)
+            try:
+                await self.held.sweep()
+            except Exception as error:
+                log.warning("what was kept of jobs that waited could not be removed: %s", error)
 
     async def _change(self, job: Job, change: Fields) -> None:
         try:

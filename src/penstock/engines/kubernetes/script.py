@@ -159,18 +159,21 @@ FAILURES = {
 """Why a container could not begin, by the phase it ended in."""
 
 
+LARGEST_PEAK = 1 << 50
+
+
 def read_note(message: str) -> Note:
     """Whatever the container left behind: a program may write there, too, so nothing of it is taken on trust."""
     try:
         said = json.loads(message.splitlines()[-1])["penstock"]
         phase, code, ended, peak = (said.get(key) for key in ("phase", "code", "ended", "peak"))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return Note()
     return Note(
         phase=phase if phase in (*FAILURES, "setup") else "run",
-        code=code if isinstance(code, int) else None,
+        code=code if type(code) is int and 0 <= code < 256 else None,
         ended=ended if ended in ("stop", "time") else "",
-        peak=peak if isinstance(peak, int) and peak > 0 else None,
+        peak=peak if type(peak) is int and 0 < peak < LARGEST_PEAK else None,
     )
 
 

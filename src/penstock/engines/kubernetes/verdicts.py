@@ -19,7 +19,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import Conflict, NotFound
-from penstock.engines.kubernetes.kueue import let_go
+from penstock.engines.kubernetes.kueue import suspending
 from penstock.engines.kubernetes.objects import Job, Pod
 from penstock.engines.kubernetes.reasons import Why
 from penstock.engines.kubernetes.reporting import is_array
@@ -81,9 +81,8 @@ class Verdicts:
             if self._others_go_on(run, waiting):
                 await self._end_part(waiting, text)
             else:
-                change = {"metadata": {"annotations": {names.VERDICT: text}}, "spec": {"suspend": True}}
-                await let_go(self._api, job)
-                await self._api.patch(Job, job.name, change, job.namespace)
+                change = {"metadata": {"annotations": {names.VERDICT: text}}}
+                await self._api.patch(Job, job.name, change | await suspending(self._api, job), job.namespace)
         except (NotFound, Conflict):
             log.debug("%s is gone already", job.name)
 
@@ -94,10 +93,9 @@ class Verdicts:
         if job.spec.suspend or name in job.annotations or (job.spec.completions or 1) < 2 or is_array(job):
             return
         text = _text(Reason.NODE_LOST, f"Its node {node} was lost")
-        change = {"metadata": {"annotations": {name: text}}, "spec": {"suspend": True}}
+        change = {"metadata": {"annotations": {name: text}}}
         try:
-            await let_go(self._api, job)
-            await self._api.patch(Job, job.name, change, job.namespace)
+            await self._api.patch(Job, job.name, change | await suspending(self._api, job), job.namespace)
         except NotFound:
             log.debug("%s is gone already", job.name)
 

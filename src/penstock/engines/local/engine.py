@@ -18,7 +18,7 @@ from penstock.domain.nodes import Gpu, Node
 from penstock.domain.quantities import parse_bytes, parse_cpus
 from penstock.domain.users import Account
 from penstock.domain.volumes import StorageClass, Volume
-from penstock.domain.workloads import Spec
+from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
     Found,
@@ -137,6 +137,9 @@ class LocalEngine:
     async def found(self) -> Found:
         """Records stand in the database beside the runs: what is lost is lost with both."""
         return Found()
+
+    async def hold(self, workload: Workload, record: str) -> None:
+        """As with `found`."""
 
     # -- volumes -------------------------------------------------------------------------------------------------
 
