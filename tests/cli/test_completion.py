@@ -34,6 +34,17 @@ def test_names_and_ids_come_from_the_server(penstock):
     assert complete(penstock, "penstock", "volumes", "delete", made) == [f"plain,{made}"]
 
 
+def test_what_comes_after_a_kind_is_of_that_kind(penstock):
+    penstock("volumes", "create", "kind-volume", "1Gi")
+    penstock("jobs", "submit", "-", stdin="name: kind-job\nrun: 'true'\n")
+    assert complete(penstock, "penstock", "get", "volumes", "kind") == ["plain,kind-volume"]
+    assert complete(penstock, "penstock", "get", "jobs", "kind") == ["plain,kind-job"]
+    assert complete(penstock, "penstock", "describe", "volume", "kind") == ["plain,kind-volume"]
+    assert complete(penstock, "penstock", "describe", "job", "kind") == ["plain,kind-job"]
+    assert complete(penstock, "penstock", "describe", "vol") == ["plain,volume"]
+    assert complete(penstock, "penstock", "exec", "kind") == []
+
+
 def test_completion_never_starts_a_server(alone):
     assert complete(alone, "penstock", "volumes", "get", "x") == []
     assert alone("server", "status").code == 1
