@@ -49,6 +49,8 @@ class Volume(Model):
     access_modes: tuple[AccessMode, ...]
     phase: Phase = Phase.Pending
     message: str | None = None
+    made: bool = False
+    """The engine had it: if it is not there any more, it is lost, and never made anew."""
     claim: str | None = None
     """A claim of the cluster that Penstock did not make, mounted by its own name; it has no record."""
     created_at: Time

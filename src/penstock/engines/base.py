@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,15 @@ class Run:
 
     workload_id: str
     attempt: int = 1
+    owner: tuple[str, str] | None = field(default=None, compare=False)
+    """User and group as the store has them, where it is the store that speaks: what others wrote beside it in a
+    cluster says nothing about whose it is."""
+
+    @classmethod
+    def of(cls, workload: Workload, attempt: int | None = None) -> Run:
+        """The current attempt, unless another is named."""
+        number = workload.attempt if attempt is None else attempt
+        return cls(workload.id, number, (workload.user, workload.group))
 
 
 class BoundMount(Model):

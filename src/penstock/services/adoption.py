@@ -125,7 +125,8 @@ def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Acc
     new_volumes = [(volume, account) for volume, account in volumes if tx.volumes.get(volume.id) is None]
     for volume, account in new_volumes:
         taken = any(each.name == volume.name for each in tx.volumes.find(volume.name, volume.group))
-        tx.volumes.add(_renamed(volume) if taken else volume, account)
+        there = volume.model_copy(update={"made": True})
+        tx.volumes.add(_renamed(there) if taken else there, account)
     new = [workload for workload in workloads if tx.workloads.get(workload.id) is None]
     for workload in new:
         tx.workloads.add(workload)

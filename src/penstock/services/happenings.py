@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.users import Caller
-from penstock.domain.workloads import Change, State
+from penstock.domain.workloads import Change, State, Workload
 from penstock.engines.base import Engine, Event, Run
 from penstock.services import lookup
 from penstock.store.database import Database
@@ -21,14 +21,14 @@ class Happenings:
         self._engine = engine
 
     async def of_workload(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
-        def look(tx: Store) -> tuple[str, int, tuple[Change, ...]]:
+        def look(tx: Store) -> tuple[Workload, tuple[Change, ...]]:
             workload = lookup.workload(tx, caller, ref)
-            return workload.id, workload.attempt, tx.workloads.history(workload.id)
+            return workload, tx.workloads.history(workload.id)
 
-        workload_id, attempt, history = await self._db.read(look)
+        workload, history = await self._db.read(look)
         found = [_ours(change) for change in history]
-        for number in range(max(attempt - ATTEMPTS, 0) + 1, attempt + 1):
-            found += [_view(event) for event in await self._engine.events(Run(workload_id, number))]
+        for number in range(max(workload.attempt - ATTEMPTS, 0) + 1, workload.attempt + 1):
+            found += [_view(event) for event in await self._engine.events(Run.of(workload, number))]
         return tuple(sorted(found, key=lambda event: event.at))
 
     async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:

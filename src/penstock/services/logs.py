@@ -50,7 +50,7 @@ class Logs:
     async def _attempt(
         self, workload: Workload, attempt: int, part: int | None, query: LogQuery
     ) -> AsyncIterator[bytes]:
-        run = Run(workload.id, attempt)
+        run = Run.of(workload, attempt)
         parts = await self._parts(workload, attempt) if part is None else [part]
         if workload.spec.parts == 1 or part is not None:
             stream = self._engine.logs(run, parts[0], query) if parts else _nothing()

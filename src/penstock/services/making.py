@@ -7,7 +7,7 @@ import logging
 
 from penstock.domain.volumes import Phase, Volume
 from penstock.engines.base import Engine
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import InUse, PenstockError, Unavailable
 from penstock.store.database import Database
 from penstock.store.session import Store
 
@@ -27,6 +27,8 @@ class Making:
     async def recover(self) -> None:
         """Finishes what a crash interrupted."""
         for volume in await self._db.read(lambda tx: tx.volumes.unfinished()):
+            if volume.made and volume.phase is Phase.Pending:
+                continue
             try:
                 await (self.destroy(volume) if volume.phase is Phase.Deleting else self.make(volume))
             except (PenstockError, OSError) as error:
@@ -59,6 +61,9 @@ class Making:
         except Unavailable:
             self._later(volume)
             raise
+        except InUse:
+            await self._db.write(lambda tx: _keep(tx, volume))
+            raise
         await self._db.write(lambda tx: tx.volumes.remove(volume.id))
 
     async def _make(self, volume: Volume) -> Volume:
@@ -68,10 +73,10 @@ class Making:
         await self._engine.create_volume(volume, account)
         report = (await self._engine.volume_reports([volume])).get(volume.id)
         phase = report.phase if report and report.phase is not Phase.Lost else Phase.Bound
-        return await self._seen(volume, phase, None)
+        return await self._seen(volume, phase, None, made=True)
 
-    async def _seen(self, volume: Volume, phase: Phase, message: str | None) -> Volume:
-        seen = volume.model_copy(update={"phase": phase, "message": message})
+    async def _seen(self, volume: Volume, phase: Phase, message: str | None, *, made: bool = False) -> Volume:
+        seen = volume.model_copy(update={"phase": phase, "message": message, "made": made or volume.made})
 
         def update(tx: Store) -> Volume:
             known = tx.volumes.get(volume.id)
@@ -110,3 +115,9 @@ class Making:
         if volume and volume.phase is Phase.Pending:
             said = error.message if isinstance(error, PenstockError) else "a defect of the server; its log says more"
             await self._seen(volume, Phase.Pending, f"it cannot be made: {said}")
+
+
+def _keep(tx: Store, volume: Volume) -> None:
+    """Somebody began to use it before it could be destroyed: it is not to be deleted any more."""
+    if not tx.volumes.find(volume.name, volume.group):
+        tx.volumes.update(volume.model_copy(update={"phase": Phase.Bound}))

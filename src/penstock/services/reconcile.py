@@ -147,6 +147,7 @@ class Reconciler:
                 await self._remove(workload)
             self._over(workload_id)
         elif workload.ended:
+            await self._remove_stray(workload)
             self._over(workload_id)
         elif workload.state in WAITING and workload.launched < workload.attempt:
             await self._begin(workload)
@@ -173,7 +174,7 @@ class Reconciler:
         self._bell.ring(workload.id)
         if workload.launched < after.launched and workload.attempt > 1:
             # Not sooner: until then it is all that the engine has of this workload.
-            self._start(self._settle(Run(workload.id, workload.attempt - 1), 0))
+            self._start(self._settle(Run.of(workload, workload.attempt - 1), 0))
         if after.ended:
             self._end(after)
         elif after.attempt > workload.attempt:
@@ -193,8 +194,8 @@ class Reconciler:
 
     def _end(self, workload: Workload) -> None:
         if workload.launched < workload.attempt and workload.attempt > 1:
-            self._start(self._settle(Run(workload.id, workload.attempt - 1), 0))
-        self._start(self._settle(Run(workload.id, workload.attempt), _kept(workload, workload.attempt)))
+            self._start(self._settle(Run.of(workload, workload.attempt - 1), 0))
+        self._start(self._settle(Run.of(workload), _kept(workload, workload.attempt)))
         self._over(workload.id)
         self._expiry.ended(workload)
 
@@ -205,14 +206,19 @@ class Reconciler:
 
     async def _remove(self, workload: Workload) -> None:
         for attempt in range(1, workload.attempt + 1):
-            await self._engine.remove(Run(workload.id, attempt))
+            await self._engine.remove(Run.of(workload, attempt))
         await self._db.write(lambda tx: tx.workloads.remove(workload.id))
+
+    async def _remove_stray(self, workload: Workload) -> None:
+        """A start of which nothing was to be seen, of one that has ended since, may still come through."""
+        if self._engine.schedules and workload.launched < workload.attempt:
+            await self._engine.remove(Run(workload.id, workload.attempt))
 
     async def _forget(self, workload: Workload) -> None:
         """The attempt that is one too many by now."""
         oldest = workload.attempt - KEPT
         if oldest > 0 and not workload.spec.array:
-            await self._engine.remove(Run(workload.id, oldest))
+            await self._engine.remove(Run.of(workload, oldest))
 
     async def _settle(self, run: Run, keep: int) -> None:
         """Says to the engine that the end is written, until it has heard it."""
@@ -237,6 +243,7 @@ class Reconciler:
             elif run.workload_id in ended:
                 workload = await self._db.read(partial(_get, run.workload_id))
                 if workload and workload.ended:
+                    self.touch(workload.id)
                     await self._settle(run, _kept(workload, run.attempt))
 
     async def _runs_there(self) -> list[Run]:

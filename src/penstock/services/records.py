@@ -14,6 +14,7 @@ from penstock.domain.outcome import Outcome, latest, outcome, progress
 from penstock.domain.workloads import MOVES, Progress, Reason, State, Unit, Wants, Workload
 from penstock.errors import NotFound
 from penstock.store.session import Store
+from penstock.store.transaction import storable
 
 SEEN_RUNNING = frozenset({State.RUNNING, State.REQUESTED_CANCEL})
 SPEC_LIMIT = 128 * 1024
@@ -47,7 +48,7 @@ def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: 
     return tx.workloads.move(found, state, reason, message, launched=found.attempt)
 
 
-def runs(tx: Store, workload: Workload, units: tuple[Unit, ...]) -> Workload:
+def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
     found = current(tx, workload)
     if found is None or found.state in SEEN_RUNNING:
         return found or workload
@@ -55,19 +56,21 @@ def runs(tx: Store, workload: Workload, units: tuple[Unit, ...]) -> Workload:
     began = min(unit.started_at for unit in units if unit.started_at)
     so_far = _progress(tx, found)
     return tx.workloads.move(
-        found, State.RUNNING, Reason.STARTED, started_at=began, launched=found.attempt, progress=so_far
+        found, State.RUNNING, Reason.STARTED, said, started_at=began, launched=found.attempt, progress=so_far
     )
 
 
-def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit]) -> Workload:
+def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | None = None) -> Workload:
+    """How far it has come, and what there is to say of it now; that is no new state, and no line of its history."""
     found = current(tx, workload)
     if found is None:
         return workload
+    said = (None if said is None else storable(said)) if found.state is State.RUNNING else found.message
     tx.workloads.set_units(found.id, changed)
     counted = _progress(tx, found)
-    if counted == found.progress:
+    if (counted, said) == (found.progress, found.message):
         return found
-    moved = found.model_copy(update={"progress": counted, "updated_at": now()})
+    moved = found.model_copy(update={"progress": counted, "message": said, "updated_at": now()})
     tx.workloads.update(moved)
     return moved
 

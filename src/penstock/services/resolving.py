@@ -35,7 +35,7 @@ async def volumes_of(
     if not task.spec.mounts:
         return {}, []
     found: dict[str, Found] = await db.read(lambda tx: _known(tx, caller, task))
-    kept = [each for each in found.values() if isinstance(each, Volume) and each.phase is Phase.Bound]
+    kept = [each for each in found.values() if isinstance(each, Volume) and (each.made or each.phase is Phase.Bound)]
     ids = {path: volume.id for path, volume in found.items() if isinstance(volume, Volume)}
     for mount in task.spec.mounts:
         if not isinstance(found[mount.path], NotFound):

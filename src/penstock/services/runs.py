@@ -45,11 +45,11 @@ class Runs:
 
     async def advance(self, workload: Workload) -> Workload:
         """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
-        run = Run(workload.id, workload.attempt)
+        run = Run.of(workload)
         if workload.wants is Wants.STOP:
             await self._engine.stop(run, self._grace_of(workload))
         report = await self._engine.observe(run)
-        if report.presence is Presence.absent:
+        if report.presence is Presence.absent or self._may_be_half_started(workload):
             gone = self._gone(workload)
             if gone:
                 return await self._end(workload, gone)
@@ -60,6 +60,10 @@ class Runs:
             if report.presence is Presence.absent and self._engine.schedules:
                 raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
         return await self._write_down(workload, report)
+
+    def _may_be_half_started(self, workload: Workload) -> bool:
+        """A start of several steps was cut off somewhere, perhaps before the last: taken again, it is finished."""
+        return self._engine.schedules and workload.wants is Wants.RUN and workload.launched < workload.attempt
 
     def _gone(self, workload: Workload) -> Outcome | None:
         """What it means that the engine has nothing of it; None: it was not started yet."""
@@ -118,7 +122,7 @@ class Runs:
 
     async def _lost(self, volumes: Iterable[Volume]) -> list[str]:
         """Those whose data is gone; one that was never made is still waited for."""
-        known = {volume.id: volume for volume in volumes if volume.phase is Phase.Bound}
+        known = {volume.id: volume for volume in volumes if volume.made or volume.phase is Phase.Bound}
         reports = await self._engine.volume_reports(list(known.values())) if known else {}
         return sorted(known[id_].name for id_, report in reports.items() if report.phase is Phase.Lost)
 
@@ -156,7 +160,7 @@ class Runs:
         if report.presence is Presence.waiting:
             return await self._waiting(workload, report)
         if report.presence is Presence.running:
-            return await self._running(workload, report.units)
+            return await self._running(workload, report.units, report.message)
         self._units_written.pop(workload.id, None)
         if report.presence is Presence.lost:
             units = tuple(_doubted(unit) for unit in report.units)
@@ -171,29 +175,31 @@ class Runs:
             return workload
         return await self._db.write(lambda tx: records.waits(tx, workload, state, reason, report.message))
 
-    async def _running(self, workload: Workload, units: tuple[Unit, ...]) -> Workload:
+    async def _running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
         if workload.wants is Wants.STOP or not any(unit.started_at for unit in units):
             return workload
         if workload.state not in records.SEEN_RUNNING:
             self._units_written[workload.id] = time.monotonic()
-            return await self._db.write(lambda tx: records.runs(tx, workload, units))
+            return await self._db.write(lambda tx: records.runs(tx, workload, units, said))
         if workload.spec.parts == 1:
-            return workload
-        return await self._units_of_running(workload, units)
+            if said == workload.message:
+                return workload
+            return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+        return await self._units_of_running(workload, units, said)
 
-    async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...]) -> Workload:
+    async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
         """What changed of them, at most once a second; the end writes all in any case."""
         kept = await self._db.read(lambda tx: tx.workloads.units(workload.id, workload.attempt))
         known = {unit.model_dump_json() for unit in kept}
         changed = [unit for unit in units if unit.model_dump_json() not in known]
-        if not changed:
+        if not changed and said == workload.message:
             return workload
         wait = self._units_written.get(workload.id, 0) + BETWEEN_UNITS - time.monotonic()
         if wait > 0:
             self._look_again(workload.id, wait)
             return workload
         self._units_written[workload.id] = time.monotonic()
-        return await self._db.write(lambda tx: records.goes_on(tx, workload, changed))
+        return await self._db.write(lambda tx: records.goes_on(tx, workload, changed, said))
 
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))

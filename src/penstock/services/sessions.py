@@ -102,7 +102,7 @@ class Sessions:
     ) -> AsyncIterator[Session]:
         if workload.status != "running":
             raise _not_running(workload)
-        run = Run(workload.id, workload.attempt)
+        run = Run.of(workload)
         chosen = await self._first_running(workload, run) if part is None else part
         try:
             session = await self._engine.exec(run, chosen, tuple(command) or SHELL, terminal)
@@ -246,7 +246,7 @@ class Sessions:
             await self._workloads.stop(owner, workload.id)
             while (await self._workloads.wait(owner, workload.id, LONGEST)).ended_at is None:
                 if self._bell.stopping:
-                    await self._engine.stop(Run(workload.id, workload.attempt), 0)
+                    await self._engine.stop(Run.of(workload), 0)
                     return
             await self._workloads.delete(owner, workload.id)
         except NotFound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Reason, Resources, State
+from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.names import namespace_of
 from penstock.errors import Conflict
@@ -20,7 +22,7 @@ from tests.engines import launching
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import bound, opened
-from tests.engines.launching import a_launch, a_volume, ended, outcome, run_of, the_account
+from tests.engines.launching import a_launch, a_volume, ended, outcome, printed, run_of, the_account
 from tests.rig.cluster import Rig
 
 
@@ -112,6 +114,52 @@ async def test_volumes_are_where_the_jobs_are(settings: Settings, account: Deplo
         await eventually(lambda: not engine._cluster.pods_of(run_of(launch)))
         await engine.delete_volume(volume)
         assert (await engine.volume_reports([volume]))[volume.id].phase is Phase.Lost
+
+
+async def test_what_others_write_in_their_own_has_no_say_about_the_jobs_of_someone_else(
+    settings: Settings, account: Deployed, tmp_path: Path
+) -> None:
+    """A pod and a Job that say they are node 0 of someone else's run: no code is sent there, no end is believed."""
+    sent = tmp_path / "code.tar.gz"
+    with tarfile.open(sent, "w:gz") as tar:
+        tar.add(__file__, "secret.py")
+    theirs = a_launch("echo up; sleep 600", user="gil", group="gil", workdir=".", workdir_archive=sent)
+    run = Run(theirs.workload_id, 1, ("gil", "gil"))
+    labels = {names.MANAGED: names.PENSTOCK, names.TASK_ID: run.workload_id, names.ATTEMPT: "1"}
+    async with opened(settings) as engine:
+        await outcome(engine, a_launch("true", user="hal", group="hal"))
+        await engine.start(theirs)
+        await printed(engine, run, "up")
+        trap = _pod(f"{account.jobs}-hal", labels, "mkdir -p /run/penstock /workdir; sleep 600")
+        account.rig.apply(trap, _job(f"{account.jobs}-hal", labels | {names.ATTEMPT: "2"}))
+        place = ("trap", f"{account.jobs}-hal")
+        await eventually(lambda: (pod := engine._cluster.pods.get(*place)) and pod.status.phase == "Running")
+        trapped = engine._cluster.pods.get(*place)
+        assert trapped
+        assert trapped.uid not in engine._sending._tasks
+        assert [pod.namespace for pod in engine._cluster.pods_of(run)] == [f"{account.jobs}-gil"]
+        account.rig.kubectl("delete", "pod", "-n", place[1], "trap", "--force", "--grace-period=0")
+        await eventually(lambda: engine._cluster.pods.get(*place) is None)
+        assert (await engine.observe(run)).presence is Presence.running
+        await eventually(lambda: engine._cluster.jobs.get("trap", place[1]))
+        assert (await engine.observe(Run(run.workload_id, 2, ("gil", "gil")))).presence is Presence.absent
+        await engine.stop(run, 1)
+        await ended(engine, run)
+
+
+def _pod(namespace: str, labels: dict[str, str], script: str) -> dict[str, Any]:
+    metadata = {"name": "trap", "namespace": namespace, "labels": labels, "annotations": {names.SENDS_WORKDIR: "true"}}
+    container = {"name": "task", "image": "penstock-test:1", "command": ["/bin/bash", "-c", script]}
+    container["resources"] = {"requests": {"cpu": "50m"}}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _job(namespace: str, labels: dict[str, str]) -> dict[str, Any]:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "task", "image": "penstock-test:1"}]}}
+    metadata = {"name": "trap", "namespace": namespace, "labels": labels}
+    spec = {"suspend": True, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 async def test_over_the_quota_it_waits_and_says_so(settings: Settings) -> None:

@@ -71,6 +71,10 @@ class Api:
         """SettingsError if the kubeconfig is wrong; nothing is asked of the server yet."""
         return cls(Connection(kubeconfig, context), patience=patience)
 
+    def hurried(self, patience: float) -> Api:
+        """The same, for those who can try again themselves; closed with this one."""
+        return Api(self._connection, patience=patience)
+
     async def close(self) -> None:
         await self._calls.close()
         await self._connection.close()

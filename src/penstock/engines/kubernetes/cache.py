@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from penstock.domain.model import now
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.calls import Pauses
-from penstock.engines.kubernetes.failures import ApiError, Gone, Passing
+from penstock.engines.kubernetes.failures import ApiError, Expired, Gone, Passing
 from penstock.engines.kubernetes.indexes import Index, Key
 from penstock.engines.kubernetes.objects import Object
 
@@ -32,6 +32,8 @@ Told = Callable[[T | None, T | None], None]
 class Stale:
     since: datetime
     why: str
+    refused: bool = False
+    """The server answers, and does not accept our credentials."""
 
 
 class Cache(Generic[T]):
@@ -123,7 +125,8 @@ class Cache(Generic[T]):
             return
         if self.stale is None:
             log.warning("%s may be shown as they were: %s", self._kind.kind.plural, error.message)
-        self.stale = Stale(self.stale.since if self.stale else self._broke_at or now(), error.message)
+        since = self.stale.since if self.stale else self._broke_at or now()
+        self.stale = Stale(since, error.message, isinstance(error, Expired))
         if not self._answered.is_set() and not isinstance(error, (Passing, Gone)):
             self._refusal = error
             self._answered.set()

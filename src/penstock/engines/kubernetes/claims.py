@@ -121,8 +121,8 @@ class Claims:
     async def delete(self, volume: Volume) -> None:
         """Returns when it is gone. Kubernetes would let it wait for its users; we say who they are."""
         namespace, name = self.place(volume)
-        users = self.pods(volume)
-        if users:
+        users, claim = self.pods(volume), self.find(volume)
+        if users and not (claim and claim.metadata.deletion_timestamp):
             raise InUse(
                 f"Volume {volume.name} is in use by {_named(users)}.", hint="stop what uses it, then delete it again"
             )

@@ -99,6 +99,10 @@ class Cluster:
             self.events,
         )
         self._changes = Changes()
+        self._put_off: set[Run] = set()
+        """To be told when the cluster answers again."""
+        self._homes: dict[str, str] = {}
+        """Id of a workload → its namespace, where each owner has one."""
         self._unread: set[_Watched[Any]] = set(self._caches)
         self._reading: list[asyncio.Task[None]] = []
         self._refused: ApiError | None = None
@@ -165,25 +169,65 @@ class Cluster:
         why = self.api.trouble or (stale.why if stale else "nothing was read yet")
         raise Unavailable(f"Kubernetes: {why}", hint="it is tried again; jobs that run go on")
 
+    def require_for(self, run: Run) -> None:
+        """The same, and also while it does not answer any more; the run is told as changed when it does."""
+        try:
+            self.require()
+            if trouble := self.trouble():
+                raise Unavailable(trouble)
+        except Unavailable:
+            self._put_off.add(run)
+            raise
+
     def trouble(self) -> str | None:
         """Why what is known of runs may be old; None when it is up to date."""
         stale: list[Stale] = [cache.stale for cache in (self.jobs, self.pods) if cache.stale]
         if not stale:
             return None
         since = min(each.since for each in stale).astimezone()
-        return f"the cluster's API does not answer since {since:%H:%M}; what runs goes on"
+        refused = next((each.why for each in stale if each.refused), None)
+        said = f"does not accept Penstock's credentials ({refused})" if refused else "does not answer"
+        return f"the cluster's API {said} since {since:%H:%M}; what runs goes on"
 
     # reading
 
+    def keep_to(self, workload_id: str, namespace: str) -> None:
+        """What belongs to this workload is only there: in another namespace others may write what they like."""
+        self._homes[workload_id] = namespace
+
+    def forget(self, workload_id: str) -> None:
+        self._homes.pop(workload_id, None)
+
+    def is_at_home(self, found: Object) -> bool:
+        run = names.run_of(found)
+        home = self._home(run) if run else None
+        return home is None or found.namespace == home
+
+    def _home(self, run: Run) -> str | None:
+        """None where all share one namespace. Before the store has spoken: where its first Job is."""
+        if self.namespace is not None:
+            return None
+        if home := self._homes.get(run.workload_id):
+            return home
+        first = min(self.jobs.by("run", _key(run)), key=lambda job: str(job.metadata.creation_timestamp), default=None)
+        return first.namespace if first else None
+
+    def _at_home(self, run: Run, found: list[T]) -> list[T]:
+        home = self._home(run)
+        return found if home is None else [each for each in found if each.namespace == home]
+
     def jobs_of(self, run: Run) -> list[Job]:
-        return self.jobs.by("run", _key(run))
+        return self._at_home(run, self.jobs.by("run", _key(run)))
 
     def held_of(self, run: Run) -> list[Job]:
         """What keeps the record of one that is not to start yet."""
-        return self.jobs.by("held", _key(run))
+        return self._at_home(run, self.jobs.by("held", _key(run)))
+
+    def services_of(self, run: Run) -> list[Service]:
+        return self._at_home(run, self.services.by("run", _key(run)))
 
     def pods_of(self, run: Run) -> list[Pod]:
-        return self.pods.by("run", _key(run))
+        return self._at_home(run, self.pods.by("run", _key(run)))
 
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
         """That have a claim mounted, or will: those that have ended do not hold it."""
@@ -254,8 +298,10 @@ class Cluster:
 
     def _aged(self) -> None:
         """Those that wait are told that the cluster does not answer, and that it does again."""
-        for run in self.runs():
+        for run in self.runs() | self._put_off:
             self.changed(run)
+        if self.trouble() is None:
+            self._put_off.clear()
 
 
 def _only(ours: Callable[[str], bool]) -> Callable[[T], T | None]:

@@ -43,6 +43,9 @@ from penstock.engines.kubernetes.sending import Sending
 from penstock.settings import Settings
 from penstock.wire import Check
 
+RUNS_PATIENCE = 5.0
+"""Seconds until what a job waits for is said: whoever starts, stops and removes runs tries again by themselves."""
+
 
 class KubernetesEngine:
     name = "kubernetes"
@@ -64,7 +67,7 @@ class KubernetesEngine:
         self._cluster = await Cluster.of_rights(self._api, self._namespaces.scope, ours=self._namespaces.are_ours)
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
-        self._runs = Runs(self._api, self._cluster, self._namespaces, self._pods)
+        self._runs = Runs(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
         self._observing = Observing(self._api, self._cluster, settings, ended=self._runs.never_ran)
@@ -154,7 +157,8 @@ class KubernetesEngine:
             await self._runs.held.keep(workload, record)
 
     async def start(self, launch: Launch) -> None:
-        self._cluster.require()
+        self._cluster.require_for(Run(launch.workload_id, launch.attempt))
+        self._place(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
         asked = launch.spec.resources
         products = refusing.matching(asked.gpu_products, self._observing.stock.products()) if asked.gpus else ()
         if launch.workdir_archive is not None:
@@ -163,26 +167,37 @@ class KubernetesEngine:
         with shown():
             await self._runs.start(launch, products)
 
+    def _place(self, run: Run) -> None:
+        """Whose it is says the store, and with it where everything of it must be."""
+        if run.owner:
+            self._cluster.keep_to(run.workload_id, self._namespaces.of(*run.owner))
+
     async def observe(self, run: Run) -> Report:
+        self._place(run)
         return self._runs.report(run, self._observing.observe)
 
     async def stop(self, run: Run, grace: int) -> None:
         self._cluster.require()
+        self._place(run)
         with shown():
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
         self._cluster.require()
+        self._place(run)
         with shown():
             await self._runs.settle(run, keep)
         await asyncio.to_thread(self._sending.forget, run)
 
     async def remove(self, run: Run) -> None:
         self._cluster.require()
+        self._place(run)
         with shown():
             await self._runs.remove(run)
         await asyncio.to_thread(self._sending.forget, run)
         await self._observing.remove(run)
+        if run.attempt == 1:
+            self._cluster.forget(run.workload_id)
 
     async def runs(self) -> list[Run]:
         self._cluster.require()
@@ -192,10 +207,13 @@ class KubernetesEngine:
         return self._cluster.changes()
 
     async def events(self, run: Run) -> list[Event]:
+        self._place(run)
         return self._observing.events(run)
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        self._place(run)
         return self._observing.logs(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
+        self._place(run)
         return await enter(self._api, self._cluster, run, part, command, terminal)

@@ -15,12 +15,14 @@ from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, shown
 from penstock.engines.kubernetes.objects import Job, Pod, Terminated
 from penstock.engines.kubernetes.pod_settings import PodSettings, security
 from penstock.engines.kubernetes.pods import Fields, container_security, placement
-from penstock.engines.kubernetes.streams import ExecFailed
+from penstock.engines.kubernetes.streams import ExecFailed, ExecSession
 from penstock.errors import Unavailable
 
 SECONDS = 60
 INSIDE = "/volume"
 KIBIBYTE = 1024
+LINE, LONGEST = 4096, 15
+"""Bytes of an answer that are read, and digits of a number that are believed."""
 
 
 class Measuring:
@@ -72,9 +74,8 @@ class Measuring:
             command = ["du", "-sk", path]
             try:
                 async with await self._api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
-                    output = b"".join([data async for channel, data in session if channel == 1])
-                    if (kibibytes := output.split(b"\t")[0].strip()).isdigit():
-                        return int(kibibytes) * KIBIBYTE
+                    if (found := _bytes(await _beginning(session))) is not None:
+                        return found
             except (ExecFailed, ApiError):
                 continue  # its image has no `du`, or it ended meanwhile
         return None
@@ -92,8 +93,8 @@ class Measuring:
 
     async def _said(self, name: str, namespace: str, volume: Volume) -> int:
         ended = await first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
-        if (kibibytes := ended.message.split("\t")[0].strip()).isdigit():
-            return int(kibibytes) * KIBIBYTE
+        if (found := _bytes(ended.message)) is not None:
+            return found
         raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")
 
     def _job(self, name: str, claim: str, node: str | None) -> Fields:
@@ -143,3 +144,21 @@ def _mounted_at(pod: Pod, claim: str) -> str | None:
     containers = [each for each in pod.spec.containers if each.name == names.CONTAINER]
     mounts = [mount for container in containers for mount in container.volume_mounts if mount.name in volumes]
     return mounts[0].mount_path if mounts else None
+
+
+async def _beginning(session: ExecSession) -> str:
+    """What `du` says first; a program of that name in a user's image may say anything, for as long as it likes."""
+    said = b""
+    async for channel, data in session:
+        if channel == 1:
+            said += data[:LINE]
+        if b"\n" in said or len(said) >= LINE:
+            break
+    return said.decode(errors="replace")
+
+
+def _bytes(said: str) -> int | None:
+    kibibytes = said.split("\t")[0].strip()
+    return (
+        int(kibibytes) * KIBIBYTE if kibibytes.isascii() and kibibytes.isdigit() and len(kibibytes) < LONGEST else None
+    )

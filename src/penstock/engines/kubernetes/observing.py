@@ -136,7 +136,7 @@ class Observing:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
         run = names.run_of(pod) if pod else None
-        if pod is None or run is None:
+        if pod is None or run is None or not self._cluster.is_at_home(pod):
             return
         if run in self._removed:
             if not self._cluster.pods_of(run):

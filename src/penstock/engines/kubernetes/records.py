@@ -11,7 +11,8 @@ from penstock.domain.volumes import Volume
 
 
 def volume_record(volume: Volume, account: Account) -> str:
-    return json.dumps({"volume": volume.model_dump(mode="json"), "account": account.model_dump(mode="json")})
+    recorded = volume.model_dump(mode="json", exclude={"made"})
+    return json.dumps({"volume": recorded, "account": account.model_dump(mode="json")})
 
 
 def read_volume(record: str) -> tuple[Volume, Account] | None:

@@ -16,14 +16,14 @@ from penstock.engines.base import Launch, Presence, Report, Run
 from penstock.engines.kubernetes import jobs, names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.failures import AlreadyExists, NotFound
+from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Denied, Invalid, NotFound
 from penstock.engines.kubernetes.held import Held
 from penstock.engines.kubernetes.kueue import suspending
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
 from penstock.engines.kubernetes.pod_settings import PodSettings
 from penstock.engines.kubernetes.pods import Fields
-from penstock.errors import Conflict
+from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,9 +65,9 @@ class Runs:
     def _seen(self, before: Job | None, after: Job | None) -> None:
         known = after or before
         run = names.run_of(known) if known else None
-        if run is None:
+        if known is None or run is None or not self._cluster.is_at_home(known):
             return
-        self._was_seen(run, known.name if known else "")
+        self._was_seen(run, known.name)
         if after is None and not self._cluster.jobs_of(run):
             self._removed.discard(run)
 
@@ -115,6 +115,7 @@ class Runs:
         known = {job.name for job in self._cluster.jobs_of(run)}
         wanted = [body for body in jobs.jobs_of(launch, self._made, products) if body["metadata"]["name"] not in known]
         if not wanted:
+            await self._give_services(run)
             return
         if run in self._graces and not await self._find(run):
             self._never[run] = _never_ran(launch)
@@ -125,14 +126,43 @@ class Runs:
         if service:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
             await self._made_once(Service, service, namespace)
-        made = await _each(lambda body: self._job(run, body, namespace), wanted)
-        seen = {job.name for job in self._cluster.jobs_of(run)}
-        if unseen := {job.name: job for job in made if job.name not in seen}:
-            self._unseen[run] = unseen
+        made = await self._make(run, wanted, namespace)
         if service:
             await self._api.patch(Service, made[0].name, jobs.owned_by(made[0]), namespace)
         if launch.spec.after:
             await self.held.release(run)
+
+    async def _make(self, run: Run, bodies: list[Fields], namespace: str) -> list[Job]:
+        tried = await _each(lambda body: self._tried(run, body, namespace), bodies)
+        made = [each for each in tried if isinstance(each, Job)]
+        seen = {job.name for job in self._cluster.jobs_of(run)}
+        if unseen := {job.name: job for job in made if job.name not in seen}:
+            self._unseen[run] = unseen
+        failed = [each for each in tried if isinstance(each, Exception)]
+        refused = [each for each in failed if isinstance(each, (Denied, Invalid, Conflict))]
+        if refused:
+            await self._take_back(run, bodies, namespace)
+        if failed:
+            raise (refused or failed)[0]
+        return made
+
+    async def _tried(self, run: Run, body: Fields, namespace: str) -> Job | Exception:
+        try:
+            return await self._job(run, body, namespace)
+        except (ApiError, PenstockError) as error:
+            return error
+
+    async def _take_back(self, run: Run, bodies: list[Fields], namespace: str) -> None:
+        """One of its Jobs is refused for good: nothing of it shall run, and nothing stay."""
+        await self._api.delete(Service, bodies[0]["metadata"]["name"], namespace)
+        await self.remove(run)
+
+    async def _give_services(self, run: Run) -> None:
+        """To its Job, if a server was killed before it could: it goes with it."""
+        for job in self._cluster.jobs_of(run):
+            service = self._cluster.services.get(job.name, job.namespace)
+            if service and not service.metadata.owner_references:
+                await self._api.patch(Service, service.name, jobs.owned_by(job), service.namespace)
 
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:
@@ -212,7 +242,7 @@ class Runs:
         if found:
             self._removed.add(run)
         await self.held.release(run)
-        for service in self._cluster.services.by("run", f"{run.workload_id}/{run.attempt}"):
+        for service in self._cluster.services_of(run):
             await self._api.delete(Service, service.name, service.namespace)
         try:
             await _each(self._delete, found)

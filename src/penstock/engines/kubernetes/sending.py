@@ -91,6 +91,8 @@ class Sending:
         pod = after or before
         if pod is None or names.SENDS_WORKDIR not in pod.annotations or names.run_of(pod) is None:
             return
+        if not self._cluster.is_at_home(pod):
+            return
         if after is None:
             self._sent.discard(pod.uid)
             if task := self._tasks.get(pod.uid):
@@ -116,7 +118,7 @@ class Sending:
     async def _send(self, pod: Pod) -> bool:
         """Whether there is nothing more to send."""
         run = names.run_of(pod)
-        if run is None:
+        if run is None or not self._cluster.is_at_home(pod):
             return True
         with self._archive(run).open("rb") as archive:
             size = os.fstat(archive.fileno()).st_size
