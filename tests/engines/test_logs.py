@@ -104,6 +104,23 @@ def test_a_full_disk_costs_output_but_not_the_job_and_is_stated(place: Path) -> 
     assert text.endswith(b"back\n")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_last_of_a_disk_is_left_to_others(place: Path) -> None:
+    disk = place / "disk"
+    disk.mkdir()
+    if os.system(f"mount -t tmpfs -o size=20m tmpfs {disk}") != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        log = LogFile(str(disk), 0, 1 << 30)
+        for second in range(400):
+            log.write(b"y" * (1 << 16), float(second))
+        left = _room(disk)
+        log.close()
+    finally:
+        os.system(f"umount {disk}")
+    assert 0 < left <= 2 << 20
+
+
 def _room(disk: Path) -> int:
     about = os.statvfs(disk)
     return about.f_bavail * about.f_frsize

@@ -201,6 +201,8 @@ def test_one_node_of_several(module_server):
         (b"\xff\x01", "Nothing can be sent on channel 255."),
         (b"\x04{}", 'A size is {"Width": 80, "Height": 24}.'),
         (b"\x04[1]", 'A size is {"Width": 80, "Height": 24}.'),
+        (b'\x04{"Width": 1e999, "Height": 1}', 'A size is {"Width": 80, "Height": 24}.'),
+        (b"\x04" + b"[" * 100_000, 'A size is {"Width": 80, "Height": 24}.'),
         (b"\x04\xff", 'A size is {"Width": 80, "Height": 24}.'),
     ],
 )

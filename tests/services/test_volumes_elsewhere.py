@@ -8,7 +8,7 @@ import pytest
 
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase
-from penstock.errors import InUse, Invalid
+from penstock.errors import InUse, Invalid, NotFound
 from penstock.wire import NewVolume
 from tests.services.scheduling import ANN, Kept, a_literal, ended, running, submit
 
@@ -103,6 +103,9 @@ async def test_another_users_volume_is_not_found_by_its_literal_name_either(part
     with pytest.raises(Invalid) as refused:
         await submit(parts, f"volumes: {{/d: {theirs.object_name}}}\nrun: 'true'\n")
     assert f"Volume {theirs.object_name} not found" in refused.value.body()["detail"]
+    with pytest.raises(NotFound):
+        async with parts.sessions.holding(ANN, theirs.object_name):
+            pass
 
 
 async def test_many_made_at_once_while_nothing_answers_are_all_made(parts, kept):

@@ -41,7 +41,7 @@ def get(kind: str, ref: str | None, output: str, api_url: str | None) -> None:
         if ref is not None and not items:
             raise NotFound(f"Node {ref} not found", hint=f"penstock get {kind}")
         wide = output == "wide"
-        print_items(items, output, node_columns(wide=wide) if kind == "nodes" else gpu_columns(wide=wide))
+        print_items(items, output, node_columns(wide=wide) if kind == "nodes" else gpu_columns(items, wide=wide))
         return
     if ref is not None:
         items, more = [client.get(f"{PATHS[kind]}/{quote(ref)}")], False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import print_items
 from penstock.cli.table import Column, Row, field
@@ -34,7 +36,8 @@ def node_columns(*, wide: bool) -> list[Column]:
     return columns
 
 
-def gpu_columns(*, wide: bool) -> list[Column]:
+def gpu_columns(items: Sequence[Row], *, wide: bool) -> list[Column]:
+    """Where a node takes no work, why."""
     columns = [
         field("Node", "node", least=12),
         field("Product", "product", least=16),
@@ -43,11 +46,13 @@ def gpu_columns(*, wide: bool) -> list[Column]:
         field("Free", "free"),
         Column("By", lambda row: _holders([row]), drop=1, least=16, wrap=True),
     ]
-    return columns if not wide else [*columns[:-1], field("Status", "message", drop=2, least=12), columns[-1]]
+    if not wide and not any(row.get("message") for row in items):
+        return columns
+    return [*columns[:-1], field("Status", "message", drop=2, least=12), columns[-1]]
 
 
 def _status(row: Row) -> str:
-    return "ready" if row.get("ready", True) else row.get("message") or "not ready"
+    return row.get("message") or ("ready" if row.get("ready", True) else "not ready")
 
 
 def _gpus(row: Row) -> str:

@@ -15,6 +15,8 @@ from penstock.cli.tree import LazyGroup, command
 from penstock.client.address import quote
 
 PATH = "/v1/volumes"
+PHASE = 30
+"""So much of a status and its reason is shown before other columns are left out for it."""
 COMMANDS = {
     "create": "penstock.cli.volumes:create",
     "list": "penstock.cli.volumes:list_volumes",
@@ -63,7 +65,7 @@ def create(
         note(f"Note: {notice}")
     if output in ("table", "wide"):
         click.echo(f"Volume created successfully with ID: {volume['id']}")
-        click.echo(f"Status: {volume['status']}")
+        click.echo(f"Status: {phase(volume)}")
     else:
         print_data(volume, output)
 
@@ -106,14 +108,20 @@ def list_volumes(
 
 def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
     columns = [field("Volume ID", "id"), field("Name", "name", least=NAME), field("Size", "size")]
-    columns += [field("Status", "status"), moment("Created", "created_at", drop=2)]
+    columns += [Column("Status", phase, least=PHASE), moment("Created", "created_at", drop=2)]
     if all_users:
         columns.append(field("User", "user", least=16))
     if details:
         columns.append(field("Storage Class", "storage_class", drop=3))
         columns.append(Column("Access Modes", access, drop=1, least=13))
-        columns += [field("PVC Name", "object_name", drop=4), Column("Used", used)]
+        columns += [field("PVC Name", "object_name", drop=4), Column("Used", used, least=12)]
     return columns
+
+
+def phase(volume: Row) -> str:
+    """And why, where there is something to wait for or to mend."""
+    why = volume.get("message") if volume["status"] in ("Pending", "Lost") else None
+    return f"{volume['status']}: {why}" if why else str(volume["status"])
 
 
 def access(volume: Row) -> str:
@@ -124,7 +132,7 @@ def used(volume: Row) -> str:
     """Bytes, and the share of the size that was asked for."""
     amount = volume.get("used_bytes")
     if amount is None:
-        return "-"
+        return f"not measured: {volume['not_measured']}" if volume.get("not_measured") else "-"
     from penstock.domain.quantities import show_bytes
 
     return f"{show_bytes(amount)} ({100 * amount / volume['size_bytes']:.0f} %)"
@@ -143,13 +151,17 @@ def get(ref: str, output: str, api_url: str | None) -> None:
     show_volume(volume)
 
 
+def _user(job: Row) -> str:
+    return f"{job['name']} ({job['id']}, {job['status']})" if job["id"] else str(job["name"])
+
+
 def show_volume(volume: Row) -> None:
-    users = ", ".join(f"{job['name']} ({job['id']}, {job['status']})" for job in volume.get("used_by") or ())
+    users = ", ".join(map(_user, volume.get("used_by") or ()))
     facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
     facts += [("Message", volume["message"])] if volume.get("message") else []
     facts += [("Size", volume["size"]), ("Used", used(volume)), ("Used By", users or "-")]
     facts += [("Storage Class", volume["storage_class"]), ("Access Modes", access(volume))]
-    facts += [("User", volume["user"]), ("Namespace", volume["group"]), ("PVC Name", volume["object_name"])]
+    facts += [("User", volume["user"]), ("Namespace", volume["namespace"]), ("PVC Name", volume["object_name"])]
     print_facts([*facts, ("Created", short_time(volume["created_at"]))])
 
 
@@ -184,7 +196,7 @@ def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
         Column("Used", _used),
         Column("Avail", _left),
     ]
-    columns += [Column("Use%", _share), field("Status", "status", drop=1)]
+    columns += [Column("Use%", _share), Column("Status", _measured, drop=1, least=9)]
     print_items(items, output, columns)
 
 
@@ -192,6 +204,10 @@ def _used(volume: Row) -> str:
     from penstock.domain.quantities import show_bytes
 
     return "-" if volume.get("used_bytes") is None else show_bytes(volume["used_bytes"])
+
+
+def _measured(volume: Row) -> str:
+    return f"not measured: {volume['not_measured']}" if volume.get("not_measured") else phase(volume)
 
 
 def _left(volume: Row) -> str:

@@ -268,6 +268,8 @@ class Workload(Model):
     id: str
     name: str
     group: str
+    namespace: str = ""
+    """What the cluster calls the place it is in; empty: there is only the group's."""
     user: str
     account: Account
     """The Unix account it runs as."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from penstock.domain.users import Caller
-from penstock.domain.workloads import Change, State, Workload
+from penstock.domain.workloads import Change, Reason, State, Workload
 from penstock.engines.base import Engine, Event, Run
 from penstock.services import lookup
 from penstock.store.database import Database
@@ -11,6 +13,8 @@ from penstock.store.session import Store
 from penstock.wire import EventView
 
 BAD = frozenset({State.CRASHED, State.STUCK, State.UNKNOWN})
+BEGINS = frozenset({Reason.SUBMITTED, Reason.RETRY, Reason.REQUEUED, Reason.RESTARTED})
+SECOND = timedelta(seconds=1)
 ATTEMPTS = 5
 """Of how many attempts the engine is asked: the newest."""
 
@@ -26,18 +30,33 @@ class Happenings:
             return workload, tx.workloads.history(workload.id)
 
         workload, history = await self._db.read(look)
-        found = [_ours(change) for change in history]
+        found: list[EventView] = []
         for number in range(max(workload.attempt - ATTEMPTS, 0) + 1, workload.attempt + 1):
             found += [_view(event) for event in await self._engine.events(Run.of(workload, number))]
-        return tuple(sorted(found, key=lambda event: event.at))
+        begun = [change.at for change in history if change.reason in BEGINS]
+        return _in_order([_ours(change) for change in history], found, begun)
 
     async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
-        created = f"of {volume.storage_class}, asked for by {volume.user}"
+        created = f"in the storage class {volume.storage_class}, asked for by {volume.user}"
         about = f"volume {volume.name}"
         ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
         theirs = [_view(event) for event in await self._engine.volume_events(volume)]
-        return tuple(sorted([ours, *theirs], key=lambda event: event.at))
+        return _in_order([ours], theirs, [volume.created_at])
+
+
+def _in_order(ours: list[EventView], theirs: list[EventView], begun: list[datetime]) -> tuple[EventView, ...]:
+    """A cluster writes whole seconds: what it says of the second in which something began came after that. Its own
+    order is kept."""
+    placed = [(event.at, 0, event) for event in ours]
+    last = datetime.min.replace(tzinfo=UTC)
+    for event in theirs:
+        at = event.at
+        if at.microsecond == 0:
+            at = max((began for began in begun if at <= began < at + SECOND), default=at)
+        last = max(last, at)
+        placed.append((last, 1, event))
+    return tuple(event for *_, event in sorted(placed, key=lambda each: each[:2]))
 
 
 def _ours(change: Change) -> EventView:

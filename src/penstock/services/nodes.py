@@ -97,11 +97,14 @@ class Nodes:
             memory_bytes=node.memory_bytes,
             memory_free_bytes=max(memory_free, 0),
             gpus=_one_by_one(caller, node, holders),
-            gpu_pools=tuple(_pool(caller, pool) for pool in (*node.gpu_pools, *_pools(node, holders))),
+            gpu_pools=tuple(_pool(caller, node, pool) for pool in (*node.gpu_pools, *_pools(node, holders))),
             limits_enforced=node.limits_enforced,
         )
 
     def _free(self, node: Node) -> tuple[int, int]:
+        """Of a node that takes no work nothing is."""
+        if node.message:
+            return 0, 0
         if self._reconciler.placement:
             room = self._reconciler.placement.room()
             return room.cpus_milli, room.memory_bytes
@@ -144,9 +147,10 @@ def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
     return pools
 
 
-def _pool(caller: Caller, pool: GpuPool) -> GpuPoolView:
+def _pool(caller: Caller, node: Node, pool: GpuPool) -> GpuPoolView:
     holders = tuple(_holder(caller, holder) for holder in pool.holders)
-    return GpuPoolView(product=pool.product, total=pool.total, taken=pool.taken, free=pool.free, holders=holders)
+    free = 0 if node.message else pool.free
+    return GpuPoolView(product=pool.product, total=pool.total, taken=pool.taken, free=free, holders=holders)
 
 
 def _holder(caller: Caller, holder: Holder) -> HolderView:

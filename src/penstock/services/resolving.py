@@ -43,7 +43,7 @@ async def volumes_of(
         if new := coming.volumes.get(mount.volume):
             found[mount.path], ids[mount.path] = new, new.id
         else:
-            found[mount.path] = await _literal(db, engine, caller, mount.volume)
+            found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
             ids[mount.path] = literal_id(mount.volume)
     lost = await _lost(engine, kept)
     return ids, [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
@@ -68,15 +68,17 @@ def _known(tx: Store, caller: Caller, task: Task) -> dict[str, Found]:
     return found
 
 
-async def _literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
+async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
+    return await literal(db, engine, caller, name) or NotFound(f"Volume {shorten(name)} not found")
+
+
+async def literal(db: Database, engine: Engine, caller: Caller, name: str) -> Volume | None:
     """A claim of the cluster by its own name. Another user's volume is not found, whatever the cluster says of it."""
     parts = lookup.LITERAL.match(name)
     ours: Volume | None = await db.read(lambda tx: tx.volumes.get(parts[2])) if parts else None
-    if ours is None or ours.object_name != name:
-        literal = await engine.literal_volume(name, caller.group)
-        if literal is not None:
-            return literal
-    return NotFound(f"Volume {shorten(name)} not found")
+    if ours is not None and ours.object_name == name:
+        return None
+    return await engine.literal_volume(name, caller.group)
 
 
 def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None]) -> Problem | None:

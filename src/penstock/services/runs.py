@@ -46,9 +46,13 @@ class Runs:
     async def advance(self, workload: Workload) -> Workload:
         """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
         run = Run.of(workload)
-        if workload.wants is Wants.STOP:
-            await self._engine.stop(run, self._grace_of(workload))
-        report = await self._engine.observe(run)
+        try:
+            if workload.wants is Wants.STOP:
+                await self._engine.stop(run, self._grace_of(workload))
+            report = await self._engine.observe(run)
+        except Unavailable as error:
+            await self._unreachable(workload, error.message)
+            raise
         if report.presence is Presence.absent or self._may_be_half_started(workload):
             gone = self._gone(workload)
             if gone:
@@ -203,6 +207,15 @@ class Runs:
 
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
+
+    async def _unreachable(self, workload: Workload, said: str) -> Workload:
+        """What it does, nobody can tell now."""
+        if not self._engine.schedules or workload.launched < workload.attempt:
+            return workload
+        if workload.state is State.RUNNING:
+            return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+        reason = Reason.CLUSTER_UNREACHABLE
+        return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))
 
     async def _put_back(self, workload: Workload, reason: Reason, message: str) -> Workload:
         return await self._db.write(lambda tx: records.is_put_back(tx, workload, reason, message))

@@ -25,6 +25,7 @@ from penstock.services.accounts import account_of
 from penstock.services.bell import Bell
 from penstock.services.literals import literal_id
 from penstock.services.reconcile import Reconciler
+from penstock.services.resolving import literal
 from penstock.services.workloads import Workloads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -153,8 +154,8 @@ class Sessions:
         try:
             return await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
         except NotFound:
-            if literal := await self._engine.literal_volume(ref, caller.group):
-                return literal
+            if found := await literal(self._db, self._engine, caller, ref):
+                return found
             raise
 
     def _add(self, caller: Caller, volume: Volume, tx: Store) -> Workload:
@@ -167,6 +168,7 @@ class Sessions:
             id=new_id(),
             name=_name(volume),
             group=caller.group,
+            namespace=self._engine.namespace(caller.user, caller.group),
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=self._spec(volume),

@@ -82,6 +82,7 @@ class Submit:
             id=workload_id,
             name=task.spec.name or f"task-{workload_id}",
             group=caller.group,
+            namespace=self._engine.namespace(caller.user, caller.group),
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=_with(task.spec, asked.after),

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,10 @@ from penstock.settings import Settings
 
 ID = re.compile(r"[0-9a-f]{32}\Z")
 KEPT_UNUSED = 24 * 3600
+RESERVE, SHARE = 64 << 20, 20
+"""Left free of the disk: a twentieth of it, and no more than 64 MiB."""
+LOOKS = 1 << 24
+"""Bytes until the disk is looked at again."""
 
 
 class Uploads:
@@ -27,6 +32,7 @@ class Uploads:
 
     async def save(self, user: str, body: AsyncIterator[bytes]) -> str:
         """Writes the body as it comes; nothing stays of one that is too large or breaks off."""
+        self._refuse_full()
         upload_id = secrets.token_hex(16)
         final = self._path(user, upload_id)
         final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,11 +48,20 @@ class Uploads:
             partial.unlink(missing_ok=True)
         return upload_id
 
+    def _refuse_full(self) -> None:
+        """The last of the disk is left to the database."""
+        self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        disk = shutil.disk_usage(self._place)
+        if disk.free < min(RESERVE, disk.total // SHARE):
+            raise StorageFull("The disk of the server is almost full; nothing was kept.")
+
     async def _write(self, partial: Path, body: AsyncIterator[bytes]) -> None:
         size = 0
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             async for chunk in body:
                 size += len(chunk)
+                if size // LOOKS != (size - len(chunk)) // LOOKS:
+                    self._refuse_full()
                 if size > self.limit:
                     raise TooLarge(
                         f"The packed workdir is larger than {self._limit_text}.",

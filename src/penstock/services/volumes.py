@@ -42,7 +42,8 @@ class Volumes:
 
     async def plan(self, caller: Caller, asked: NewVolume) -> Volume:
         """Checks the wish; nothing is written."""
-        return _new(caller, asked, await self._engine.storage_classes())
+        namespace = self._engine.namespace(caller.user, caller.group)
+        return _new(caller, asked, await self._engine.storage_classes(), namespace)
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
@@ -118,7 +119,13 @@ class Volumes:
 
         volume, used_by = await self._db.read(look)
         view = (await self._views([volume], usage))[0]
-        return view.model_copy(update={"used_by": used_by})
+        return view.model_copy(update={"used_by": (*used_by, *await self._others_using(volume))})
+
+    async def _others_using(self, volume: Volume) -> list[VolumeUse]:
+        try:
+            return [VolumeUse(id="", name=name, status="running") for name in await self._engine.volume_users(volume)]
+        except Unavailable:
+            return []
 
     async def _views(self, volumes: Sequence[Volume], usage: bool) -> list[VolumeView]:
         """With the engine's word on each: a volume whose data is gone is Lost, whatever the record says."""
@@ -141,7 +148,10 @@ class Volumes:
     async def _with_usage(self, volume: Volume, view: VolumeView) -> VolumeView:
         if view.status is not Phase.Bound:
             return view
-        return view.model_copy(update={"used_bytes": await self._engine.volume_usage(volume)})
+        try:
+            return view.model_copy(update={"used_bytes": await self._engine.volume_usage(volume)})
+        except Unavailable as error:
+            return view.model_copy(update={"not_measured": error.message})
 
     async def refuse_resize(self, volume: Volume, size: str) -> None:
         """Raises what `resize` would; nothing is changed."""
@@ -195,7 +205,7 @@ def _page(
     return tx.volumes.page(group, name=name, limit=limit, cursor=cursor)
 
 
-def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> Volume:
+def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], namespace: str) -> Volume:
     """All that is wrong with the wish, at once; or the volume."""
     problems = [problem for problem in [name_problem(asked.name)] if problem]
     size_bytes = 0
@@ -211,6 +221,7 @@ def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> V
         id=new_id(),
         name=asked.name,
         group=caller.group,
+        namespace=namespace,
         user=caller.user,
         size=asked.size,
         size_bytes=size_bytes,

@@ -11,6 +11,7 @@ from penstock.wire.pages import Page
 
 class VolumeUse(Model):
     id: str
+    """Empty for what is not Penstock's."""
     name: str
     status: str
 
@@ -19,6 +20,7 @@ class VolumeView(Model):
     id: str
     name: str
     group: str
+    namespace: str
     user: str
     source: Source
     size: str
@@ -30,13 +32,16 @@ class VolumeView(Model):
     object_name: str
     created_at: Time
     used_bytes: int | None = None
+    not_measured: str | None = None
+    """Why there is no `used_bytes` although it was asked for."""
     used_by: tuple[VolumeUse, ...] | None = None
     notices: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, volume: Volume, **more: Any) -> VolumeView:
-        kept = volume.model_dump(exclude={"phase", "message", "claim"})
-        return cls(**kept, status=volume.phase, object_name=volume.object_name, **({"message": volume.message} | more))
+        kept = volume.model_dump(exclude={"phase", "message", "claim", "made"})
+        kept |= {"namespace": volume.namespace or volume.group, "object_name": volume.object_name}
+        return cls(**kept, status=volume.phase, **({"message": volume.message} | more))
 
 
 class VolumePage(Page):

@@ -23,6 +23,8 @@ class Summary(Model):
     id: str
     name: str
     group: str
+    namespace: str = ""
+    """Where the engine's own tools find it; empty in what an earlier version wrote."""
     user: str
     status: str
     state: State
@@ -112,6 +114,7 @@ def _summary_fields(workload: Workload) -> dict[str, Any]:
         "id": workload.id,
         "name": workload.name,
         "group": workload.group,
+        "namespace": workload.namespace or workload.group,
         "user": workload.user,
         "status": workload.status,
         "state": workload.state,

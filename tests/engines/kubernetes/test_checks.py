@@ -11,6 +11,7 @@ import yaml
 from penstock.domain.workloads import Resources, Scratch, Spec
 from penstock.engines.kubernetes import checks
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import opened
@@ -43,6 +44,14 @@ def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
             (verb, kind.kind.group, kind.kind.plural + (f"/{part}" if part else "")) for verb, kind, part in rights
         }
         assert given == needed, file
+
+
+async def test_a_namespace_that_is_not_there_is_said(rig: Rig, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, kubernetes_config=rig.kubeconfig, kubernetes_namespace="not-there")
+    async with opened(settings) as engine:
+        (check,) = [check for check in await engine.checks() if check.name == "namespace"]
+        assert (check.ok, check.detail) == (False, "not-there is not there")
+        assert check.fix == "kubectl create namespace not-there"
 
 
 async def test_rights_that_are_missing_are_named(rig: Rig, account: Deployed, tmp_path: Path) -> None:

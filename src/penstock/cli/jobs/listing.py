@@ -67,7 +67,7 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
         columns.append(field("User", "user", least=16))
     if details or wide:
         columns.append(Column("Job Name", lambda row: f"{row['name']}-{row['id']}", drop=9))
-        columns.append(field("Namespace", "group", drop=8))
+        columns.append(Column("Namespace", lambda row: row.get("namespace") or row["group"], drop=8))
     if wide:
         columns += [Column("Nodes", _nodes, drop=2), field("CPUs", "cpus", drop=4), field("Memory", "memory", drop=3)]
         columns.append(field("GPUs", "accelerators", drop=2, least=12))

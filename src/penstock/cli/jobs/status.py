@@ -46,7 +46,7 @@ def show_job(job: Row, *, history: bool = True) -> None:
 
 def _what_it_is(job: Row) -> list[tuple[str, str]]:
     facts = [("Task ID", "id"), ("Name", "name"), ("Status", "status"), ("State", "state"), ("Reason", "reason")]
-    facts += [("Message", "message"), ("Exit Code", "exit_code"), ("User", "user"), ("Namespace", "group")]
+    facts += [("Message", "message"), ("Exit Code", "exit_code"), ("User", "user"), ("Namespace", "namespace")]
     facts += [("Job Name", "object_name"), ("Attempt", "attempt")]
     times = [("Created", "created_at"), ("Started", "started_at"), ("Ended", "ended_at"), ("Updated", "updated_at")]
     shown = [(title, str(job[key])) for title, key in facts if job.get(key) is not None]

@@ -9,7 +9,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.failures import ApiError
+from penstock.engines.kubernetes.failures import ApiError, NotFound
 from penstock.engines.kubernetes.kueue import QueuedWorkload
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import (
@@ -61,7 +61,8 @@ async def all_checks(
     reached = await _reached(api)
     if not reached[0].ok:
         return reached
-    return [*reached, await _rights(api, namespaces, settings), _default_class(claims), *_gpus(cluster)]
+    rights = await _rights(api, namespaces, settings)
+    return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster)]
 
 
 async def _reached(api: Api) -> list[Check]:
@@ -78,6 +79,21 @@ def _version(version: str) -> Check:
     ok = OLDEST <= minor <= NEWEST
     said = version if ok else f"{version}; Penstock is tested with 1.{OLDEST} to 1.{NEWEST}"
     return Check(name="kubernetes", ok=ok, detail=said, required=False)
+
+
+async def _namespace(api: Api, namespaces: Namespaces) -> list[Check]:
+    """Only where we may ask: with the rights of one namespace it is there."""
+    name = namespaces.scope
+    if name is None:
+        return []
+    try:
+        await api.get(Namespace, name)
+    except NotFound:
+        said, fix = f"{name} is not there", f"kubectl create namespace {name}"
+        return [Check(name="namespace", ok=False, detail=said, fix=fix)]
+    except ApiError:
+        return []
+    return [Check(name="namespace", ok=True, detail=name)]
 
 
 async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check:

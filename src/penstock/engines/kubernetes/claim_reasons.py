@@ -18,6 +18,7 @@ _MISSING = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being de
 _FAILED = ("ProvisioningFailed", "FailedBinding", "VolumeResizeFailed")
 _MAKING = ("Provisioning", "ExternalProvisioning", "WaitForPodScheduled")
 _ELSEWHERE = ("volume node affinity conflict", "match PersistentVolume's node affinity")
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
 _PREFIX = re.compile(r'^failed to (?:provision volume with StorageClass|get target node)(?: "[^"]*")?: ')
 
 
@@ -45,6 +46,8 @@ def claims_wait(pod: Pod, message: str, cluster: Cluster, stock: Inventory) -> C
             return ClaimsWait(f"the volume {shown} is not ready: {said}")
     if any(words in message for words in _ELSEWHERE):
         return ClaimsWait(_elsewhere(pod, cluster, stock))
+    if _UNBOUND in message:
+        return ClaimsWait("its volumes have just become ready; it looks for a place again")
     return None
 
 
@@ -62,12 +65,12 @@ def _not_bound(claim: Claim, message: str, cluster: Cluster) -> str | None:
 
 
 def why_not_bound(claim: Claim, class_: StorageClass | None, events: Sequence[Event]) -> str:
-    latest = next((event for event in reversed(events) if event.reason in (*_FAILED, *_MAKING)), None)
-    if latest and latest.reason in _FAILED:
-        return _PREFIX.sub("", latest.message).strip().rstrip(".")
     name = claim.spec.storage_class_name
     if class_ is None and name:
         return f"there is no storage class {name}"
+    latest = next((event for event in reversed(events) if event.reason in (*_FAILED, *_MAKING)), None)
+    if latest and latest.reason in _FAILED:
+        return _PREFIX.sub("", latest.message).strip().rstrip(".")
     if class_ and class_.volume_binding_mode == "WaitForFirstConsumer" and SELECTED_NODE not in claim.annotations:
         return FIRST_USE
     return f"the storage class {name} makes it" if name else "nothing there is fits it, and it names no storage class"

@@ -99,6 +99,9 @@ class KubernetesEngine:
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
+    def namespace(self, user: str, group: str) -> str:
+        return self._namespaces.of(user, group)
+
     async def storage_classes(self) -> list[StorageClass]:
         self._cluster.require()
         return self._claims.classes()

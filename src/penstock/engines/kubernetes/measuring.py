@@ -18,7 +18,8 @@ from penstock.engines.kubernetes.pods import Fields, container_security, placeme
 from penstock.engines.kubernetes.streams import ExecFailed, ExecSession
 from penstock.errors import Unavailable
 
-SECONDS = 60
+SECONDS, PATIENCE = 60, 15
+"""A volume may take so long to be measured, and whoever asks for it waits so long."""
 INSIDE = "/volume"
 KIBIBYTE = 1024
 LINE, LONGEST = 4096, 15
@@ -44,7 +45,11 @@ class Measuring:
         if counting is None:
             counting = self._counting[volume.id] = asyncio.create_task(self._count(volume))
             counting.add_done_callback(partial(self._counted, volume.id))
-        return await asyncio.shield(counting)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.shield(counting)
+        except TimeoutError:
+            raise Unavailable(f"Volume {volume.name} is still being measured.", hint="ask again in a minute") from None
 
     def _counted(self, volume_id: str, counting: asyncio.Task[int]) -> None:
         self._counting.pop(volume_id, None)

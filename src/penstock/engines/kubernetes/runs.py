@@ -233,6 +233,9 @@ class Runs:
             await _each(mark, found)
         else:
             await _each(self._delete, self._cluster.jobs_of(run))
+        for service in self._cluster.services_of(run):
+            if not service.metadata.owner_references:  # its Job was never made
+                await self._api.delete(Service, service.name, service.namespace)
         await self.held.release(run)
         self._graces.pop(run, None)
 

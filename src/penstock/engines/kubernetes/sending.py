@@ -29,7 +29,10 @@ from penstock.engines.kubernetes.streams import ExecSession
 log = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
-AT_ONCE = 4
+AT_ONCE, EACH = 16, 4
+"""Containers that are sent to at the same time, of all and of one owner: one who never takes it keeps nobody else's."""
+ANSWER_SECONDS, SECONDS = 30.0, 300.0
+"""A container answers within, and has all of it within; it would not wait any longer itself."""
 ARCHIVE = f"{MARKS}/archive"
 RECEIVE = f"""
 [[ -e {ARRIVED} ]] && exit
@@ -51,6 +54,7 @@ class Sending:
         """The uids of pods that have theirs, or never will."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._limit = asyncio.Semaphore(AT_ONCE)
+        self._shares: dict[str, asyncio.Semaphore] = {}
         self._unsubscribe = cluster.pods.subscribe(self._seen)
 
     def open(self) -> None:
@@ -100,12 +104,15 @@ class Sending:
         elif _runs(after) and pod.uid not in self._sent and pod.uid not in self._tasks:
             self._tasks[pod.uid] = asyncio.create_task(self._send_until_there(after))
 
+    def _share_of(self, pod: Pod) -> asyncio.Semaphore:
+        return self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
+
     async def _send_until_there(self, pod: Pod) -> None:
         pauses = Pauses()
         try:
             while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
                 try:
-                    async with self._limit:
+                    async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
                         if await self._send(pod):
                             self._sent.add(pod.uid)
                             return
@@ -137,8 +144,9 @@ class Sending:
 
 
 async def _wants_it(session: ExecSession) -> bool:
-    async for _, data in session:
-        return data.startswith(b"go")
+    async with asyncio.timeout(ANSWER_SECONDS):
+        async for _, data in session:
+            return data.startswith(b"go")
     return False
 
 

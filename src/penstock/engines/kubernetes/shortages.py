@@ -52,7 +52,10 @@ def shortage(pod: Pod, message: str, stock: Inventory) -> str:
         return "there is no node"
     said = []
     gpus = int(asked.get(names.GPU, 0))
-    if gpus and (names.GPU in causes.insufficient or (causes.affinity and not _with_products(nodes, products))):
+    short_of_gpus = gpus and (
+        names.GPU in causes.insufficient or (causes.affinity and not _with_products(nodes, products))
+    )
+    if short_of_gpus:
         said.append(_no_gpus(gpus, products, nodes))
     elif causes.affinity and not causes.insufficient and (labels := _labels_missing(pod, nodes, stock)):
         said.append(f"no node has the labels it needs: {labels}")
@@ -61,7 +64,7 @@ def shortage(pod: Pod, message: str, stock: Inventory) -> str:
         if name in causes.insufficient:
             said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, stock))
     if causes.hindered:
-        said += _hindered(fitting or nodes)
+        said += _hindered([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
     said += [_plain(what) for what in causes.others]
     return "; ".join(said) or _plain(message)
 
@@ -108,7 +111,7 @@ def _a(count: int, what: str) -> str:
 def _pool(node: Node, pool: GpuPool) -> str:
     have = f"{pool.total} × {short(pool.product)} on {node.name}"
     if node.message:
-        return f"{have}, {node.message}"
+        return f"{have}, which {_is(node.message)}"
     if not pool.taken:
         return have
     taken = "all taken" if not pool.free else f"{pool.taken} taken"
@@ -200,6 +203,10 @@ def _hindered(nodes: Iterable[Node]) -> list[str]:
         if node.message:
             reasons.setdefault(node.message, []).append(node.name)
     return [_these(found, why) for why, found in reasons.items()]
+
+
+def _is(why: str) -> str:
+    return why if why.startswith("does") else f"is {why}"
 
 
 def _these(found: list[str], why: str) -> str:

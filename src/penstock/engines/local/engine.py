@@ -143,6 +143,9 @@ class LocalEngine:
 
     # -- volumes -------------------------------------------------------------------------------------------------
 
+    def namespace(self, user: str, group: str) -> str:
+        return group
+
     async def storage_classes(self) -> list[StorageClass]:
         return await asyncio.to_thread(self._claims.classes)
 

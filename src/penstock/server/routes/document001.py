@@ -154,7 +154,7 @@ def _volume(view: VolumeView) -> Json:
         "status": view.status.value,
         "created_at": iso(view.created_at),
         "username": view.user,
-        "metadata": {"pvc_name": view.object_name, "namespace": view.group},
+        "metadata": {"pvc_name": view.object_name, "namespace": view.namespace},
     }
 
 
@@ -179,7 +179,7 @@ def _metadata(task: Summary, units: tuple[Unit, ...]) -> Json:
     failed = sum(state in ENDED for state in states) - succeeded
     return {
         "job_name": job,
-        "namespace": task.group,
+        "namespace": task.namespace or task.group,
         "num_nodes": task.nodes,
         "node_jobs": [f"{job}-node-{rank}" for rank in range(task.nodes)] if task.nodes > 1 else [job],
         "succeeded_nodes": succeeded,

@@ -213,6 +213,6 @@ def _size(data: bytes) -> Terminal:
     try:
         found = json.loads(data)
         columns, rows = int(found["Width"]), int(found["Height"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise BadRequest('A size is {"Width": 80, "Height": 24}.') from None
     return Terminal(columns=min(max(columns, 1), 65535), rows=min(max(rows, 1), 65535))

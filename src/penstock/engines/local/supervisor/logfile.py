@@ -3,11 +3,13 @@
 The first four and the newest four of eight segments are kept, so a log never outgrows its limit and both its beginning
 and its end are there; readers see the gap from the offsets. An index of (offset, time), at most one a second, answers
 `since`. A full disk never stops a job: what cannot be kept is counted, and said in the log once there is room again.
+The last of a disk is left to others: on most it is where the database writes how jobs ended.
 """
 
 # ruff: noqa: PTH108, PTH118
 from __future__ import annotations
 
+import errno
 import os
 import struct
 
@@ -16,6 +18,10 @@ from .durable import write_all
 SEGMENTS = 8
 HEAD = 4
 ENTRY = struct.Struct("<Qd")
+RESERVE, SHARE = 64 << 20, 20
+"""Left free of a disk: a twentieth of it, and no more than 64 MiB."""
+BETWEEN_LOOKS = 1 << 20
+"""Bytes until the disk is looked at again."""
 
 
 def segment_name(rank: int, start: int) -> str:
@@ -32,6 +38,8 @@ class LogFile:
         self._fd = self._index = -1
         self._indexed = float("-inf")
         self._lost = 0
+        self._unlooked = 0
+        """What may be written until then."""
         self.recent = b""
         """The last few hundred bytes, for a sentence about what went wrong before anything ran."""
 
@@ -64,15 +72,24 @@ class LogFile:
     def _append(self, data: bytes) -> None:
         while data:
             try:
+                if self._unlooked <= 0:
+                    self._look()
                 if not self._starts or self._offset >= self._starts[-1] + self.size:
                     self._rotate()
-                room = self._starts[-1] + self.size - self._offset
+                room = min(self._starts[-1] + self.size - self._offset, self._unlooked)
                 written = os.write(self._fd, data[:room])
             except OSError:
                 self._lost += len(data)
                 return
             self._offset += written
+            self._unlooked -= written
             data = data[written:]
+
+    def _look(self) -> None:
+        disk = os.statvfs(self._folder)
+        if disk.f_bavail < min(RESERVE // disk.f_frsize, disk.f_blocks // SHARE):
+            raise OSError(errno.ENOSPC, "little room is left")
+        self._unlooked = BETWEEN_LOOKS
 
     def _rotate(self) -> None:
         path = os.path.join(self._folder, segment_name(self._rank, self._offset))
