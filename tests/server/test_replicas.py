@@ -93,6 +93,20 @@ def test_the_second_stands_by_and_takes_over_when_the_first_is_killed(first: Run
     taken_over.end()
 
 
+def test_with_one_disk_for_both_the_second_has_the_logs_too(first: RunningServer, url: str):
+    done = first.submit("run: echo kept on the disk\n")["id"]
+    first.ended(done)
+    second = Standby(first.place, url)
+    try:
+        second.until_it_says("standing by to take over")
+        first.kill()
+        taken_over = second.ready()
+        assert taken_over.request("GET", f"/v1/workloads/{done}/logs")[1] == "kept on the disk\n"
+        taken_over.end()
+    finally:
+        second.end()
+
+
 def test_a_first_that_is_stopped_in_order_is_followed_too(first: RunningServer, second: Standby):
     first.process.send_signal(signal.SIGTERM)
     assert first.process.wait(30) == 0
