@@ -130,8 +130,10 @@ class Settings:
     kubernetes_quota: dict[str, str] = field(default_factory=dict)
     """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none."""
 
-    kubernetes_network: Literal["open", "namespace"] = "open"
-    """`namespace`: a NetworkPolicy in each namespace Penstock makes lets pods be reached only from that namespace."""
+    kubernetes_network: Literal["open", "namespace", "closed"] = "open"
+    """A NetworkPolicy in each namespace Penstock makes. `namespace`: pods are reached only from their own namespace,
+    and reach everything but link-local addresses, where clouds keep the credentials of nodes. `closed`: they reach only
+    their own namespace and the cluster's DNS."""
 
     kubernetes_pod_security: Literal["baseline", "restricted"] = "baseline"
     """The Pod Security level pods are made for. `restricted` runs them without root: images must allow that."""

@@ -192,3 +192,11 @@ def test_killed_while_it_is_applied_the_same_text_finishes_it(place):
         assert len(server.request("GET", "/v1/volumes")[1]["items"]) == 2
     finally:
         server.end()
+
+
+def test_the_virtual_environment_that_is_active_is_taken_along_or_said_not_to_be(module_server):
+    text = "name: alone\nrun: sleep 60\n"
+    _, made = apply(module_server, text, venv="/no/venv")
+    said = "The virtual environment /no/venv is not there in the job: there is no pyvenv.cfg in it."
+    assert made["results"][0]["notices"] == [said]
+    apply(module_server, text, "/v1/delete")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.jobs.submit import read_file, send
+from penstock.cli.jobs.submit import active_venv, read_file, send
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data
 from penstock.cli.table import Row
@@ -41,7 +41,8 @@ def apply(file: str, dry_run: bool, output: str, api_url: str | None) -> int:
     file says the same; a job that has ended is started anew.
     """
     base = Path() if file == "-" else Path(file).parent
-    answer = send(connect(api_url), _body(file) | {"dry_run": dry_run}, base, path="/v1/apply")
+    client = connect(api_url)
+    answer = send(client, _body(file) | active_venv(client) | {"dry_run": dry_run}, base, path="/v1/apply")
     return _show(answer["results"], output, " (dry run)" if dry_run else "")
 
 

@@ -267,7 +267,13 @@ def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -
         gone: Row = client.delete(f"{PATH}/{volume['id']}")
         return gone
 
-    return each(refs, delete_one, output, lambda gone: f"Volume {gone['id']} deleted successfully")
+    return each(refs, delete_one, output, _said_of_deleted)
+
+
+def _said_of_deleted(gone: Row) -> str:
+    if gone.get("message"):
+        return f"Volume {gone['id']} is being deleted: {gone['message']}"
+    return f"Volume {gone['id']} deleted successfully"
 
 
 @command("classes", examples="penstock volumes classes")

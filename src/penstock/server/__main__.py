@@ -101,6 +101,12 @@ def _refuse_nonsense(settings: Settings) -> None:
         raise StartRefused("Only root can start a server for everyone.", hint="penstock server start starts your own.")
     if os.geteuid() == 0 and settings.engine == "local":
         root_account(settings)
+    ruled = settings.kubernetes_quota or settings.kubernetes_network != "open"
+    if settings.engine == "kubernetes" and settings.kubernetes_namespaces == "one" and ruled:
+        raise StartRefused(
+            "kubernetes_quota and kubernetes_network are for namespaces that Penstock makes.",
+            hint='Set kubernetes_namespaces to "user" or "group", or make them in your own namespace with kubectl.',
+        )
     if settings.auth != "header":
         return
     if settings.mode == "system":

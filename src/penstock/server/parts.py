@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from penstock.domain.model import now
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.services.adoption import Adoption
 from penstock.services.bell import Bell
@@ -51,11 +53,12 @@ class Parts:
         uploads, bell = Uploads(settings), Bell()
         reconciler = Reconciler(db, engine, settings, uploads, bell)
         workloads = Workloads(db, engine, reconciler, bell)
+        sessions = Sessions(db, engine, settings, workloads, reconciler, bell)
         return cls(
             settings=settings,
             db=db,
             engine=engine,
-            adoption=Adoption(db, engine, reconciler.submitted),
+            adoption=Adoption(db, engine, partial(_adopted, reconciler, sessions)),
             reconciler=reconciler,
             volumes=Volumes(db, engine, settings),
             submit=Submit(db, engine, settings, reconciler, uploads),
@@ -64,7 +67,7 @@ class Parts:
             happenings=Happenings(db, engine),
             nodes=Nodes(db, engine, reconciler),
             logs=Logs(db, engine, bell),
-            sessions=Sessions(db, engine, settings, workloads, reconciler, bell),
+            sessions=sessions,
             uploads=uploads,
             tokens=Tokens(db),
             bell=bell,
@@ -92,3 +95,10 @@ class Parts:
         await self.volumes.close()
         await self.engine.close()
         await self.db.close()
+
+
+def _adopted(reconciler: Reconciler, sessions: Sessions, workload: Workload) -> None:
+    """Found after the start: of a shell nobody is at the other end any more."""
+    reconciler.submitted(workload)
+    if workload.session:
+        sessions.end_later(workload)

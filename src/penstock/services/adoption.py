@@ -13,7 +13,8 @@ from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT
-from penstock.domain.users import Account
+from penstock.domain.policy import is_admin
+from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Engine
@@ -96,11 +97,12 @@ class Adoption:
                 new += taken
         return count, new
 
-    def checks(self) -> list[Check]:
-        """For doctor: what was found and could not be read."""
+    def checks(self, caller: Caller) -> list[Check]:
+        """For doctor: what was found and could not be read; what it is called is for admins."""
         if not self._unreadable:
             return []
-        detail = f"{len(self._unreadable)} found in the cluster and not taken over: {'; '.join(self._unreadable[:3])}"
+        detail = f"{len(self._unreadable)} found in the cluster and not taken over"
+        detail += f": {'; '.join(self._unreadable[:3])}" if is_admin(caller) else ""
         fix = "look at the annotation penstock.dev/record; what has it goes on, but is not listed here"
         return [Check(name="records", ok=False, detail=detail, fix=fix, required=False)]
 

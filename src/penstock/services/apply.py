@@ -160,6 +160,7 @@ class Apply:
                 "text": "",
                 "source": asked.source,
                 "files": {"workdir": sent} if sent else {},
+                "venv": asked.venv,
                 "dry_run": asked.dry_run,
             }
         )

@@ -69,7 +69,7 @@ class Sessions:
         """Ends the shells of a server that is gone."""
         for workload in await self._db.read(lambda tx: tx.workloads.active()):
             if workload.session:
-                self._end_later(workload)
+                self.end_later(workload)
 
     def stop(self) -> None:
         """The server is about to stop: whoever has a session open is told."""
@@ -233,9 +233,9 @@ class Sessions:
 
     async def _end_soon(self, workload: Workload) -> None:
         """Usually gone at once, so that the volume is free again; what takes longer is not waited for."""
-        await asyncio.wait([self._end_later(workload)], timeout=END_SECONDS)
+        await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
 
-    def _end_later(self, workload: Workload) -> asyncio.Task[None]:
+    def end_later(self, workload: Workload) -> asyncio.Task[None]:
         task = asyncio.create_task(self._end(workload))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -18,7 +18,7 @@ from penstock.services.accounts import account_of
 from penstock.services.holdups import waits_for
 from penstock.services.literals import claim_of
 from penstock.services.reconcile import Reconciler
-from penstock.services.records import SPEC_LIMIT
+from penstock.services.records import RECORD_LIMIT, SPEC_LIMIT, record_of
 from penstock.services.resolving import Coming, awaited_by, volumes_of
 from penstock.services.uploads import Uploads
 from penstock.services.venvs import usable_venv
@@ -167,7 +167,8 @@ class Submit:
         """An engine that keeps records beside its runs has only so much room for each."""
         if not self._engine.schedules:
             return
-        if len(workload.spec.model_dump_json().encode()) > SPEC_LIMIT:
+        too_long = len(workload.spec.model_dump_json().encode()) > SPEC_LIMIT
+        if too_long or len(record_of(workload).encode()) > RECORD_LIMIT:
             said = f"is longer than {SPEC_LIMIT // 1024} KiB, all that a cluster keeps of a task"
             problem = Problem(said, where=source, hint="put long scripts and values in a file in a volume")
             raise Invalid(f"{source} cannot run here.", problems=[problem])

@@ -192,8 +192,11 @@ class Volumes:
             return marked
 
         marked = await self._db.write(mark)
-        await self._making.destroy(marked)
-        return marked
+        try:
+            await self._making.destroy(marked)
+        except Unavailable as error:
+            return marked.model_copy(update={"message": f"it is deleted as soon as that works: {error.message}"})
+        return marked.model_copy(update={"message": None})
 
     async def classes(self) -> list[StorageClass]:
         return await self._engine.storage_classes()

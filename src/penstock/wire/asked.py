@@ -48,6 +48,7 @@ class Documents(Body):
 
 class Application(Documents):
     files: dict[str, str] = {}
+    venv: str | None = Field(None, max_length=4096)
     dry_run: bool = False
 
 

@@ -18,6 +18,8 @@ class Deleted(Model):
     id: str
     name: str
     deleted: bool = True
+    message: str | None = None
+    """What it still waits for."""
 
 
 class Uploaded(Model):

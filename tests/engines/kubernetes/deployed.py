@@ -17,7 +17,16 @@ from penstock.settings import Settings
 from tests.rig.cluster import Rig
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
-RIGHTS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+RIGHTS = (
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +75,20 @@ def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any
             meta["name"] = f"{meta['name']}-{names['penstock']}"
         if item["kind"] == "ClusterRoleBinding":
             item["roleRef"]["name"] += f"-{names['penstock']}"
+        if item["kind"] == "ValidatingAdmissionPolicyBinding":
+            item["spec"]["policyName"] += f"-{names['penstock']}"
+        if item["kind"] == "ValidatingAdmissionPolicy":
+            _rename(item["spec"]["matchConditions"], ":penstock:", f":{names['penstock']}:")
+            _rename(item["spec"]["validations"], "penstock-jobs", names["penstock-jobs"])
         for subject in item.get("subjects", ()):
             subject["namespace"] = names[subject["namespace"]]
     return found
+
+
+def _rename(rules: list[dict[str, str]], old: str, new: str) -> None:
+    for rule in rules:
+        assert old in rule["expression"]
+        rule["expression"] = rule["expression"].replace(old, new)
 
 
 @contextmanager

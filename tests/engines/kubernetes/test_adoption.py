@@ -190,15 +190,17 @@ def _make_claim(rig: Rig, namespace: str, volume: Volume) -> None:
         ({"attempt": 10**30}, "its record cannot be read"),
         ({"created_at": "0001-01-01T00:00:00+14:00"}, "it says that it was made in another age"),
         ({"created_at": "2026-01-01T00:00:00"}, "its record cannot be read"),
+        ({"completions": 2**31 - 1}, "it has the record of something else"),
     ],
 )
 def test_a_record_is_believed_only_where_it_can_be_true(change: dict[str, Any], said: str | None) -> None:
     """Whoever may write into their own namespace has no say about another's, and keeps no server from its start."""
+    completions = change.pop("completions", 1)
     record = json.loads(with_record(a_launch("true")).record) | change
     labels = {names.MANAGED: names.PENSTOCK, names.TASK_ID: record["id"], names.ATTEMPT: str(record["attempt"])}
     annotations = {names.OWNER: f"{record['group']}/{record['user']}", names.RECORD: json.dumps(record)}
     metadata = {"name": "a", "namespace": "jobs-ada", "labels": labels, "annotations": annotations}
-    job = msgspec.convert({"metadata": metadata, "spec": {}, "status": {}}, Job)
+    job = msgspec.convert({"metadata": metadata, "spec": {"completions": completions}, "status": {}}, Job)
     settings = Settings(kubernetes_namespace="jobs", kubernetes_namespaces="user")
     cluster: Any = SimpleNamespace(jobs=SimpleNamespace(all=lambda: [job]), claims=SimpleNamespace(all=list))
     found = adoption.found(cluster, Namespaces(SimpleNamespace(namespace="jobs"), settings))  # type: ignore[arg-type]

@@ -15,7 +15,10 @@ from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Reason, Resources, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.failures import ApiError
 from penstock.engines.kubernetes.names import namespace_of
+from penstock.engines.kubernetes.namespaces import _network
+from penstock.engines.kubernetes.objects import Claim
 from penstock.errors import Conflict
 from penstock.settings import Settings
 from tests.engines import launching
@@ -81,11 +84,12 @@ async def test_each_user_has_one_with_its_rules(settings: Settings, account: Dep
             (quota,) = found(rig, "resourcequotas", namespace)
             assert quota["spec"]["hard"] == {"requests.cpu": "2", "count/jobs.batch": "100"}
             (policy,) = found(rig, "networkpolicies", namespace)
-            assert policy["spec"] == {
-                "podSelector": {},
-                "policyTypes": ["Ingress"],
-                "ingress": [{"from": [{"podSelector": {}}]}],
-            }
+            assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+            assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {}}]}]
+            here, dns, outside = policy["spec"]["egress"]
+            assert here == {"to": [{"podSelector": {}}]}
+            assert {port["port"] for port in dns["ports"]} == {53}
+            assert outside["to"][0]["ipBlock"] == {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}
             labels = rig.get("namespace", namespace)["metadata"]["labels"]
             assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
             assert labels[names.MANAGED] == "penstock"
@@ -96,6 +100,36 @@ async def test_each_user_has_one_with_its_rules(settings: Settings, account: Dep
         await ended(engine, run_of(again))
         for launch in (*launches.values(), again):
             await engine.remove(run_of(launch))
+
+
+def test_closed_reaches_its_own_and_dns_only() -> None:
+    here, dns = _network(closed=True)["egress"]
+    assert here == {"to": [{"podSelector": {}}]}
+    assert [port["port"] for port in dns["ports"]] == [53, 53]
+
+
+async def test_whoever_has_its_token_changes_nothing_elsewhere(settings: Settings, account: Deployed) -> None:
+    """The Role is for all namespaces; the policy beside it is not."""
+    async with opened(settings) as engine:
+        await outcome(engine, a_launch("true", user="ira", group="ira"))
+        claim = {"metadata": {"name": "planted"}, "spec": a_claim_of("1Mi")}
+
+        async def refused() -> str:
+            try:
+                await engine._api.create(Claim, claim, "default")
+            except ApiError as error:
+                return error.message
+            await engine._api.delete(Claim, "planted", "default")
+            return ""
+
+        async with asyncio.timeout(60):  # a new policy is known to the API server after a moment
+            while "Penstock changes nothing outside" not in (said := await refused()):
+                await asyncio.sleep(0.2)
+        assert "denied" in said
+
+
+def a_claim_of(size: str) -> dict[str, Any]:
+    return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
 
 
 async def test_volumes_are_where_the_jobs_are(settings: Settings, account: Deployed) -> None:

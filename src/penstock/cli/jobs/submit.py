@@ -92,9 +92,7 @@ def parse_envs(pairs: Sequence[str]) -> dict[str, str]:
 
 def submit_and_follow(client: Client, body: dict[str, Any], base: Path, *, detach: bool, output: str) -> int:
     """Submit, and follow unless the caller wants the job rather than its log."""
-    if client.local and os.environ.get("VIRTUAL_ENV"):
-        body["venv"] = os.environ["VIRTUAL_ENV"]
-    job = send(client, body, base)
+    job = send(client, body | active_venv(client), base)
     for notice in job.get("notices", ()):
         note(f"Note: {notice}")
     if output not in ("table", "wide"):
@@ -108,6 +106,12 @@ def submit_and_follow(client: Client, body: dict[str, Any], base: Path, *, detac
     from penstock.cli.jobs.follow import follow_to_the_end
 
     return follow_to_the_end(client, job)
+
+
+def active_venv(client: Client) -> dict[str, Any]:
+    """A server on another machine could not find it."""
+    venv = os.environ.get("VIRTUAL_ENV") if client.local else None
+    return {"venv": venv} if venv else {}
 
 
 def send(client: Client, body: dict[str, Any], base: Path, path: str = PATH) -> Any:

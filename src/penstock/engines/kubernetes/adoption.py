@@ -29,7 +29,7 @@ T = TypeVar("T", Job, Claim)
 FIRST = datetime(2020, 1, 1, tzinfo=UTC)
 A_DAY = timedelta(days=1)
 MOST = 1_000_000
-"""Of attempts, nodes or indexes: no true record has so many."""
+"""Attempts: no true record has so many."""
 NOT_READ = "its record cannot be read"
 NOT_ITS_OWN = "it has the record of something else"
 
@@ -87,8 +87,10 @@ def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
         raise _Unreadable(NOT_READ) from None
     if (workload.id, workload.attempt) != (run.workload_id, run.attempt):
         raise _Unreadable(NOT_ITS_OWN)
-    if not 0 < workload.attempt <= MOST or workload.spec.parts > MOST or len(workload.indexes) > MOST:
+    if not 0 < workload.attempt <= MOST or workload.spec.parts > names.MOST_PARTS:
         raise _Unreadable(NOT_READ)
+    if names.run_of(job) and names.ARRAY_INDEX not in job.labels and job.spec.completions != workload.spec.parts:
+        raise _Unreadable(NOT_ITS_OWN)
     _check(workload, job, namespaces)
     return workload
 

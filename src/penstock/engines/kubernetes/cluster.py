@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 OURS = f"{names.MANAGED}={names.PENSTOCK}"
 OPEN_PATIENCE = 10.0
 """Seconds a server that starts waits for the cluster; after that it starts, and says what it waits for."""
+RIGHTS_PATIENCE = 3.0
+"""Seconds of that for the question of what we may see; without an answer it shows by itself."""
 
 T = TypeVar("T", bound=Object)
 
@@ -113,7 +115,7 @@ class Cluster:
     ) -> Cluster:
         """One that sees as many pods as we may: with the rights of one namespace only, who else has GPUs is unknown."""
         try:
-            everyone = namespace is None or await api.may("list", Pod)
+            everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
         except ApiError:
             everyone = True
         return cls(api, namespace, pods=None if everyone else namespace, ours=ours)

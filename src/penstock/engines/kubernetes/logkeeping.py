@@ -41,6 +41,7 @@ DEFECT_SECONDS = 10.0
 END_SECONDS = 10.0
 """A log ends at most so long after its container has."""
 
+LONGEST_REST = 0.05
 REMOVED = ".removed-"
 
 Unit = tuple[Run, int]
@@ -77,6 +78,7 @@ class LogKeeper:
         self._pod_of, self._done, self._over = pod_of, done, over
         self._units: dict[Unit, _Kept] = {}
         self._wakes = Wakes()
+        self._turns = _Turns()
         self._last_reads = asyncio.Semaphore(LAST_READS)
         self._threads = ThreadPoolExecutor(4, "penstock-logs")
         self._closing = False
@@ -166,7 +168,7 @@ class LogKeeper:
         kept_log = KeptLog(self.run_dir(run), part, self._limit)
         try:
             kept_log.resume(kept.seen.uid, there=pod is not None)
-            writer = _Writer(kept_log, kept, lambda: self._wakes.ring(run, part))
+            writer = _Writer(kept_log, kept, lambda: self._wakes.ring(run, part), self._turns)
             try:
                 if pod:
                     await self._read(pod, kept, writer)
@@ -275,17 +277,35 @@ class LogKeeper:
         self._wakes.close(run)
 
 
+class _Turns:
+    """Those who print faster than it can be taken in have half of the time together; the rest is everyone's. What a
+    node throws away meanwhile is said in the log."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._busy = 0
+
+    async def rest(self, spent: float) -> None:
+        self._busy += 1
+        try:
+            async with self._lock:
+                await asyncio.sleep(min(spent, LONGEST_REST) if self._busy > 1 else 0)
+        finally:
+            self._busy -= 1
+
+
 class _Writer:
     """Lines that came together are written together."""
 
-    def __init__(self, kept_log: KeptLog, kept: _Kept, wake: Callable[[], None]) -> None:
-        self.log, self._kept, self._wake = kept_log, kept, wake
+    def __init__(self, kept_log: KeptLog, kept: _Kept, wake: Callable[[], None], turns: _Turns) -> None:
+        self.log, self._kept, self._wake, self._turns = kept_log, kept, wake, turns
         self._lines: list[Line] = []
         self._size = 0
         self._due: asyncio.Handle | None = None
 
     async def copy(self, lines: AsyncGenerator[Line, None]) -> None:
         loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with aclosing(lines) as source:
                 async for line in source:
@@ -293,7 +313,8 @@ class _Writer:
                     self._size += len(line.data)
                     if self._size >= BATCH:
                         self.flush()
-                        await asyncio.sleep(0)
+                        await self._turns.rest(loop.time() - began)
+                        began = loop.time()
                     elif self._due is None:
                         self._due = loop.call_soon(self.flush)  # when this task next waits for more
         finally:

@@ -61,6 +61,8 @@ GPU = "nvidia.com/gpu"
 GPU_PRODUCT = "nvidia.com/gpu.product"
 CONTAINER = "task"
 
+MOST_PARTS = 10_000
+"""Of one Job of ours: what says that it has more is none."""
 _LABEL_LIMIT = 63
 _MARK = 12
 _MARKED = re.compile(rf"(^|-)[0-9a-f]{{{_MARK}}}$")

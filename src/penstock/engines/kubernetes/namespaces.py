@@ -10,10 +10,13 @@ from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.awaiting import first
 from penstock.engines.kubernetes.failures import AlreadyExists
 from penstock.engines.kubernetes.objects import Namespace, NetworkPolicy, ResourceQuota, ServiceAccount
-from penstock.errors import Conflict, Unavailable
+from penstock.errors import Conflict, StartRefused, Unavailable
 from penstock.settings import Settings
 
 ACCOUNT_SECONDS = 30.0
+OUTSIDE = {"0.0.0.0/0": ["169.254.0.0/16"], "::/0": ["fe80::/10", "fd00:ec2::254/128"]}
+"""All there is, without the addresses at which clouds give out the credentials of their nodes."""
+LONGEST_BASE = 50
 RULES = "penstock"
 """What the quota and the network policy of a namespace are called."""
 
@@ -23,6 +26,11 @@ class Namespaces:
         self._api = api
         self._settings = settings
         self._base = settings.kubernetes_namespace or api.namespace
+        if self.scope is None and len(self._base) > LONGEST_BASE:
+            raise StartRefused(
+                f"kubernetes_namespace {self._base} is too long: names of users are added to it.",
+                hint=f"at most {LONGEST_BASE} characters",
+            )
         self._ready: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -103,8 +111,24 @@ class Namespaces:
         rules: list[tuple[type[Any], dict[str, Any]]] = []
         if self._settings.kubernetes_quota:
             rules.append((ResourceQuota, {**meta, "spec": {"hard": self._settings.kubernetes_quota}}))
-        if self._settings.kubernetes_network == "namespace":
-            from_here: list[dict[str, Any]] = [{"from": [{"podSelector": {}}]}]
-            spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": from_here}
+        if self._settings.kubernetes_network != "open":
+            spec = _network(closed=self._settings.kubernetes_network == "closed")
             rules.append((NetworkPolicy, {**meta, "spec": spec}))
         return rules
+
+
+def _network(*, closed: bool) -> dict[str, Any]:
+    """Nothing is allowed but what is named here. DNS is named by its port: where it runs differs from cluster to
+    cluster."""
+    here: list[dict[str, Any]] = [{"podSelector": {}}]
+    dns = {
+        "to": [{"namespaceSelector": {}}],
+        "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")],
+    }
+    outside = [{"ipBlock": {"cidr": whole, "except": list(without)}} for whole, without in OUTSIDE.items()]
+    return {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": here}],
+        "egress": [{"to": here}, dns, *([] if closed else [{"to": outside}])],
+    }

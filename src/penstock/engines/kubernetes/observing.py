@@ -98,7 +98,11 @@ class Observing:
 
     async def nodes(self) -> list[Node]:
         self._cluster.require()
-        return await self.stock.nodes()
+        found = await self.stock.nodes()
+        if trouble := self._cluster.trouble():
+            old = {"ready": False, "message": f"as last known: {trouble}"}
+            return [node.model_copy(update=old) for node in found]
+        return found
 
     def observe(self, run: Run) -> Report:
         self._cluster.require()

@@ -111,7 +111,7 @@ def shape(view: View) -> Shape:
             completed |= {own} if job.status.succeeded else set()
             failed |= {own} if _fails([job]) else set()
         else:
-            parts |= set(range(job.spec.completions or 1))
+            parts |= set(range(min(job.spec.completions or 1, names.MOST_PARTS)))
             completed |= indexes(job.status.completed_indexes)
             failed |= indexes(job.status.failed_indexes)
     array = any(is_array(job) for job in view.jobs)

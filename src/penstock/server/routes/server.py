@@ -80,7 +80,7 @@ async def stop_server(asked: Asked) -> Response:
 @router.get("/v1/doctor", response_model=CheckList)
 async def doctor(asked: Asked) -> Response:
     """What is installed, what is missing, what works."""
-    checks = [*await asked.parts.engine.checks(), *asked.parts.adoption.checks()]
+    checks = [*await asked.parts.engine.checks(), *asked.parts.adoption.checks(asked.caller)]
     return answer(CheckList(checks=tuple(checks)))
 
 

@@ -72,7 +72,7 @@ async def volume_events(ref: str, asked: Asked) -> Response:
 async def delete_volume(ref: str, asked: Asked) -> Response:
     """Destroys a volume and its data. Refused while a workload uses it."""
     volume = await asked.parts.volumes.delete(asked.caller, ref)
-    return answer(Deleted(id=volume.id, name=volume.name))
+    return answer(Deleted(id=volume.id, name=volume.name, message=volume.message), 202 if volume.message else 200)
 
 
 @router.get("/v1/storage-classes", response_model=StorageClassPage)
