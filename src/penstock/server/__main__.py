@@ -34,6 +34,8 @@ from penstock.store.lead import Lead
 from penstock.wire import Check
 
 log = logging.getLogger("penstock")
+CHECKING = 5.0
+"""Seconds for what is checked at the start."""
 PATIENCE = 30.0
 """Seconds that a server whose place is taken has to let go of the data directory, if they share one."""
 LARGEST_MESSAGE = 256 * 1024
@@ -172,13 +174,23 @@ async def serve(settings: Settings, stack: ExitStack) -> None:
     try:
         await parts.open()
         unix = unix_listener(settings)
-        notices += [f"{check.detail} Fix: {check.fix}" for check in await parts.engine.checks() if _broken(check)]
+        notices += await _complaints(parts)
         ready = {"socket": str(settings.socket_path), "address": address, "notices": notices}
         await _listen(settings, parts, [unix, tcp], ready)
     finally:
         await parts.close()
         with suppress(OSError):
             settings.socket_path.unlink()
+
+
+async def _complaints(parts: Parts) -> list[str]:
+    """What doctor would say, unless that takes long: a cluster that does not answer keeps nobody from their lists."""
+    try:
+        async with asyncio.timeout(CHECKING):
+            checks = await parts.engine.checks()
+    except TimeoutError:
+        return ["Not everything could be checked in time: penstock doctor says more."]
+    return [f"{check.detail} Fix: {check.fix}" for check in checks if _broken(check)]
 
 
 def _end_when_told() -> None:

@@ -183,8 +183,12 @@ async def test_deleted_with_kubectl_it_is_lost(engine: KubernetesEngine, account
 
 async def test_it_grows_where_its_class_lets_it(engine: KubernetesEngine, account: Deployed) -> None:
     volume = await made(engine, storage_class="expandable", **ONCE)
-    await outcome(engine, a_launch("true", {"/data": volume}))
     bigger = volume.model_copy(update={"size": "2Gi", "size_bytes": 2 * 2**30})
+    await eventually(lambda: engine._claims.find(volume))
+    with pytest.raises(Conflict, match="is not bound yet") as error:
+        await engine.resize_volume(bigger)
+    assert error.value.hint
+    await outcome(engine, a_launch("true", {"/data": volume}))
     await engine.resize_volume(bigger)
     await engine.resize_volume(bigger)
     await eventually(lambda: claim(account, volume)["status"]["capacity"]["storage"] == "2Gi")

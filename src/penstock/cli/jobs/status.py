@@ -15,6 +15,10 @@ from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.domain.quantities import show_bytes, show_duration
 
+MOST = 50
+INTEREST = {"CRASHED": 0, "UNKNOWN": 0, "STOPPED": 0, "EXITED": 2}
+"""Of an array's indexes, which to show first."""
+
 
 @command(
     "status",
@@ -107,7 +111,7 @@ def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
         ("Notes", job.get("notices") or ()),
         (
             "Of each index" if spec.get("array") else "On each node",
-            table(job["units"], _units(job), indent=2) if job.get("units") else (),
+            _unit_lines(job) if job.get("units") else (),
         ),
         ("History", table(job["history"], HISTORY, indent=2) if job.get("history") else ()),
     ]
@@ -129,6 +133,15 @@ def _run(run: str | list[str]) -> list[str]:
     from shlex import join
 
     return [join(run)]
+
+
+def _unit_lines(job: Row) -> list[str]:
+    """Of very many those that went wrong, then those that run: what completed is counted."""
+    units = sorted(job["units"], key=lambda unit: INTEREST.get(unit["state"], 1)) if len(job["units"]) > MOST else None
+    lines = table((units or job["units"])[:MOST], _units(job), indent=2)
+    if units:
+        lines.append(f"… {len(units) - MOST:,} more: penstock jobs status {job['id']} -o json")
+    return lines
 
 
 def _units(job: Row) -> list[Column]:

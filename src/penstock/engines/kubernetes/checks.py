@@ -55,10 +55,14 @@ FOR_NAMESPACES: tuple[Right, ...] = (
 )
 
 
+PATIENCE = 4.0
+"""Seconds: whoever asks wants to know what is, not what will be."""
+
+
 async def all_checks(
     api: Api, cluster: Cluster, claims: Claims, namespaces: Namespaces, settings: Settings
 ) -> list[Check]:
-    reached = await _reached(api)
+    reached = await _reached(api.hurried(PATIENCE))
     if not reached[0].ok:
         return reached
     rights = await _rights(api, namespaces, settings)
@@ -67,7 +71,7 @@ async def all_checks(
 
 async def _reached(api: Api) -> list[Check]:
     try:
-        version = await api.version()
+        version = await api.hurried(PATIENCE).version()
     except ApiError as error:
         return [Check(name="cluster", ok=False, detail=error.message, fix=error.hint)]
     return [Check(name="cluster", ok=True, detail=f"{api.server} answers"), _version(version)]

@@ -113,6 +113,11 @@ class Claims:
                 f"Volumes of the storage class {claim.spec.storage_class_name or 'none'} cannot grow.",
                 hint=f"these can: {able}" if able else "no class of this cluster can",
             )
+        if claim.status.phase != "Bound":
+            raise Conflict(
+                f"Volume {volume.name} is not bound yet, and can grow only after that.",
+                hint="use it in a job first, or delete it and make it as large as it shall be",
+            )
         change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size}}}}
         if known := read_volume(claim.annotations.get(names.RECORD, "")):
             change["metadata"] = {"annotations": {names.RECORD: volume_record(volume, known[1])}}
