@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -11,25 +12,51 @@ from pathlib import Path
 
 import pytest
 
-from tests.document002 import Document002
+from tests.document002 import STAND_INS, Document002
+from tests.rig import images, system
 from tests.rig.cluster import Rig
+from tests.rig.fixtures import brought_up
 from tests.running import RunningServer, start_server
 
-IMAGES = ("docker.io/library/rockylinux:8", "docker.io/pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime")
+IMAGE_001 = "docker.io/pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime"
+IMAGES_002 = ("docker.io/library/rockylinux:8", "nvcr.io/hpc/lammps:patch_4May2022")
+MEMORY_002 = 17 * 2**30
+"""What a node needs for an index of document 002's sweep, and for itself."""
 
 
 @pytest.fixture(scope="module")
 def cluster(own_rig: Rig) -> Rig:
-    """With two A10s on each node, and the documents' images, all of them the one that tests have."""
-    for node in own_rig.node_names:
-        own_rig.patch_gpus(node, "NVIDIA-A10", 2)
-    own_rig.name_test_image(*IMAGES)
+    """With two A10s on each node, and the image that document 001 names, which is the one that tests have."""
+    _patch_gpus(own_rig)
+    own_rig.name_test_image(IMAGE_001)
     return own_rig
 
 
+@pytest.fixture(scope="class")
+def cluster_002(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """With nodes for what document 002 asks, and its images: the one that tests have, and the stand-ins."""
+    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < MEMORY_002:
+        pytest.skip("document 002 asks for 16Gi of memory, more than there is here")
+    with brought_up(f"document-{os.getpid()}", cpus=16) as rig:
+        _patch_gpus(rig)
+        image = tmp_path_factory.mktemp("images") / "document-002"
+        rig.load_image(images.with_programs(image, system.standard()[system.TEST], *STAND_INS), *IMAGES_002)
+        yield rig
+
+
+def _patch_gpus(rig: Rig) -> None:
+    for node in rig.node_names:
+        rig.patch_gpus(node, "NVIDIA-A10", 2)
+
+
 @pytest.fixture
-def server(cluster: Rig, place: Path, request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    namespace = f"docs-{abs(hash(request.node.name)) % 10**6}"
+def server(cluster: Rig, place: Path) -> Iterator[RunningServer]:
+    yield from _serve(cluster, place)
+
+
+def _serve(cluster: Rig, place: Path) -> Iterator[RunningServer]:
+    """A server with a namespace of its own."""
+    namespace = f"docs-{secrets.token_hex(4)}"
     cluster.make_namespace(namespace)
     settings = {
         "engine": "kubernetes",
@@ -40,18 +67,19 @@ def server(cluster: Rig, place: Path, request: pytest.FixtureRequest) -> Iterato
         "default_cpus": "50m",
     }
     server = start_server(place, **settings)
-    server.namespace = namespace  # type: ignore[attr-defined]
     yield server
     server.end()
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
+@pytest.mark.cluster
 class TestDocument002(Document002):
-    request, memory, cpus = "64Mi", "64Mi", "100m"
+    claim_events = ("CREATED", "Provisioning", "ProvisioningSucceeded")
+    own_tmp = False
 
     @pytest.fixture
-    def server(self, server: RunningServer) -> RunningServer:
-        return server
+    def server(self, cluster_002: Rig, place: Path) -> Iterator[RunningServer]:
+        yield from _serve(cluster_002, place)
 
 
 class Person:

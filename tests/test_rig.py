@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import cgroups, images, places, system
+from tests.rig import cgroups, images, places, system, versions
 from tests.rig.cluster import Rig
 from tests.rig.processes import RigError, wait_for
 
@@ -118,7 +118,7 @@ def test_a_pod_reaches_the_api_server_as_its_service(rig, rig_namespace):
         "print(u.urlopen('https://' + os.environ['KUBERNETES_SERVICE_HOST'] + '/version', context=context).read())",
     )
     rig.apply(pod("asks", rig_namespace, "python3 - <<'END'", *ask, "END"))
-    assert '"gitVersion": "v1.34' in succeeded(rig, rig_namespace, "asks")
+    assert f'"gitVersion": "v{versions.VERSION}"' in succeeded(rig, rig_namespace, "asks")
 
 
 @pytest.mark.parametrize(
@@ -272,3 +272,16 @@ def test_a_crash_at_any_time_leaves_what_the_next_up_or_down_clears(name):
     assert running(name) == []
     Rig.down(name)
     assert left(name) == []
+
+
+def test_of_another_version_a_kubelet_is_never_newer_than_the_api_server():
+    assert {"kube-apiserver", "kubelet", "kube-proxy"} <= set(versions.programs_of("1.30.4"))
+    assert "kubelet" not in versions.programs_of("1.36.3")
+    assert "kube-apiserver" in versions.programs_of("1.36.3")
+
+
+def test_of_another_version_only_what_can_be_one_is_taken():
+    asked = [sys.executable, "-m", "tests.rig", "list"]
+    done = subprocess.run(asked, env=os.environ | {"RIG_KUBERNETES": "newest"}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "RIG_KUBERNETES is a version like 1.30.4, not 'newest'\n"

@@ -11,6 +11,7 @@ names derived from the rig's, and is removed by the next `down` or `up` of that 
     holder         the first process of a rig: starts, ends and reaps the others
     processes      how everyone else speaks to it
     build          the programs: Kubernetes, CoreDNS and the storage provisioner, built once per machine
+    versions       those of another version of Kubernetes
     images         container images, written and read
     system         those every rig has, made of what this machine has installed
     registry       where the nodes pull them from
@@ -22,6 +23,7 @@ names derived from the rig's, and is removed by the next `down` or `up` of that 
     storage        the storage classes
     resizer        what grants larger claims
     kwok           thousands of nodes that do not exist
+    kueue          Kueue, which decides when Jobs in a queue may start
     cluster        `Rig`: all of it together, and what tests do with it
     fixtures       the `rig` fixture of the tests
 """

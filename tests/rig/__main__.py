@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.rig import build, cluster, places
+from tests.rig import build, cluster, places, versions
 from tests.rig.cluster import Rig
 from tests.rig.places import RigError
 
@@ -47,14 +47,15 @@ def _do(asked: argparse.Namespace) -> int:
     elif asked.command == "list":
         print(*(f"{name}\t{'up' if Rig.find(name) else 'not up'}" for name in places.names()), sep="\n")
     elif not (asked.if_usable and cluster.fault()):
-        print(build.build())
+        print(versions.build_all())
+        print(build.build_kueue())
     return 0
 
 
 def _up(name: str, nodes: int | None) -> None:
     began = time.monotonic()
     rig = Rig.up(name, nodes)
-    print(f"Kubernetes {build.KUBERNETES} with {len(rig.nodes)} nodes is up after {time.monotonic() - began:.0f} s.")
+    print(f"Kubernetes {versions.VERSION} with {len(rig.nodes)} nodes is up after {time.monotonic() - began:.0f} s.")
     end = "make rig-down" if name == places.DEFAULT_NAME else f".venv/bin/python -m tests.rig down --name {name}"
     print(f"  to use it: export KUBECONFIG={rig.kubeconfig} PATH={rig.programs}:$PATH")
     print(f"  to end it: {end}")

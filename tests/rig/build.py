@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
@@ -16,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.rig.places import CACHE, RigError
+from tests.rig.processes import run
 
 SOURCES = Path(__file__).with_name("programs")
 KUBERNETES = "1.34.2"
@@ -35,6 +37,7 @@ _BATCHES = {
 }
 PROGRAMS = (*_KUBERNETES, "coredns", "etcd", "local-path-provisioner")
 KWOK = "sigs.k8s.io/kwok/cmd/kwok@v0.7.0"
+KUEUE = "0.15.2"
 
 
 def directory() -> Path:
@@ -53,10 +56,12 @@ def missing() -> list[str]:
 def build() -> Path:
     """Build what is missing; the directory with all of it."""
     into = directory()
+    if not missing():
+        return into  # without waiting for someone who builds something else
     with locked():
         if missing():
             print(f"Building Kubernetes {KUBERNETES} into {into}: minutes, the first time", file=sys.stderr, flush=True)
-            go = _go()
+            go = find_go()
             with _new(into) as new:
                 for packages in _BATCHES.values():
                     _run(go, "build", f"-ldflags={_flags()}", f"-o={new}/", *packages)
@@ -66,17 +71,47 @@ def build() -> Path:
 def build_kwok() -> Path:
     """KWOK, which plays nodes and pods that do not exist; built when first asked for."""
     program = directory() / "kwok"
+    if program.exists():
+        return program
     with locked():
         if not program.exists():
             print("Building KWOK: minutes, the first time", file=sys.stderr, flush=True)
             with _new(program.parent) as new:
-                _run(_go(), "install", "-ldflags=-s -w", KWOK, GOBIN=str(new))
+                _run(find_go(), "install", "-ldflags=-s -w", KWOK, GOBIN=str(new))
     return program
 
 
-def _flags() -> str:
-    major, minor, _ = KUBERNETES.split(".")
-    said = {"gitVersion": f"v{KUBERNETES}", "gitMajor": major, "gitMinor": minor}
+def build_kueue() -> Path:
+    """Where Kueue is, which decides when Jobs in a queue may start, and `config`, what it brings into a cluster."""
+    into, module = CACHE / f"kueue-{KUEUE}-{platform.machine()}", "sigs.k8s.io/kueue"
+    if _has_kueue(into):
+        return into
+    with locked():
+        if not _has_kueue(into):
+            print(f"Building Kueue {KUEUE}: minutes, the first time", file=sys.stderr, flush=True)
+            go = find_go()
+            with _new(into) as new:
+                source = Path(json.loads(run(go, "mod", "download", "-json", f"{module}@v{KUEUE}"))["Dir"])
+                _run(go, "build", f"-C={source}", "-ldflags=-s -w", f"-o={new}/", "./cmd/kueue")
+                shutil.copytree(source / "config", new / "config")
+    return into
+
+
+def _has_kueue(place: Path) -> bool:
+    return all((place / name).exists() for name in ("kueue", "config"))
+
+
+def build_version(version: str, module: Path, programs: Sequence[str], into: Path) -> None:
+    """Programs of another version of Kubernetes, from a module that names it. To be called `locked`."""
+    packages = [f"k8s.io/kubernetes/cmd/{name}" for name in programs]
+    with _new(into) as new:
+        flags = (f"-C={module}", "-mod=mod", f"-ldflags={_flags(version)}", f"-o={new}/")
+        _run(find_go(), "build", *flags, *packages)
+
+
+def _flags(version: str = KUBERNETES) -> str:
+    major, minor, _ = version.split(".")
+    said = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in said.items())])
 
 
@@ -108,7 +143,7 @@ def _new(into: Path) -> Iterator[Path]:
             file.rename(into / file.name)
 
 
-def _go() -> Path:
+def find_go() -> Path:
     """The machine's Go where it is new enough, else the one from PyPI."""
     for place in (shutil.which("go"), "/usr/local/go/bin/go", "/usr/lib/go/bin/go"):
         if place and Path(place).exists() and _version(Path(place)) >= GO:

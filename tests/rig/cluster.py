@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.rig import build, cgroups, images, kwok, network, node, places, registry, storage, system
+from tests.rig import cgroups, images, kueue, kwok, network, node, places, registry, storage, system, versions
 from tests.rig.control import Control
+from tests.rig.cpus import made_up_cpus, make_up_cpus
 from tests.rig.places import Addresses, RigError
 from tests.rig.processes import Processes, run, wait_for
 
@@ -65,14 +66,24 @@ class Rig:
     # Up and down
 
     @classmethod
-    def up(cls, name: str = places.DEFAULT_NAME, nodes: int | None = None, *, temporary: bool = False) -> Rig:
-        """The rig of this name: the one that is up, or one brought up now. A temporary one is ended by the tests."""
+    def up(
+        cls,
+        name: str = places.DEFAULT_NAME,
+        nodes: int | None = None,
+        *,
+        cpus: int | None = None,
+        temporary: bool = False,
+    ) -> Rig:
+        """The rig of this name: the one that is up, or one brought up now. A temporary one is ended by the tests.
+
+        Its nodes show so many CPUs, each of them; the machine's number unless told otherwise.
+        """
         if said := fault():
             raise RigError(said)
-        programs, standard = build.build(), system.standard()
+        programs, standard = versions.build_all(), system.standard()
         with places.locked(name):
             if there := cls.find(name):
-                there._expect(nodes, programs)
+                there._expect(nodes, cpus, programs)
                 there._heal()
                 if not temporary:
                     there._temporary.unlink(missing_ok=True)
@@ -82,7 +93,7 @@ class Rig:
             if temporary:
                 rig._temporary.touch()
             try:
-                rig._begin(standard)
+                rig._begin(standard, cpus)
             except BaseException:
                 rig.processes.end()  # The directory, with the logs, stays until the next up or down.
                 raise
@@ -115,17 +126,21 @@ class Rig:
     def _registry(self) -> Path:
         return self.directory / "registry"
 
-    def _expect(self, nodes: int | None, programs: Path) -> None:
+    def _expect(self, nodes: int | None, cpus: int | None, programs: Path) -> None:
         """Nobody's cluster is ended because somebody else wants another."""
         if nodes not in (None, len(self.nodes)):
             raise RigError(f"{self.name} is up with {len(self.nodes)} nodes; end it first, or choose another --name")
+        if cpus not in (None, made_up_cpus(self.directory)):
+            raise RigError(f"{self.name} is up with another number of CPUs; end it first, or choose another --name")
         if programs != self.programs:
             raise RigError(f"{self.name} is up with older programs ({self.programs}); end it first: make rig-down")
 
-    def _begin(self, standard: dict[str, Path]) -> None:
+    def _begin(self, standard: dict[str, Path], cpus: int | None) -> None:
         (self.directory / "resolv.conf").write_text(f"nameserver {self.addresses.control}\n")
         for image_name, image in standard.items():
             images.publish(self._registry, image, image_name)
+        if cpus:
+            make_up_cpus(self.directory, cpus)
         cgroups.make(self.name, *(each.name for each in self.nodes))
         self.processes.begin()
         network.connect(self.processes, self.addresses, len(self.nodes))
@@ -282,6 +297,10 @@ class Rig:
     def kwok(self, nodes: int, **more: Any) -> list[str]:
         """Nodes that do not exist, on which pods run that do nothing; see `kwok.start`."""
         return kwok.start(self, nodes, **more)
+
+    def kueue(self) -> None:
+        """Kueue, installed in this cluster for good; see `kueue.start`."""
+        kueue.start(self)
 
 
 def _down(name: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from tests.rig import build, cluster, places
+from tests.rig import cluster, places, versions
 from tests.rig.cluster import Rig
 
 
@@ -23,12 +24,18 @@ def rig() -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def own_rig() -> Iterator[Rig]:
     """A Kubernetes that nobody else uses, ended after the file's last test: its parts may be stopped and killed."""
+    with brought_up(f"own-{os.getpid()}") as own:
+        yield own
+
+
+@contextmanager
+def brought_up(name: str, cpus: int | None = None) -> Iterator[Rig]:
+    """A Kubernetes for as long as the block lasts; see `Rig.up`."""
     _needed()
-    name = f"own-{os.getpid()}"
     try:
         with places.used(name):
             Rig.down(name)
-            yield Rig.up(name, temporary=True)
+            yield Rig.up(name, cpus=cpus, temporary=True)
     finally:
         Rig.down(name)
 
@@ -45,7 +52,7 @@ def rig_namespace(rig: Rig) -> Iterator[str]:
 def _needed() -> None:
     if said := cluster.fault():
         pytest.skip(said)
-    if build.missing():
+    if versions.missing():
         pytest.skip("the programs of a Kubernetes for tests are not built: .venv/bin/python -m tests.rig build")
 
 

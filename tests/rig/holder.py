@@ -31,6 +31,9 @@ SYSCTLS = {
 }
 """What kubelet would set for the whole machine, and leave set: it finds them as it wants them instead."""
 
+MADE_UP_SYSTEM = "system"
+"""In a rig's directory: what stands for /sys/devices/system, if it is there; see `cpus.py`."""
+
 
 class Holder:
     def __init__(self, directory: Path) -> None:
@@ -145,6 +148,8 @@ def separate_mounts(directory: Path) -> None:
         file = directory / "own" / name.replace("/", ".")
         file.write_text(value + "\n")
         _mount("--bind", file, Path("/proc/sys", name))
+    if (directory / MADE_UP_SYSTEM).is_dir():
+        _mount("--bind", directory / MADE_UP_SYSTEM, "/sys/devices/system")
 
 
 def main(directory: Path) -> None:

@@ -82,6 +82,14 @@ def write(directory: Path, layers: Iterable[Layer], config: Mapping[str, Any], b
     return _atomically(directory, lambda new: _write(new, layers, config, base))
 
 
+def with_programs(directory: Path, base: Path, *programs: Path) -> Path:
+    """An image that has these programs, first in its PATH, beside those of another."""
+    layer = Layer()
+    for program in programs:
+        layer.file(f"usr/local/sbin/{program.name}", program.read_bytes(), 0o755)
+    return write(directory, [layer], {}, base)
+
+
 def _write(directory: Path, layers: Iterable[Layer], config: Mapping[str, Any], base: Path | None) -> None:
     all_layers: list[str] = []
     all_config: dict[str, Any] = {}

@@ -21,7 +21,12 @@ CACHE = CACHE.expanduser().absolute()
 """What is built once and used by every rig: programs and images."""
 os.environ["RIG_CACHE"] = str(CACHE)  # The tests drop XDG_*; their workers must still find the same place.
 
-DEFAULT_NAME = "penstock"
+OTHER_VERSION = os.environ.get("RIG_KUBERNETES") or ""
+"""Of Kubernetes, in place of the pinned one; see `versions.py`."""
+if OTHER_VERSION and not re.fullmatch(r"1\.\d+\.\d+", OTHER_VERSION):
+    raise SystemExit(f"RIG_KUBERNETES is a version like 1.30.4, not {OTHER_VERSION!r}")
+
+DEFAULT_NAME = f"penstock-{OTHER_VERSION.replace('.', '-')}" if OTHER_VERSION else "penstock"
 SLOTS = range(16)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
 

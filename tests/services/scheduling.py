@@ -67,6 +67,8 @@ class SchedulingEngine(LocalEngine):
     async def start(self, launch: Launch) -> None:
         self._answer()
         run = Run(launch.workload_id, launch.attempt)
+        if run in self.kept.waiting:
+            return  # a start may be repeated, and then changes nothing
         self.starts.append(run)
         self.kept.records[run] = launch.record
         self.kept.held.pop(run, None)

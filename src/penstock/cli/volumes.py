@@ -161,7 +161,8 @@ def show_volume(volume: Row) -> None:
     facts += [("Message", volume["message"])] if volume.get("message") else []
     facts += [("Size", volume["size"]), ("Used", used(volume)), ("Used By", users or "-")]
     facts += [("Storage Class", volume["storage_class"]), ("Access Modes", access(volume))]
-    facts += [("User", volume["user"]), ("Namespace", volume.get("namespace") or volume["group"]), ("PVC Name", volume["object_name"])]
+    namespace = volume.get("namespace") or volume["group"]
+    facts += [("User", volume["user"]), ("Namespace", namespace), ("PVC Name", volume["object_name"])]
     print_facts([*facts, ("Created", short_time(volume["created_at"]))])
 
 

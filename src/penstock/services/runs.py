@@ -42,6 +42,8 @@ class Runs:
         self._grace = stop_grace
         self._look_again = look_again
         self._units_written: dict[str, float] = {}
+        self._begun: set[Run] = set()
+        """Whose start we saw come to its end."""
 
     async def advance(self, workload: Workload) -> Workload:
         """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
@@ -60,14 +62,16 @@ class Runs:
             failed = await self._start(workload)
             if failed:
                 return failed
+            self._begun.add(run)
             report = await self._engine.observe(run)
             if report.presence is Presence.absent and self._engine.schedules:
                 raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
         return await self._write_down(workload, report)
 
     def _may_be_half_started(self, workload: Workload) -> bool:
-        """A start of several steps was cut off somewhere, perhaps before the last: taken again, it is finished."""
-        return self._engine.schedules and workload.wants is Wants.RUN and workload.launched < workload.attempt
+        """A server that was killed may have left a start before its last step: taken again, it is finished."""
+        begun = workload.launched == workload.attempt or Run.of(workload) in self._begun
+        return self._engine.schedules and workload.wants is Wants.RUN and not begun
 
     def _gone(self, workload: Workload) -> Outcome | None:
         """What it means that the engine has nothing of it; None: it was not started yet."""
@@ -206,15 +210,18 @@ class Runs:
         return await self._db.write(lambda tx: records.goes_on(tx, workload, changed, said))
 
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
+        self._begun.discard(Run.of(workload))
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """What it does, nobody can tell now."""
-        if not self._engine.schedules or workload.launched < workload.attempt:
+        reason = Reason.CLUSTER_UNREACHABLE
+        if not self._engine.schedules:
             return workload
         if workload.state is State.RUNNING:
             return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
-        reason = Reason.CLUSTER_UNREACHABLE
+        if workload.launched < workload.attempt:
+            return await self._put_back(workload, reason, said)
         return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))
 
     async def _put_back(self, workload: Workload, reason: Reason, message: str) -> Workload:

@@ -1,4 +1,4 @@
-"""An admission webhook that refuses every pod of a namespace: a real one, behind TLS, that the API server asks."""
+"""An admission webhook that refuses every pod (or Job) of a namespace: a real one, which the API server asks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from typing import Any
 from tests.rig.cluster import Rig
 
 NAME = "deny.penstock.test"
+GROUPS = {"pods": "", "jobs": "batch"}
 
 
 @contextmanager
-def denying_webhook(rig: Rig, namespace: str, message: str) -> Iterator[None]:
+def denying_webhook(rig: Rig, namespace: str, message: str, kind: str = "pods") -> Iterator[None]:
     with tempfile.TemporaryDirectory() as place:
         address = rig.addresses.host
         certificate, key = _certificate(Path(place), address)
@@ -28,7 +29,7 @@ def denying_webhook(rig: Rig, namespace: str, message: str) -> Iterator[None]:
         port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        rig.apply(_configuration(namespace, f"https://{address}:{port}/", certificate.read_bytes()))
+        rig.apply(_configuration(namespace, f"https://{address}:{port}/", certificate.read_bytes(), kind))
         try:
             yield
         finally:
@@ -70,12 +71,12 @@ def _certificate(place: Path, address: str) -> tuple[Path, Path]:
     return certificate, key
 
 
-def _configuration(namespace: str, url: str, authority: bytes) -> dict[str, Any]:
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+def _configuration(namespace: str, url: str, authority: bytes, kind: str) -> dict[str, Any]:
+    made = {"apiGroups": [GROUPS[kind]], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [kind]}
     webhook = {
         "name": NAME,
         "clientConfig": {"url": url, "caBundle": base64.b64encode(authority).decode()},
-        "rules": [pods],
+        "rules": [made],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],

@@ -74,6 +74,10 @@ class Proxy:
         lines = [f"HTTP/1.1 {status} Because", *(f"{key.replace('_', '-')}: {fields[key]}" for key in fields)]
         self._faults.append(Fault(text, "\r\n".join([*lines, "", ""]).encode() + content, times))
 
+    def mend(self) -> None:
+        """Nothing is answered in the server's place any more."""
+        self._faults.clear()
+
     def kubeconfig(self, path: Path, user: dict[str, object] | None = None) -> Path:
         entry = {"cluster": {"server": f"http://127.0.0.1:{self._port}"}, "name": "it"}
         context = {"context": {"cluster": "it", "user": "me"}, "name": "it"}
@@ -86,6 +90,14 @@ class Proxy:
     def open(self) -> int:
         """Requests that are being served."""
         return len(self._serving)
+
+    # for those that do something with certain requests
+
+    async def asked(self, line: str) -> None:
+        """Before a request is passed on; an OSError cuts it off."""
+
+    def answered(self, line: str) -> None:
+        """When the server has done what was asked, and before the client hears of it."""
 
     # how it does it
 
@@ -114,6 +126,7 @@ class Proxy:
                 writer.write(fault.answer)
                 await writer.drain()
                 return
+        await self.asked(line)
         if b"\r\nupgrade:" not in head.lower():
             head = head[:-2] + b"Connection: close\r\n\r\n"
         there, back = await asyncio.open_connection(self._to.hostname, self._to.port, ssl=self._tls)
@@ -122,6 +135,9 @@ class Proxy:
             back.write(head)
             sending = asyncio.create_task(_copy(reader, back))
             try:
+                begun = await there.read(65536)
+                self.answered(line)
+                writer.write(begun)
                 await _copy(there, writer)
             finally:
                 sending.cancel()

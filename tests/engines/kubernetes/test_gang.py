@@ -58,7 +58,9 @@ async def test_a_partial_placement_is_said_and_given_back(seen: Observed) -> Non
     single = await seen.start(a_launch("sleep 600", stop_grace=1), change=seated)
     await seen.running(single)
     run = await seen.start(a_launch("echo started", nodes=4, stop_grace=1), change=seated)
-    report = await seen.until(run, lambda report: report.reason is Reason.PARTLY_PLACED)
+    report = await seen.until(
+        run, lambda report: report.reason is Reason.PARTLY_PLACED and SEAT in (report.message or "")
+    )
     assert (report.presence, report.state) == (Presence.waiting, State.QUEUED)
     said = report.message or ""
     assert said.startswith("3 of 4 nodes have a place; node ")

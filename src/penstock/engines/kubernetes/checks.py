@@ -62,7 +62,7 @@ PATIENCE = 4.0
 async def all_checks(
     api: Api, cluster: Cluster, claims: Claims, namespaces: Namespaces, settings: Settings
 ) -> list[Check]:
-    reached = await _reached(api.hurried(PATIENCE))
+    reached = await _reached(api)
     if not reached[0].ok:
         return reached
     rights = await _rights(api, namespaces, settings)
@@ -81,7 +81,7 @@ def _version(version: str) -> Check:
     found = re.match(r"v?1\.(\d+)", version)
     minor = int(found[1]) if found else 0
     ok = OLDEST <= minor <= NEWEST
-    said = version if ok else f"{version}; Penstock is tested with 1.{OLDEST} to 1.{NEWEST}"
+    said = version if ok else f"{version}; Penstock is made for 1.{OLDEST} to 1.{NEWEST}"
     return Check(name="kubernetes", ok=ok, detail=said, required=False)
 
 

@@ -192,14 +192,14 @@ def says(job: Job, found: QueuedWorkload | None) -> str:
         return f"it was taken out of the queue {queue} in the cluster (its Workload {found.name} is not active)"
     if reserved is None:
         return f"it is in the queue {queue}, which has not let it start yet"
-    if reserved.true:
-        return f"the queue {queue} has room for it, and lets it start when its checks are passed"
+    lack = None if reserved.true else _lack(queue, reserved.message)
     evicted = condition(found.status.conditions, "Evicted") if found else None
     if evicted and evicted.true and evicted.reason == "Preempted":
-        more = _lack(queue, reserved.message)
         said = f"it gave its place in the queue {queue} to something of higher priority and starts again when it can"
-        return f"{said}; {more}" if more else said
-    return _lack(queue, reserved.message) or _shut(job, queue, reserved.message)
+        return f"{said}; {lack}" if lack else said
+    if reserved.true:
+        return f"the queue {queue} has room for it, and lets it start when nothing else is to be checked"
+    return lack or _shut(job, queue, reserved.message)
 
 
 def _lack(queue: str, message: str) -> str | None:
