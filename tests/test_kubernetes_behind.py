@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.house import House, Job, house
+from tests.house import PATIENCE, House, Job, house
 from tests.rig.cluster import Rig
+from tests.rig.processes import wait_for
 
 LOOKING = pytest.mark.parametrize("looking", [True, False], ids=["while it looks", "while there is no server"])
 
@@ -69,12 +70,13 @@ def test_the_claim_of_a_volume(home: House, looking: bool, storage_class: str) -
     """It was used: making it anew, empty, would be no help."""
     name = f"v-{storage_class}-{looking}".lower()
     home.penstock("volumes", "create", name, "10Mi", "-s", storage_class)
-    home.ended(home.submit(f"volumes: {{/v: {name}}}\nrun: echo precious >/v/data\n"))
+    job = home.submit(f"volumes: {{/v: {name}}}\nrun: echo precious >/v/data\n")
+    home.ended(job)
+    home.penstock("jobs", "delete", job, "--force")
+    home.nothing_left(job)  # a pod keeps its claims, also when it has ended
     assert shown(home, name)["status"] == "Bound"
-    delete(home, looking, "persistentvolumeclaim", f"{name}-{shown(home, name)['id']}", "--wait")
-    home.rig.kubectl(
-        "wait", "--for=delete", f"persistentvolumeclaim/{name}-{shown(home, name)['id']}", "-n", home.namespace
-    )
+    delete(home, looking, "persistentvolumeclaim", f"{name}-{shown(home, name)['id']}")
+    wait_for(f"{name} to be lost", lambda: shown(home, name)["status"] == "Lost", PATIENCE)
     volume = shown(home, name)
     assert (volume["status"], volume["message"]) == (
         "Lost",
