@@ -14,9 +14,11 @@ quickstart: ## Starts the server, makes a volume, runs a two-node job on it and 
 
 test: dev-environment ## Runs every test, then lint. What this machine cannot run is listed at the end.
 	@$(BIN)/python -m tests.rig build --if-usable
-	$(BIN)/pytest -n 4 --dist loadfile --durations=10 -m "not cluster"
-	$(BIN)/pytest -n 2 --dist loadfile --durations=10 -m cluster
-	@$(MAKE) --no-print-directory lint
+	@failed=0; \
+	$(BIN)/pytest -n 4 --dist loadfile --durations=10 -m "not cluster" || failed=1; \
+	$(BIN)/pytest -n 3 --dist loadfile --durations=15 -m cluster || failed=1; \
+	$(MAKE) --no-print-directory lint || failed=1; \
+	exit $$failed
 
 lint: dev-environment ## ruff, mypy --strict and the layers (import-linter).
 	$(BIN)/ruff check

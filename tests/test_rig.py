@@ -282,6 +282,7 @@ def test_of_another_version_a_kubelet_is_never_newer_than_the_api_server():
 
 def test_of_another_version_only_what_can_be_one_is_taken():
     asked = [sys.executable, "-m", "tests.rig", "list"]
-    done = subprocess.run(asked, env=os.environ | {"RIG_KUBERNETES": "newest"}, capture_output=True, text=True)
+    environ = os.environ | {"RIG_KUBERNETES": "newest"}
+    done = subprocess.run(asked, env=environ, capture_output=True, text=True, cwd=Path(__file__).parents[1])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "RIG_KUBERNETES is a version like 1.30.4, not 'newest'\n"

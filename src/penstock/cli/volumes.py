@@ -108,7 +108,7 @@ def list_volumes(
 
 def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
     columns = [field("Volume ID", "id"), field("Name", "name", least=NAME), field("Size", "size")]
-    columns += [Column("Status", phase, least=PHASE), moment("Created", "created_at", drop=2)]
+    columns += [Column("Status", phase, least=9 if details else PHASE), moment("Created", "created_at", drop=2)]
     if all_users:
         columns.append(field("User", "user", least=16))
     if details:

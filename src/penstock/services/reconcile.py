@@ -212,7 +212,7 @@ class Reconciler:
     async def _remove_stray(self, workload: Workload) -> None:
         """A start of which nothing was to be seen, of one that has ended since, may still come through."""
         if self._engine.schedules and workload.launched < workload.attempt:
-            await self._engine.remove(Run(workload.id, workload.attempt))
+            await self._engine.remove(Run.of(workload))
 
     async def _forget(self, workload: Workload) -> None:
         """The attempt that is one too many by now."""
