@@ -98,7 +98,7 @@ async def outcome(engine: Engine, launch: Launch) -> tuple[Report, str]:
 async def printed(engine: Engine, run: Run, text: str, rank: int = 0) -> None:
     """Return once the node has printed the text."""
     seen = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for data in engine.logs(run, rank, LogQuery(follow=True)):
             seen += data
             if text.encode() in seen:

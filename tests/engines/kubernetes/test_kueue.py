@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,10 @@ class Queue:
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self.rig, self.namespace = rig, namespace
+        self.cluster_queue = f"{namespace}-{secrets.token_hex(3)}"
+        """Its own: one that is being deleted would take the next of its name along."""
         target = {"apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": self.name, "namespace": namespace}}
-        self.local = target | {"spec": {"clusterQueue": namespace}}
+        self.local = target | {"spec": {"clusterQueue": self.cluster_queue}}
 
     def has_room_for(self, cpus: str, *, open_: bool = True) -> None:
         """Made, or changed to that."""
@@ -65,12 +68,17 @@ class Queue:
             "preemption": {"withinClusterQueue": "LowerPriority"},
             "stopPolicy": "None" if open_ else "Hold",
         }
-        cluster = {"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": self.namespace}, "spec": spec}
+        cluster = {
+            "apiVersion": VERSION,
+            "kind": "ClusterQueue",
+            "metadata": {"name": self.cluster_queue},
+            "spec": spec,
+        }
         self.rig.apply(cluster, self.local)
 
     def remove(self) -> None:
         self.rig.kubectl("delete", f"localqueues.{GROUP}", self.name, "-n", self.namespace, "--ignore-not-found")
-        self.rig.kubectl("delete", f"clusterqueues.{GROUP}", self.namespace, "--wait=false")
+        self.rig.kubectl("delete", f"clusterqueues.{GROUP}", self.cluster_queue, "--wait=false")
 
     def job(self, launch: Launch) -> dict[str, Any]:
         return self.rig.get("job", f"try-{launch.workload_id}", self.namespace)
@@ -194,12 +202,12 @@ async def test_a_queue_that_is_not_there_is_said_and_waited_for(
     queue.rig.kubectl("delete", f"localqueues.{GROUP}", "nowhere", "-n", account.jobs)
 
 
-async def test_a_queue_that_is_held_is_said(engine: KubernetesEngine, queue: Queue, account: Deployed) -> None:
+async def test_a_queue_that_is_held_is_said(engine: KubernetesEngine, queue: Queue) -> None:
     queue.has_room_for("50m", open_=False)
     launch = a_launch("echo hello", queue=queue.name)
     await engine.start(launch)
     found = await waits(engine, launch, "lets nothing start")
-    assert found.message == f"the queue team lets nothing start: ClusterQueue {account.jobs} is inactive"
+    assert found.message == f"the queue team lets nothing start: ClusterQueue {queue.cluster_queue} is inactive"
 
 
 async def test_what_its_queue_does_not_have_is_said(engine: KubernetesEngine, queue: Queue) -> None:

@@ -176,7 +176,7 @@ async def test_a_claim_of_a_class_there_is_not(seen: Observed) -> None:
     await claim(seen, "stuck", storageClassName="nope")
     run = await seen.start(a_launch("true"), change=with_claim("stuck"))
     said = await waiting(seen, run, Reason.VOLUME_NOT_READY, "nope")
-    assert said == 'the volume stuck is not ready: storageclass.storage.k8s.io "nope" not found'
+    assert said == "the volume stuck is not ready: there is no storage class nope"
 
 
 async def test_a_claim_on_a_node_that_takes_no_work(seen: Observed) -> None:

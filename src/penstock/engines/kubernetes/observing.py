@@ -127,13 +127,16 @@ class Observing:
 
     async def remove(self, run: Run) -> None:
         """What is stored of it; after its Job was removed."""
-        if self._cluster.pods_of(run):
-            self._removed.add(run)
+        self._removed.add(run)
         self._notes.pop(run, None)
         self._compared.discard(run)
         if timer := self._timers.pop(run, None):
             timer.cancel()
-        await self._logs.remove(run)
+        try:
+            await self._logs.remove(run)
+        finally:
+            if not self._cluster.pods_of(run):
+                self._removed.discard(run)
 
     # pods
 
@@ -160,6 +163,8 @@ class Observing:
 
     def _units(self, run: Run) -> dict[int, Sighting]:
         """What was seen of its pods; those that vanished while no server ran are seen to be gone now."""
+        if run in self._removed:
+            return {}
         if run not in self._notes and not self._cluster.jobs_of(run) and not self._logs.run_dir(run).exists():
             return {}
         notes = self._notes_of(run)

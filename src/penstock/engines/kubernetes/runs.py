@@ -96,7 +96,7 @@ class Runs:
             return Report(presence=Presence.waiting, state=State.QUEUED, reason=Reason.SUBMITTED, message=said)
         if run in self._unseen and report.presence is Presence.ended:
             return report.model_copy(update={"presence": Presence.running})
-        return report
+        return _as_stopped(report) if run in self._graces else report
 
     def _give_up_looking(self, run: Run) -> None:
         """A watch that works and has not seen a Job for so long will not: it came and went."""
@@ -294,6 +294,15 @@ async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R
 
 def finished(job: Job) -> bool:
     return any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
+
+
+def _as_stopped(report: Report) -> Report:
+    """The watch of pods may be ahead of that of Jobs: then they are gone before it is seen that we wanted that."""
+    stopped = {"state": State.STOPPED, "reason": Reason.STOPPED_BY_USER, "message": None}
+    units = [
+        unit.model_copy(update=stopped) if unit.reason is Reason.DELETED_OUTSIDE else unit for unit in report.units
+    ]
+    return report.model_copy(update={"units": tuple(units)})
 
 
 def _grace_of(job: Job) -> int:
