@@ -80,10 +80,11 @@ def _submits(rig: Rig) -> list[Line]:
 
 def _by_penstock(rig: Rig, served: RunningServer, name: str) -> float:
     task = served.place / f"{name}.yaml"
-    task.write_text(f"name: {name}\nresources: {{cpus: 10m, memory: 32Mi}}\nrun: {json.dumps(SLEEP)}\n")
+    task.write_text(f"name: {name}\nresources: {{cpus: 100m, memory: 32Mi}}\nrun: {json.dumps(SLEEP)}\n")
     began = time.perf_counter()
-    subprocess.run([PENSTOCK, "jobs", "submit", "-d", str(task)], env=served.environ, check=True, capture_output=True)
-    _until_running(rig, f"task-name={name}")
+    line = [PENSTOCK, "jobs", "submit", "-d", "-o", "name", str(task)]
+    made = subprocess.run(line, env=served.environ, check=True, capture_output=True, text=True)
+    _until_running(rig, f"task-id={made.stdout.strip()}")
     return (time.perf_counter() - began) * 1000
 
 
@@ -110,7 +111,7 @@ async def _seen_running(rig: Rig, selector: str) -> None:
 
 
 def _job(name: str, **spec: object) -> dict[str, object]:
-    limits = {"cpu": "10m", "memory": "32Mi"}
+    limits = {"cpu": "100m", "memory": "32Mi"}
     container = {"name": "task", "image": "busybox:1", "command": SLEEP, "resources": {"limits": limits}}
     return {
         "apiVersion": "batch/v1",
