@@ -15,7 +15,7 @@ from pathlib import Path
 from bench import process, server
 from bench.table import Line
 from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.objects import Job, Pod
+from penstock.engines.kubernetes.objects import Job, Node, Pod
 from tests.rig import cluster, kwok
 from tests.rig.cluster import Rig
 from tests.running import RunningServer
@@ -162,7 +162,9 @@ def _listed(number: int) -> dict[str, object]:
 def _crowd(rig: Rig) -> list[Line]:
     with server.running(stored=100, **_settings(rig)) as served:
         alone = _list_time(served)
-    names = rig.kwok(NODES)
+    rig.kwok(0)
+    names = [f"fake-{number}" for number in range(NODES)]
+    asyncio.run(_fill(rig, Node, (kwok.node(name) for name in names)))
     nodes = itertools.cycle(names)
     asyncio.run(_fill(rig, Pod, (_pod(number, next(nodes)) for number in range(PODS)), "bench"))
     with server.running(stored=FINISHED, **_settings(rig)) as served:
@@ -195,7 +197,9 @@ def _pod(number: int, node: str) -> dict[str, object]:
     }
 
 
-async def _fill(rig: Rig, kind: type[Job | Pod], bodies: Iterator[dict[str, object]], namespace: str) -> None:
+async def _fill(
+    rig: Rig, kind: type[Job | Node | Pod], bodies: Iterator[dict[str, object]], namespace: str | None = None
+) -> None:
     api = Api.open(rig.kubeconfig)
 
     async def make() -> None:

@@ -42,11 +42,11 @@ def start(
     )
     names = [f"fake-{number}" for number in range(nodes)]
     for first in range(0, nodes, _AT_ONCE):
-        rig.apply(*(_node(name, cpus, memory, gpus, product) for name in names[first : first + _AT_ONCE]))
+        rig.apply(*(node(name, cpus, memory, gpus, product) for name in names[first : first + _AT_ONCE]))
     return names
 
 
-def _node(name: str, cpus: int, memory: str, gpus: int, product: str) -> dict[str, Any]:
+def node(name: str, cpus: int = 32, memory: str = "256Gi", gpus: int = 0, product: str = "") -> dict[str, Any]:
     resources = {"cpu": str(cpus), "memory": memory, "pods": "1000", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"}
     if product:

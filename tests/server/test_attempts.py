@@ -124,8 +124,8 @@ class TestArray:
         text = "array: 2\nresources: {cpus: 0.1}\nvolumes: {/d: gate}\n"
         text += "run: '[ $JOB_COMPLETION_INDEX = 0 ] || until [ -e /d/open ]; do sleep 0.1; done'\n"
         made = module_server.submit(text)
-        seen = until(module_server, made["id"], lambda job: job["array"]["completed"] == 1)
-        assert (seen["status"], seen["array"]["running"]) == ("running", 1)
+        seen = until(module_server, made["id"], lambda job: job["array"]["completed"] and job["array"]["running"])
+        assert (seen["status"], seen["array"]["completed"], seen["array"]["running"]) == ("running", 1, 1)
         opens = module_server.submit("volumes: {/d: gate}\nresources: {cpus: 0.1}\nrun: touch /d/open\n")
         assert module_server.ended(opens["id"])["status"] == "completed"
         assert module_server.ended(made["id"])["array"]["completed"] == 2
