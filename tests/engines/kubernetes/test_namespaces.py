@@ -199,11 +199,10 @@ def _job(namespace: str, labels: dict[str, str]) -> dict[str, Any]:
 async def test_over_the_quota_it_waits_and_says_so(settings: Settings) -> None:
     async with opened(settings) as engine:
         launch = a_launch("true", user="dora", group="dora", resources=Resources(cpus_milli=3000))
+        changes = engine.changes()
         await engine.start(launch)
-        async for _ in engine.changes():
-            report = await engine.observe(run_of(launch))
-            if report.reason is Reason.QUOTA:
-                break
+        while (report := await engine.observe(run_of(launch))).reason is not Reason.QUOTA:
+            await anext(changes)
         assert report.state is State.QUEUED
         await engine.stop(run_of(launch), 1)
         await ended(engine, run_of(launch))

@@ -22,9 +22,13 @@ class Changes:
         for listener in self._listeners:
             listener.tell(run, wait)
 
-    async def listen(self) -> AsyncIterator[Run]:
+    def listen(self) -> AsyncIterator[Run]:
+        """From now on, not only from the first look on: what changes in between is told, too."""
         listener = _Listener()
         self._listeners.add(listener)
+        return self._told(listener)
+
+    async def _told(self, listener: _Listener) -> AsyncIterator[Run]:
         try:
             while True:
                 yield await listener.next()
