@@ -84,11 +84,7 @@ def test_while_the_api_is_gone_everything_is_shown_and_said_and_then_goes_on(hom
         lets_go(home, runs)
     finally:
         home.proxy.do(home.proxy.up())
-    done = home.ended(runs["id"])
-    assert (done["status"], done["message"]) == ("completed", None)
-    assert home.penstock("jobs", "logs", runs["id"]) == "up\non\n"
-    assert home.ended(late)["status"] == "completed"
-    assert pods_made(home, home.job(late)) == 1
+    both_went_on(home, runs, late)
     assert home.ended(unwanted["id"])["status"] == "stopped"
     home.becomes(waits, lambda job: "no node has 900 CPUs" in message(job))
     home.penstock("jobs", "stop", waits)
@@ -111,6 +107,11 @@ def test_a_server_that_starts_while_the_api_is_gone_shows_what_it_knows(
         lets_go(home, runs)
     finally:
         home.proxy.do(home.proxy.up())
+    both_went_on(home, runs, late)
+
+
+def both_went_on(home: House, runs: Job, late: str) -> None:
+    """What ran meanwhile, with all it printed, and what was submitted meanwhile, once."""
     done = home.ended(runs["id"])
     assert (done["status"], done["message"]) == ("completed", None)
     assert home.penstock("jobs", "logs", runs["id"]) == "up\non\n"

@@ -70,6 +70,7 @@ async def shown(opened: Session, text: str) -> str:
 class Executing:
     workdir = "/made/here"
     """One that the engine can make."""
+    at_once = 50
 
     @pytest.fixture
     def engine(self) -> Engine:
@@ -158,14 +159,14 @@ class Executing:
         with pytest.raises(Conflict):
             await engine.exec(run_of(launch), 0, ["true"], None)
 
-    async def test_fifty_at_once(self, engine: Engine) -> None:
+    async def test_many_at_once(self, engine: Engine) -> None:
         async with running(engine) as launch:
 
             async def one(number: int) -> tuple[int, str, str]:
                 return await told(engine, run_of(launch), f"echo {number}; exit {number}")
 
-            found = await asyncio.gather(*map(one, range(50)))
-            assert found == [(number, f"{number}\n", "") for number in range(50)]
+            found = await asyncio.gather(*map(one, range(self.at_once)))
+            assert found == [(number, f"{number}\n", "") for number in range(self.at_once)]
 
     async def gone(self, engine: Engine, run: Run, line: str) -> None:
         """Return once no process inside has this command line."""

@@ -7,6 +7,8 @@ import dataclasses
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,13 +83,21 @@ async def test_a_follower_of_a_removed_run_is_let_go(engine: LocalEngine) -> Non
     assert await asyncio.wait_for(following, 10) == b"up\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_full_disk_costs_output_but_not_the_job_and_is_stated(place: Path) -> None:
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
     disk = place / "disk"
     disk.mkdir()
-    if os.system(f"mount -t tmpfs -o size=64k tmpfs {disk}") != 0:
+    if os.system(f"mount -t tmpfs -o size={size} tmpfs {disk}") != 0:
         pytest.skip("nothing can be mounted here")
     try:
+        yield disk
+    finally:
+        os.system(f"umount {disk}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_full_disk_costs_output_but_not_the_job_and_is_stated(place: Path) -> None:
+    with small_disk(place, "64k") as disk:
         log = LogFile(str(disk), 0, 1 << 20)
         log.write(b"kept\n", 1.0)
         (disk / "filler").write_bytes(b"x" * _room(disk))
@@ -97,8 +107,6 @@ def test_a_full_disk_costs_output_but_not_the_job_and_is_stated(place: Path) -> 
         log.write(b"back\n", 9.0)
         log.close()
         text = b"".join(path.read_bytes() for path in sorted(disk.glob("*.log")))
-    finally:
-        os.system(f"umount {disk}")
     assert text.startswith(b"kept\n")
     assert re.search(rb"\[penstock\] \d+ bytes of output could not be kept: the disk was full\n", text)
     assert text.endswith(b"back\n")
@@ -106,18 +114,12 @@ def test_a_full_disk_costs_output_but_not_the_job_and_is_stated(place: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_the_last_of_a_disk_is_left_to_others(place: Path) -> None:
-    disk = place / "disk"
-    disk.mkdir()
-    if os.system(f"mount -t tmpfs -o size=20m tmpfs {disk}") != 0:
-        pytest.skip("nothing can be mounted here")
-    try:
+    with small_disk(place, "20m") as disk:
         log = LogFile(str(disk), 0, 1 << 30)
         for second in range(400):
             log.write(b"y" * (1 << 16), float(second))
         left = _room(disk)
         log.close()
-    finally:
-        os.system(f"umount {disk}")
     assert 0 < left <= 2 << 20
 
 

@@ -125,6 +125,10 @@ class Holder:
                 self.ended[name] = os.waitstatus_to_exitcode(status)
 
 
+DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+"""The one place every kubelet uses, whatever its root directory: each mounts a directory of its own there."""
+
+
 def _mount(*arguments: str | Path) -> None:
     subprocess.run(["mount", *map(str, arguments)], check=True)
 
@@ -144,6 +148,9 @@ def separate_mounts(directory: Path) -> None:
         inside.mkdir(parents=True, exist_ok=True)
         Path(path).mkdir(exist_ok=True)
         _mount("--bind", inside, path)
+    DEVICE_PLUGINS.mkdir()
+    _mount("--bind", DEVICE_PLUGINS, DEVICE_PLUGINS)
+    _mount("--make-private", DEVICE_PLUGINS)
     for name, value in SYSCTLS.items():
         file = directory / "own" / name.replace("/", ".")
         file.write_text(value + "\n")

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.rig import cgroups, network, registry, system
 from tests.rig.control import Control
+from tests.rig.holder import DEVICE_PLUGINS
 from tests.rig.places import Addresses
 from tests.rig.processes import run, wait_for
 
@@ -67,8 +68,12 @@ class Node:
     def start_kubelet(self) -> None:
         config = self.home / "kubelet.json"
         config.write_text(json.dumps(self._kubelet(), indent=1))
+        plugins = self.home / "device-plugins"
+        plugins.mkdir(exist_ok=True)
+        own = f'mount --bind {plugins} {DEVICE_PLUGINS} && exec "$@"'
         self.processes.start(
             self.components[1],
+            *("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", own, "sh"),
             self.control.programs / "kubelet",
             f"--config={config}",
             f"--kubeconfig={self.control.directory / self.name}.kubeconfig",

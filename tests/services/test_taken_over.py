@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from penstock.domain.workloads import Reason, State
-from penstock.engines.base import Run
+from penstock.engines.base import LogQuery, Run
 from penstock.errors import Invalid
-from penstock.wire import Submission
+from penstock.wire import NewVolume, Submission
 from tests.services.scheduling import ANN, Kept, ended, running, submit, until
 
 
@@ -128,8 +128,9 @@ async def test_after_is_ours_and_nothing_reaches_the_cluster_before(parts, kept)
 
 async def test_a_restart_between_start_and_record_starts_nothing_twice(place, kept):
     async with running(place, kept) as parts:
+        await parts.volumes.create(ANN, NewVolume(name="data", size="1Gi"))
         kept.full = "no room"
-        made = await submit(parts, "run: 'true'\n")
+        made = await submit(parts, "volumes: {/d: data}\nrun: echo ran >> /d/log; wc -l < /d/log\n")
         await until(parts, made.id, lambda w: w.launched)
 
         def forget(tx):
@@ -140,9 +141,10 @@ async def test_a_restart_between_start_and_record_starts_nothing_twice(place, ke
     async with running(place, kept) as parts:
         again = await until(parts, made.id, lambda w: w.launched)
         assert again.message == "no room"
-        assert parts.engine.starts == []
         await parts.engine.make_room()
         assert (await ended(parts, made.id)).status == "completed"
+        printed = [data async for data in parts.engine.logs(Run(made.id), 0, LogQuery())]
+        assert b"".join(printed) == b"1\n"
 
 
 async def test_an_end_the_engine_was_not_told_of_is_told_by_the_next_server(place, kept):

@@ -40,8 +40,6 @@ class Volume(Model):
     id: str
     name: str
     group: str
-    namespace: str = ""
-    """What the cluster calls the place it is in; empty: there is only the group's."""
     user: str
     source: Source = Source.claim
     size: str

@@ -65,8 +65,8 @@ class Adoption:
         self._unreadable = found.unreadable
         for said in found.unreadable:
             log.warning("not taken over: %s", said)
-        workloads = [_again(workload, workload.attempt) for workload in found.workloads]
-        workloads += [_again(workload, workload.attempt - 1) for workload in found.held]
+        workloads = [self._again(workload, workload.attempt) for workload in found.workloads]
+        workloads += [self._again(workload, workload.attempt - 1) for workload in found.held]
         workloads.sort(key=lambda workload: workload.created_at)
         volumes = sorted(found.volumes, key=lambda pair: pair[0].created_at)
         if not workloads and not volumes:
@@ -97,6 +97,22 @@ class Adoption:
                 new += taken
         return count, new
 
+    def _again(self, workload: Workload, launched: int) -> Workload:
+        """What became of it is not in its record."""
+        update = {
+            "namespace": self._engine.namespace(workload.user, workload.group),
+            "state": State.QUEUED,
+            "reason": Reason.ADOPTED,
+            "message": FOUND,
+            "wants": Wants.RUN,
+            "launched": launched,
+            "exit_code": None,
+            "started_at": None,
+            "ended_at": None,
+            "updated_at": now(),
+        }
+        return workload.model_copy(update=update)
+
     def checks(self, caller: Caller) -> list[Check]:
         """For doctor: what was found and could not be read; what it is called is for admins."""
         if not self._unreadable:
@@ -105,22 +121,6 @@ class Adoption:
         detail += f": {'; '.join(self._unreadable[:3])}" if is_admin(caller) else ""
         fix = "look at the annotation penstock.dev/record; what has it goes on, but is not listed here"
         return [Check(name="records", ok=False, detail=detail, fix=fix, required=False)]
-
-
-def _again(workload: Workload, launched: int) -> Workload:
-    """What became of it is not in its record."""
-    update = {
-        "state": State.QUEUED,
-        "reason": Reason.ADOPTED,
-        "message": FOUND,
-        "wants": Wants.RUN,
-        "launched": launched,
-        "exit_code": None,
-        "started_at": None,
-        "ended_at": None,
-        "updated_at": now(),
-    }
-    return workload.model_copy(update=update)
 
 
 def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Account]]) -> tuple[int, list[Workload]]:

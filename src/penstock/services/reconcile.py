@@ -205,7 +205,7 @@ class Reconciler:
         self._holdups.ended(workload_id)
 
     async def _remove(self, workload: Workload) -> None:
-        for attempt in range(1, workload.attempt + 1):
+        for attempt in range(workload.attempt, 0, -1):
             await self._engine.remove(Run.of(workload, attempt))
         await self._db.write(lambda tx: tx.workloads.remove(workload.id))
 

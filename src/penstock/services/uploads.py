@@ -7,19 +7,17 @@ import errno
 import os
 import re
 import secrets
-import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.domain.quantities import parse_bytes
+from penstock.engines.local.supervisor.durable import has_room
 from penstock.errors import NotFound, StorageFull, TooLarge
 from penstock.settings import Settings
 
 ID = re.compile(r"[0-9a-f]{32}\Z")
 KEPT_UNUSED = 24 * 3600
-RESERVE, SHARE = 64 << 20, 20
-"""Left free of the disk: a twentieth of it, and no more than 64 MiB."""
 LOOKS = 1 << 24
 """Bytes until the disk is looked at again."""
 
@@ -51,8 +49,7 @@ class Uploads:
     def _refuse_full(self) -> None:
         """The last of the disk is left to the database."""
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        disk = shutil.disk_usage(self._place)
-        if disk.free < min(RESERVE, disk.total // SHARE):
+        if not has_room(str(self._place)):
             raise StorageFull("The disk of the server is almost full; nothing was kept.")
 
     async def _write(self, partial: Path, body: AsyncIterator[bytes]) -> None:

@@ -42,8 +42,7 @@ class Volumes:
 
     async def plan(self, caller: Caller, asked: NewVolume) -> Volume:
         """Checks the wish; nothing is written."""
-        namespace = self._engine.namespace(caller.user, caller.group)
-        return _new(caller, asked, await self._engine.storage_classes(), namespace)
+        return _new(caller, asked, await self._engine.storage_classes())
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
@@ -140,7 +139,8 @@ class Volumes:
         for volume in volumes:
             report = reports.get(volume.id)
             seen = {"status": report.phase, "message": report.message or volume.message} if report else {}
-            views.append(VolumeView.of(volume).model_copy(update=seen))
+            namespace = self._engine.namespace(volume.user, volume.group)
+            views.append(VolumeView.of(volume, namespace=namespace).model_copy(update=seen))
         if usage:
             return list(await asyncio.gather(*map(self._with_usage, volumes, views)))
         return views
@@ -208,7 +208,7 @@ def _page(
     return tx.volumes.page(group, name=name, limit=limit, cursor=cursor)
 
 
-def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], namespace: str) -> Volume:
+def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> Volume:
     """All that is wrong with the wish, at once; or the volume."""
     problems = [problem for problem in [name_problem(asked.name)] if problem]
     size_bytes = 0
@@ -224,7 +224,6 @@ def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], name
         id=new_id(),
         name=asked.name,
         group=caller.group,
-        namespace=namespace,
         user=caller.user,
         size=asked.size,
         size_bytes=size_bytes,

@@ -40,8 +40,8 @@ class VolumeView(Model):
     @classmethod
     def of(cls, volume: Volume, **more: Any) -> VolumeView:
         kept = volume.model_dump(exclude={"phase", "message", "claim", "made"})
-        kept |= {"namespace": volume.namespace or volume.group, "object_name": volume.object_name}
-        return cls(**kept, status=volume.phase, **({"message": volume.message} | more))
+        kept |= {"namespace": volume.group, "object_name": volume.object_name, "message": volume.message}
+        return cls(**(kept | more), status=volume.phase)
 
 
 class VolumePage(Page):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,23 @@ from tests.engines.launching import run_of
 from tests.rig.cluster import Rig
 
 IMAGE = "penstock-test:1"
+
+
+async def becomes(
+    changes: AsyncIterator[Run],
+    observe: Callable[[], Awaitable[Report]],
+    holds: Callable[[Report], Any],
+    seconds: float = 100,
+) -> Report:
+    """The report once that holds, looked at whenever something is said to have changed."""
+    report = None
+    try:
+        async with asyncio.timeout(seconds):
+            while not holds(report := await observe()):
+                await anext(changes)
+    except TimeoutError:
+        raise AssertionError(f"it never became what was waited for, but {report!r}") from None
+    return report
 
 
 @dataclass
@@ -57,19 +74,11 @@ class Observed:
 
     async def until(self, run: Run, holds: Callable[[Report], Any], seconds: float = 100) -> Report:
         """The report once that holds, looked at whenever the run is said to have changed."""
-        changes = self.observing.changes()
-        look = asyncio.ensure_future(anext(changes))
-        report = None
-        try:
-            async with asyncio.timeout(seconds):
-                while not holds(report := self.observing.observe(run)):
-                    await look
-                    look = asyncio.ensure_future(anext(changes))
-        except TimeoutError:
-            raise AssertionError(f"it never became what was waited for, but {report!r}") from None
-        finally:
-            look.cancel()
-        return report
+
+        async def look() -> Report:
+            return self.observing.observe(run)
+
+        return await becomes(self.observing.changes(), look, holds, seconds)
 
     async def ended(self, run: Run, seconds: float = 100) -> Report:
         return await self.until(run, lambda report: report.presence is Presence.ended, seconds)

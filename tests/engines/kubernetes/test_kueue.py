@@ -16,6 +16,7 @@ from penstock.engines.base import Launch, Presence, Report, Run
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed
+from tests.engines.kubernetes.observed import becomes
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of
 from tests.rig.cluster import Rig
 from tests.rig.kueue import GROUP
@@ -103,20 +104,7 @@ class Queue:
 
 
 async def until(engine: KubernetesEngine, run: Run, holds: Callable[[Report], Any]) -> Report:
-    """The report once that holds, looked at whenever the run is said to have changed."""
-    changes = engine.changes()
-    look = asyncio.ensure_future(anext(changes))
-    report = None
-    try:
-        async with asyncio.timeout(90):
-            while not holds(report := await engine.observe(run)):
-                await look
-                look = asyncio.ensure_future(anext(changes))
-    except TimeoutError:
-        raise AssertionError(f"it never became what was waited for, but {report!r}") from None
-    finally:
-        look.cancel()
-    return report
+    return await becomes(engine.changes(), lambda: engine.observe(run), holds)
 
 
 async def waits(engine: KubernetesEngine, launch: Launch, text: str) -> Report:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
@@ -14,7 +12,6 @@ from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Job
 from penstock.engines.kubernetes.pods import Fields
 
-log = logging.getLogger(__name__)
 IMAGE = "penstock.dev/waits-for-others"
 """There is none of this name: whoever resumes such a Job starts nothing."""
 

@@ -34,6 +34,15 @@ def _utf16(code: int) -> list[int]:
     return [0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)]
 
 
+RESERVE, SHARE = 64 << 20, 20
+"""Left free of a disk: a twentieth of it, and no more than 64 MiB. On most it is where the database writes."""
+
+
+def has_room(folder: str) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail >= min(RESERVE // disk.f_frsize, disk.f_blocks // SHARE)
+
+
 def write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]

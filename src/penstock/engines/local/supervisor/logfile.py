@@ -13,13 +13,11 @@ import errno
 import os
 import struct
 
-from .durable import write_all
+from .durable import has_room, write_all
 
 SEGMENTS = 8
 HEAD = 4
 ENTRY = struct.Struct("<Qd")
-RESERVE, SHARE = 64 << 20, 20
-"""Left free of a disk: a twentieth of it, and no more than 64 MiB."""
 BETWEEN_LOOKS = 1 << 20
 """Bytes until the disk is looked at again."""
 
@@ -86,8 +84,7 @@ class LogFile:
             data = data[written:]
 
     def _look(self) -> None:
-        disk = os.statvfs(self._folder)
-        if disk.f_bavail < min(RESERVE // disk.f_frsize, disk.f_blocks // SHARE):
+        if not has_room(self._folder):
             raise OSError(errno.ENOSPC, "little room is left")
         self._unlooked = BETWEEN_LOOKS
 
