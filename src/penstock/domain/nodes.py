@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.domain.model import Model
+from enum import StrEnum
+
+from penstock.domain.model import Model, Time
+
+
+class GpuProcess(Model):
+    pid: int
+    memory_bytes: int | None = None
+    name: str = ""
 
 
 class Gpu(Model):
@@ -10,6 +18,9 @@ class Gpu(Model):
     product: str
     memory_bytes: int
     minor: int
+    memory_used_bytes: int | None = None
+    """None where nobody can look."""
+    processes: tuple[GpuProcess, ...] = ()
     taken_elsewhere: bool = False
     """Another Penstock on this machine holds it."""
 
@@ -38,8 +49,40 @@ class GpuPool(Model):
         return max(self.total - self.taken, 0)
 
 
+class Allows(StrEnum):
+    """What a node takes, in document 003's words."""
+
+    CPUWorkload = "CPUWorkload"
+    GPUWorkload = "GPUWorkload"
+
+
+class Host(Model):
+    """A Docker engine that takes work, as its document registers it."""
+
+    name: str
+    group: str
+    """Who may run there: those who may get nodes in this group."""
+    address: str
+    """`unix:///run/docker.sock`, `ssh://user@host`, `tcp://host:2376`."""
+    allows: tuple[Allows, ...] = tuple(Allows)
+    maintenance: bool = False
+    """What runs there goes on, nothing new comes."""
+    labels: dict[str, str] = {}
+    gpus: tuple[Gpu, ...] = ()
+    """Declared, where they cannot be looked up."""
+
+
 class Node(Model):
     name: str
+    group: str = ""
+    """Whose it is; empty: everyone's."""
+    address: str = ""
+    labels: dict[str, str] = {}
+    allows: tuple[Allows, ...] = tuple(Allows)
+    maintenance: bool = False
+    cpu_product: str = ""
+    last_seen: Time | None = None
+    """None where it is this very machine, or the cluster answers for it."""
     cpus_milli: int
     memory_bytes: int
     gpus: tuple[Gpu, ...] = ()

@@ -36,6 +36,28 @@ class StorageClass(Model):
     resizable: bool = False
 
 
+class StorageKind(StrEnum):
+    nfs = "nfs"
+    local = "local"
+
+
+class Storage(Model):
+    """Where the volumes of document 003 come from: an NFS export, or a node's own disk."""
+
+    name: str
+    group: str
+    kind: StorageKind
+    server: str = ""
+    path: str = ""
+    """The export."""
+    node: str = ""
+    """Of a local one."""
+
+    @property
+    def mount(self) -> str:
+        return f"{self.server}:{self.path}" if self.kind is StorageKind.nfs else self.node
+
+
 class Volume(Model):
     id: str
     name: str
@@ -51,6 +73,11 @@ class Volume(Model):
     message: str | None = None
     made: bool = False
     """The engine had it: if it is not there any more, it is lost, and never made anew."""
+    storage: str | None = None
+    """The Storage it is on, and the directory there under its group's; None: where its storage class has it."""
+    sub_path: str | None = None
+    readonly: bool = False
+    """Nobody may write, whatever its modes say: a dataset."""
     claim: str | None = None
     """A claim of the cluster that Penstock did not make, mounted by its own name; it has no record."""
     created_at: Time
@@ -63,7 +90,7 @@ class Volume(Model):
     @property
     def read_only(self) -> bool:
         """Nobody may write unless one of its modes says so."""
-        return set(self.access_modes) == {AccessMode.ReadOnlyMany}
+        return self.readonly or set(self.access_modes) == {AccessMode.ReadOnlyMany}
 
     @property
     def many_nodes(self) -> bool:

@@ -158,7 +158,17 @@ class Resources(Model):
     gpus: int = 0
     gpu_products: tuple[str, ...] = ()
     """Any one of these; empty is any product."""
+    exclusive_cpus: bool = False
+    """Whole CPUs that nobody else gets meanwhile."""
     image: str | None = None
+
+
+class Selectors(Model):
+    """Which nodes it may be placed on, beside having what it asks for."""
+
+    node: str | None = None
+    cpu_product: str | None = None
+    labels: dict[str, str] = {}
 
 
 class Mount(Model):
@@ -166,6 +176,25 @@ class Mount(Model):
     volume: str
     """As the user named it."""
     read_only: bool = False
+    group: str | None = None
+    """Whose volume it is; None is the workload's own group."""
+    storage: str | None = None
+    """Where it is made if it is not there; None is a volume that must be there."""
+    sub_path: str | None = None
+    """The directory in the volume that is mounted; None is all of it."""
+
+
+class Port(Model):
+    port: int
+    protocol: str = "tcp"
+
+
+class Notice(Model):
+    """Who is told when the workload enters one of these states."""
+
+    to: str
+    """`telegram:<chat>`, or the address of a webhook."""
+    on: tuple[State, ...]
 
 
 class Medium(StrEnum):
@@ -205,14 +234,22 @@ class Spec(Model):
     queue: str | None = None
     """The Kueue queue that decides when it may start."""
     resources: Resources = Resources()
+    selectors: Selectors = Selectors()
+    labels: dict[str, str] = {}
+    """What its containers are marked with, for others' tools."""
     envs: dict[str, str] = {}
     mounts: tuple[Mount, ...] = ()
     scratch: tuple[Scratch, ...] = ()
     workdir: str | None = None
     """Absolute: a directory inside the job. Relative: the user's code, sent along at submit."""
     setup: str | None = None
-    run: str | tuple[str, ...]
-    """A script for bash; or a program and its arguments, started as they are, without a shell."""
+    run: str | tuple[str, ...] | None
+    """A script for bash; or a program and its arguments, started as they are, without a shell. None: the image's own
+    command, where there are images."""
+    terminal: bool = False
+    """Its program has a terminal and an open input, so that a shell waits for someone to attach."""
+    ports: tuple[Port, ...] = ()
+    """Where it listens; reached through the server, never published."""
     max_duration: int | None = None
     """Seconds, counted for each attempt from its start."""
     stop_grace: int | None = None
@@ -225,6 +262,11 @@ class Spec(Model):
     """Started again after a success, too, until it is stopped: a Pod that restarts always."""
     ttl: int | None = None
     """Seconds after its end until it is deleted; its volumes stay. None is the server's retention."""
+    priority: int = 0
+    """Higher is placed first."""
+    idle_timeout: int | None = None
+    """Seconds its GPUs may do nothing; None is the group's."""
+    notify: tuple[Notice, ...] = ()
 
     @property
     def parts(self) -> int:
@@ -302,6 +344,10 @@ class Workload(Model):
     """The next attempt waits until then."""
     gpus: tuple[tuple[str, ...], ...] = ()
     """GPU uuids by rank, while placed."""
+    hosts: tuple[str, ...] = ()
+    """Node names by rank, while placed, where there are several to choose from."""
+    cpusets: tuple[tuple[int, ...], ...] = ()
+    """CPUs by rank, while placed, of one that has them to itself."""
     master_port: int | None = None
     exit_code: int | None = None
     created_at: Time

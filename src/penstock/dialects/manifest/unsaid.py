@@ -32,7 +32,7 @@ def unsaid(spec: Spec, name: str, image: str | None) -> Iterator[str]:
 
 
 def _of_programs(spec: Spec) -> Iterator[str]:
-    text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run)])
+    text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
     named = [variable for variable in UNKNOWN_VARIABLES if variable in text]
     if named:
         yield f"run: nobody sets {', '.join(named)}"

@@ -114,6 +114,8 @@ def _container(spec: Spec, mounts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _program(spec: Spec) -> list[tuple[str, Words]]:
+    if spec.run is None:
+        return []
     if not isinstance(spec.run, str):
         return [("command", Words(kept_text(escaped(word)) for word in spec.run))]
     script = f"set -e\n{spec.setup}\nset +e\n{spec.run}" if spec.setup else spec.run

@@ -98,7 +98,7 @@ def _new_name(text: str, taken: Mapping[str, Any]) -> str:
 
 def own_variables(spec: Spec) -> list[Mapping[str, Any]]:
     """Those that several nodes need, and what else the program's text names."""
-    text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run)])
+    text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
     words = set(re.findall(r"\w+", text))
     return [
         variable

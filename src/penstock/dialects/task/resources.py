@@ -109,7 +109,9 @@ def resources(reading: Reading, node: Node, path: str) -> Resources:
     count, products = said.get("accelerators") or (0, ())
     limits = {field: said.get(key) for key, field in LIMITS.items()}
     return Resources(
-        **limits,
+        cpus_milli=limits["cpus_milli"],
+        memory_bytes=limits["memory_bytes"],
+        disk_bytes=limits["disk_bytes"],
         requests=_below(reading, said.get("requests", {}), limits, f"{path}.requests"),
         gpus=count,
         gpu_products=products,

@@ -23,7 +23,7 @@ def write_task(spec: Spec) -> str:
         "envs": spec.envs,
         "volumes": _volumes(spec),
         "setup": spec.setup,
-        "run": spec.run if isinstance(spec.run, str) else Words(spec.run),
+        "run": spec.run if isinstance(spec.run, str) else Words(spec.run or ()),
         "max_duration": spec.max_duration and show_seconds(spec.max_duration),
         "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
         "retries": _retries(spec),

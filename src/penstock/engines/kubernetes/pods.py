@@ -118,7 +118,7 @@ def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fie
     container: Fields = {
         "name": names.CONTAINER,
         "image": spec.resources.image or made.image,
-        "command": command(launch, made.peer_patience),
+        "command": command(launch, made.peer_patience) or None,
         "env": _env(launch, place),
         "resources": resources(spec.resources, made.default_cpus_milli),
         "volumeMounts": mounts,

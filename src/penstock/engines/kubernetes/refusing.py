@@ -19,7 +19,7 @@ Products = Mapping[str, tuple[int, int]]
 
 
 def refusals(spec: Spec, products: Products, *, kueue: bool) -> list[Refusal]:
-    return [*_too_long(spec), *_unknown_products(spec, products), *_no_queue(spec, kueue=kueue), *_twice(spec)]
+    return [*_no_command(spec), *_too_long(spec), *_unknown_products(spec, products), *_no_queue(spec, kueue=kueue), *_twice(spec)]
 
 
 def matching(wanted: Sequence[str], products: Products) -> tuple[str, ...]:
@@ -28,8 +28,16 @@ def matching(wanted: Sequence[str], products: Products) -> tuple[str, ...]:
     return found or tuple(each.replace(" ", "-") for each in wanted)
 
 
+def _no_command(spec: Spec) -> list[Refusal]:
+    """Something has to wait, or be there, before the program starts: only a program we start can be made to."""
+    if spec.run is not None or (spec.nodes == 1 and (not spec.workdir or spec.workdir.startswith("/"))):
+        return []
+    said = "is missing: with several nodes or a workdir, the image's own command cannot be used"
+    return [Refusal(keys=("run",), message=said, hint="name the program")]
+
+
 def _too_long(spec: Spec) -> list[Refusal]:
-    words = {"setup": (spec.setup or "",), "run": (spec.run,) if isinstance(spec.run, str) else spec.run}
+    words = {"setup": (spec.setup or "",), "run": (spec.run,) if isinstance(spec.run, str) else spec.run or ()}
     hint = "put it into a file in a volume, or send it along in the workdir"
     found = [
         Refusal(keys=(key,), message="is longer than 120 KiB, which no container can be started with", hint=hint)

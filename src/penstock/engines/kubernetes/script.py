@@ -186,7 +186,7 @@ def needs_bash(launch: Launch) -> bool:
 def command(launch: Launch, peer_patience: int) -> list[str]:
     """The container's command. Kubernetes puts variables in for `$(NAME)`; `$$` is how it is told not to."""
     spec = launch.spec
-    script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run)
+    script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run or ())
     if not needs_bash(launch):
         return [verbatim(word) for word in program]
     given = (

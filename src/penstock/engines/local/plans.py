@@ -153,7 +153,7 @@ def _private(job: Job, place: Place, envs: dict[str, str]) -> list[Entry]:
         "env.sh": env_script(envs),
         "enter.sh": enter_script(place),
         "setup.sh": (spec.setup or "") + "\n",
-        "run.sh": run_script(spec.run),
+        "run.sh": run_script(spec.run or ()),
     }
     layer = venvs.layer(venv, place.home) if venv else []
     return [

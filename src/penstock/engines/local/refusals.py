@@ -17,6 +17,9 @@ NO_SANDBOX = 'sandbox = "none"'
 def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
     """`bwrap` is empty where there is no sandbox."""
     found = [*_scratch(spec, bwrap), *([] if settings.sandbox == "bubblewrap" else _unmounted(spec))]
+    if spec.run is None:
+        said = "is missing: this engine runs the machine's own programs and has no image to take a command from"
+        found.append(Refusal(keys=("run",), message=said, hint="name the program"))
     if spec.queue is not None:
         said = "is for Kubernetes with Kueue; here work starts as soon as there is room for it"
         found.append(Refusal(keys=("queue",), message=said, hint="leave it out"))
