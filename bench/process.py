@@ -30,6 +30,21 @@ def resident(pid: int) -> tuple[float, int]:
     return sum(_resident_kib(member) for member in family) / 1024, len(family)
 
 
+def wait_until_idle(pid: int) -> None:
+    """Until a process that has much to do when it starts has done it: one CPU hardly used for two seconds."""
+    used = _cpu_seconds(pid)
+    while True:
+        time.sleep(2)
+        before, used = used, _cpu_seconds(pid)
+        if used - before < 0.1:
+            return
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _resident_kib(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))

@@ -1,9 +1,11 @@
-"""`make bench`: runs every measurement and prints the table."""
+"""`make bench`: runs every measurement and prints the table; `python -m bench.run kubernetes` only those of a file."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
+from collections.abc import Callable
 
 from bench import command, first_line, kubernetes, serving, submits
 from bench.table import Line, show
@@ -20,13 +22,22 @@ MEASUREMENTS = (
 
 
 def main() -> None:
+    chosen = _chosen(sys.argv[1:])
     print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, Linux {platform.release()}\n", flush=True)
     lines: list[Line] = []
-    for measure in MEASUREMENTS:
+    for measure in chosen:
         fresh = measure()
         print(f"measured: {'; '.join(line.what for line in fresh)}", flush=True)
         lines += fresh
     print("\n" + show(lines))
+
+
+def _chosen(files: list[str]) -> list[Callable[[], list[Line]]]:
+    of = [(measure.__module__.removeprefix("bench."), measure) for measure in MEASUREMENTS]
+    if unknown := set(files).difference(file for file, _ in of):
+        known = ", ".join(dict.fromkeys(file for file, _ in of))
+        sys.exit(f"nothing is measured in {', '.join(sorted(unknown))}, but in {known}")
+    return [measure for file, measure in of if file in files or not files]
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ import pwd
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from penstock.domain.model import now
@@ -50,15 +51,18 @@ def running(*, stored: int = 0, **settings: str) -> Iterator[RunningServer]:
 
 
 def store_workloads(place: Path, count: int) -> None:
+    store(place, (_ended(number) for number in range(count)))
+
+
+def store(place: Path, workloads: Iterable[Workload]) -> None:
     """Through the store's own repositories, as the server would have written them."""
-    asyncio.run(_store(place / "data", count))
+    asyncio.run(_store(place / "data", iter(workloads)))
 
 
-async def _store(data_dir: Path, count: int) -> None:
-    data_dir.mkdir(mode=0o700)
+async def _store(data_dir: Path, workloads: Iterator[Workload]) -> None:
+    data_dir.mkdir(mode=0o700, exist_ok=True)
     async with await Database.open(Settings(data_dir=data_dir).url) as database:
-        for start in range(0, count, BATCH):
-            batch = [_ended(number) for number in range(start, min(start + BATCH, count))]
+        while batch := list(islice(workloads, BATCH)):
             await database.write(lambda tx, batch=batch: [tx.workloads.add(workload) for workload in batch])
 
 

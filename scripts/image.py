@@ -52,7 +52,7 @@ def build(directory: Path) -> Path:
     layer.directory("var/lib/penstock", 0o777)
     for path in ("usr/local", "usr/local/bin"):
         layer.directory(path)
-    for name in ("penstock", "k8s-cli"):
+    for name in ("penstock", "k8s-cli", "pwmcli", "pwmadm"):
         layer.file(f"usr/local/bin/{name}", COMMAND.encode(), 0o755)
     for path, text in ACCOUNTS.items():
         layer.file(path, text.encode())

@@ -53,7 +53,8 @@ def _below(command: click.Command, context: click.Context) -> Iterator[tuple[str
 
 
 def cli_page() -> str:
-    parts = [NOTE, "# Commands\n", "`k8s-cli` is a second name of the same program.\n"]
+    names = "`k8s-cli` is a second name of it; `pwmcli` has [a part](../profiles.md), `pwmadm` is `penstock adm`.\n"
+    parts = [NOTE, "# Commands\n", names]
     for name, context in commands():
         parts += [f"## {name}\n", f"```text\n{context.get_help().rstrip()}\n```\n"]
     return "\n".join(parts)

@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from tests.hosts.fixtures import hosts, own_hosts, registry
 from tests.rig.fixtures import end_unused, own_rig, rig, rig_namespace
 from tests.running import RunningServer, start_server
 
-__all__ = ["own_rig", "rig", "rig_namespace"]
+__all__ = ["hosts", "own_hosts", "own_rig", "registry", "rig", "rig_namespace"]
+
+CLUSTERS = {"hosts", "own_hosts", "own_rig", "rig"}
+"""Fixtures of tests that need several machines."""
 
 RUN_JOBS = {"place", "server", "module_server"}
 """Fixtures of tests that start a real server and jobs on it."""
@@ -37,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Clusters take most of a small machine: what needs one runs apart from the rest, fewer at a time."""
     for item in items:
-        if {"rig", "own_rig"} & set(getattr(item, "fixturenames", ())):
+        if CLUSTERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("cluster")
 
 

@@ -67,7 +67,7 @@ def test_pages_name_only_commands_and_options_that_exist(page):
     known = {tuple(name.split()): context.command for name, context in reference.commands()}
     for line in _command_lines(page):
         words = line.partition(" -- ")[0].split()
-        name = next(name for length in (3, 2, 1) if (name := ("penstock", *words[1:length])) in known)
+        name = next(name for length in (4, 3, 2, 1) if (name := ("penstock", *words[1:length])) in known)
         assert not hasattr(known[name], "commands") or len(words) == len(name), f"{page.name}: {line}"
         options = {option for parameter in known[name].params for option in parameter.opts + parameter.secondary_opts}
         for word in words:
@@ -81,4 +81,5 @@ def _command_lines(page: Path) -> list[str]:
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     typed = [line.partition(" # ")[0] for block in blocks for line in block.splitlines()]
     typed += re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
-    return [line.strip() for line in typed if re.match(r"(penstock|k8s-cli) ", line)]
+    named = [re.sub(r"^pwmadm ", "penstock adm ", line.strip()) for line in typed]
+    return [line for line in named if re.match(r"(penstock|k8s-cli|pwmcli) ", line)]

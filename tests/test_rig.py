@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import cgroups, images, places, system, versions
+from tests.rig import images, places, system, versions
 from tests.rig.cluster import Rig
+from tests.rig.left import left, running
 from tests.rig.processes import RigError, wait_for
 
 IMAGE = "penstock-test:1"
@@ -204,37 +205,6 @@ def name(rig):
     with places.used(name):
         yield name
     Rig.down(name)
-
-
-def running(name):
-    """The processes of a rig."""
-    marks = (f"{cgroups.root(name)}/", f"{places.home(name)}/")
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            is_ours = any(mark in (process / file).read_text() for mark in marks for file in ("cgroup", "cmdline"))
-            if is_ours and "\nState:\tZ" not in (process / "status").read_text():
-                found.append((process / "comm").read_text())
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
-
-
-def links():
-    return {link.name for link in Path("/sys/class/net").iterdir() if link.name.startswith("prig")}
-
-
-def claimed_links():
-    return {addresses.link for name in places.names() if (addresses := places.claimed(name))}
-
-
-def left(name):
-    """What is still there of a rig: processes, mounts, cgroups, links, files."""
-    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(places.home(name)) in line]
-    claimed = claimed_links()
-    unclaimed = links() - claimed - claimed_links()
-    files = [path.name for path in places.STATE.iterdir() if name in path.name and not path.name.endswith(".users")]
-    return [*running(name), *mounts, *cgroups.left(name), *unclaimed, *files]
 
 
 def networks():

@@ -85,7 +85,7 @@ def test_system_mode_has_places_of_its_own(config):
     [
         ('auth = "none"', """auth: must be "token" or "header", not 'none'"""),
         ("sandbox = false", 'sandbox: must be "bubblewrap" or "none", not False'),
-        ("engine = []", 'engine: must be "local" or "kubernetes", not []'),
+        ("engine = []", 'engine: must be "local" or "docker" or "kubernetes", not []'),
         ("port = 70000", "port: must be a whole number from 0 to 65535, not 70000"),
         ("port = true", "port: must be a whole number from 0 to 65535, not True"),
         ("port = 8e3", "port: must be a whole number from 0 to 65535, not 8000.0"),

@@ -71,9 +71,10 @@ class Settings:
     workdir_limit: str = "512Mi"
     """Largest packed workdir a job may send along."""
 
-    engine: Literal["local", "kubernetes"] = "local"
-    """Where workloads run. `local`: sandboxed process trees on this machine. `kubernetes`: Jobs and claims of a
-    cluster (needs `pip install penstock[kubernetes]`); the settings beginning with `kubernetes_` say which and how."""
+    engine: Literal["local", "docker", "kubernetes"] = "local"
+    """Where workloads run. `local`: sandboxed process trees on this machine. `docker`: containers of the Docker engines
+    that Node documents name; the settings beginning with `docker_` say how. `kubernetes`: Jobs and claims of a cluster
+    (needs `pip install penstock[kubernetes]`); the settings beginning with `kubernetes_` say which and how."""
 
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """`none` runs jobs as plain processes that see the whole machine: an explicit choice for where namespaces are
@@ -113,6 +114,20 @@ class Settings:
 
     retention: str = "30d"
     """How long ended workloads and their logs are kept."""
+
+    telegram_token: str = ""
+    """The token of the bot that tells people by Telegram; empty: nobody is told that way."""
+
+    telegram_api: str = "https://api.telegram.org"
+    """Where Telegram's bots are spoken to."""
+
+    webhooks: tuple[str, ...] = ()
+    """Addresses this server may tell of workloads' states, each with all that is below it, such as
+    `https://hooks.example.org/penstock`. Empty: none, since whoever may submit could otherwise make the server send
+    requests anywhere it can reach."""
+
+    webhook_secret: str = ""
+    """What webhooks are signed with: the header X-Penstock-Signature is then `sha256=` and the HMAC of the body."""
 
     kubernetes_config: str = ""
     """The kubeconfig file; empty is the service account inside a cluster, else $KUBECONFIG, else ~/.kube/config."""
@@ -161,6 +176,34 @@ class Settings:
 
     kubernetes_fs_group: str = ""
     """The group volumes are made writable for (fsGroup); empty is none."""
+
+    docker_installation: str = "penstock"
+    """What containers, networks and volumes on Docker hosts are named and marked with. Each of several Penstocks that
+    share a host has one of its own."""
+
+    docker_image: str = "python:3.13-slim"
+    """The image of a task that names none."""
+
+    docker_helper_image: str = "busybox:1"
+    """An image with a shell, `du` and `mkdir`: measures volumes, makes directories on NFS storages, reads what CPUs a
+    host has."""
+
+    docker_run_as: str = ""
+    """`uid` or `uid:gid` every container runs as; empty is the image's own user."""
+
+    docker_network: Literal["open", "closed"] = "open"
+    """Each group has a network of its own on each host. `open`: containers reach the world outside. `closed`: only each
+    other."""
+
+    docker_tls_dir: str = ""
+    """Certificates for `tcp://` hosts: ca.pem, cert.pem and key.pem in a directory named after the node, or beside these
+    for all others. Without any, a host is spoken to without TLS, and only on this machine's own addresses."""
+
+    docker_ssh_config: str = ""
+    """The configuration file of ssh for `ssh://` hosts (`ssh -F`); empty is ssh's own."""
+
+    docker_registry_config: str = ""
+    """Credentials of registries, in a file as `docker login` writes it (~/.docker/config.json); empty is none."""
 
     placement_timeout: str = "5m"
     """How long some nodes of a workload may hold their place while others have none; then all give theirs back and

@@ -48,10 +48,10 @@ class Program:
         )
         return Result(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode())
 
-    def started(self, *words: str) -> subprocess.Popen[str]:
+    def started(self, *words: str, name: str = "penstock") -> subprocess.Popen[str]:
         """Left running, to be spoken to."""
         process = subprocess.Popen(
-            self.line(*words),
+            self.line(*words, name=name),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

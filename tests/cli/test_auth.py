@@ -70,6 +70,16 @@ def test_a_token_as_a_name_is_its_id(penstock):
     assert "it is shown this once: pst_" in made.err
 
 
+def test_a_token_is_rotated_without_locking_anybody_out(penstock, server):
+    old = penstock("token", "create", "--description", "laptop")
+    new = penstock("token", "rotate", old.err.split()[1])
+    assert new.code == 0
+    assert new.out != old.out
+    for token in (old.out, new.out):
+        shown = penstock("auth", "whoami", PENSTOCK_API_URL=server.address, PENSTOCK_TOKEN=token.strip())
+        assert shown.out == f"Logged in as: {ME}\n"
+
+
 def test_in_header_mode_the_login_name_is_believed(alone):
     assert alone("server", "start", "--auth", "header").code == 0
     address = json.loads(alone("server", "status", "-o", "json").out)["address"]

@@ -8,10 +8,10 @@ import pytest
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_serves_both_names(penstock, shell):
+def test_the_script_serves_all_names(penstock, shell):
     script = penstock("completion", shell).out
-    assert f"_PENSTOCK_COMPLETE={shell}_complete" in script
-    assert f"_K8S_CLI_COMPLETE={shell}_complete" in script
+    for name in ("PENSTOCK", "K8S_CLI", "PWMCLI", "PWMADM"):
+        assert f"_{name}_COMPLETE={shell}_complete" in script
 
 
 def test_bash_takes_the_script(penstock):
@@ -20,8 +20,28 @@ def test_bash_takes_the_script(penstock):
 
 
 def complete(program, *words: str) -> list[str]:
-    environ = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    return [line for line in program(**environ).out.splitlines() if line]
+    name = words[0]
+    environ = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    environ[f"_{name.upper()}_COMPLETE"] = "bash_complete"
+    return [line for line in program(name=name, **environ).out.splitlines() if line]
+
+
+def test_the_words_of_document_003_are_completed(penstock):
+    assert complete(penstock, "pwmcli", "pro") == ["plain,profile"]
+    assert complete(penstock, "pwmcli", "profile", "us") == ["plain,use", "plain,using"]
+    assert complete(penstock, "pwmcli", "get", "g") == ["plain,gpu", "plain,group", "plain,gpuw"]
+    assert complete(penstock, "penstock", "get", "jo") == ["plain,job"]
+    assert complete(penstock, "pwmadm", "to") == ["plain,token"]
+    assert complete(penstock, "pwmadm", "user", "") == ["plain,apply"]
+    assert complete(penstock, "pwmcli", "jo") == []
+
+
+def test_profiles_are_completed_where_one_is_named(penstock, tmp_path):
+    penstock.environ = penstock.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
+    for name in ("lab-one", "lab-two", "other"):
+        assert penstock("profile", "add", name, "--api-server", "http://127.0.0.1:1").code == 0
+    for line in (["profile", "use"], ["profile", "del"], ["get", "wk", "--profile"]):
+        assert complete(penstock, "pwmcli", *line, "lab") == ["plain,lab-one", "plain,lab-two"]
 
 
 def test_commands_are_completed(penstock):
@@ -41,7 +61,11 @@ def test_what_comes_after_a_kind_is_of_that_kind(penstock):
     assert complete(penstock, "penstock", "get", "jobs", "kind") == ["plain,kind-job"]
     assert complete(penstock, "penstock", "describe", "volume", "kind") == ["plain,kind-volume"]
     assert complete(penstock, "penstock", "describe", "job", "kind") == ["plain,kind-job"]
-    assert complete(penstock, "penstock", "describe", "vol") == ["plain,volume"]
+    assert complete(penstock, "penstock", "describe", "vol") == ["plain,volume", "plain,vol"]
+    assert complete(penstock, "penstock", "logs", "wk", "kind") == ["plain,kind-job"]
+    assert complete(penstock, "penstock", "shell", "vol", "kind") == ["plain,kind-volume"]
+    assert complete(penstock, "pwmcli", "get", "vol", "kind") == ["plain,kind-volume"]
+    assert complete(penstock, "pwmcli", "stop", "w") == ["plain,wk"]
     assert complete(penstock, "penstock", "exec", "kind") == []
 
 

@@ -37,7 +37,7 @@ class Terminal:
         self.before = termios.tcgetattr(theirs)
         self._theirs = theirs
         self.process = subprocess.Popen(
-            program.line(*words),
+            program.line(*words, name=name),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -34,6 +34,22 @@ def test_a_plain_list_imports_nothing_dear(penstock, line):
     assert DEAR & set(done.stderr.splitlines()) == set()
 
 
+@pytest.mark.parametrize(
+    "line", [["get", "wk"], ["get", "gpu"], ["get", "vol", "-o", "json"], ["profile", "using"]], ids=" ".join
+)
+def test_the_lists_of_document_003_import_nothing_dear(penstock, line):
+    script = SCRIPT.replace('["penstock"', '["pwmcli"')
+    done = subprocess.run(
+        [sys.executable, "-c", script, *line], env=penstock.environ, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found = set(done.stderr.splitlines())
+    assert DEAR & found == {"penstock.domain"}
+    assert {name for name in found if name.startswith("penstock.domain.")} <= {
+        *("penstock.domain.kinds", "penstock.domain.names", "penstock.domain.quantities"),
+    }
+
+
 @pytest.mark.parametrize("line", [["--help"], ["jobs", "--help"], ["jobs", "submit", "--help"]], ids=" ".join)
 def test_help_imports_nothing_of_the_server(penstock, line):
     done = subprocess.run(

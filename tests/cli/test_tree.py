@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
+from penstock.cli import main, pwm
 from penstock.cli.main import cli
 from penstock.cli.tree import Command
 
@@ -56,6 +57,22 @@ def test_help_shows_the_name_the_program_was_called_by(penstock):
     assert shown.out.endswith(
         "Examples:\n  k8s-cli jobs wait train && echo trained\n  k8s-cli jobs wait train evaluate --timeout 2h\n"
     )
+
+
+def test_the_words_of_document_003_are_the_same_commands_under_penstock():
+    for name, place in pwm.COMMANDS.items():
+        assert main.COMMANDS[name] == place
+
+
+@pytest.mark.parametrize("name", ["pwmcli", "pwmadm"])
+def test_the_programs_of_document_003_show_their_own_name_in_examples(name):
+    root = main.program(name)
+    for path, command in commands(root, click.Context(root, info_name=name)):
+        parent = click.Context(root, info_name=name)
+        shown = command.get_help(click.Context(command, info_name=path.partition(" ")[2], parent=parent))
+        examples = [line.strip() for line in shown.partition("Examples:")[2].splitlines()]
+        assert any(f"{line} ".startswith(f"{path} ") for line in examples), shown
+        assert not any("penstock" in line for line in examples)
 
 
 def test_a_mistyped_command_is_guessed(penstock):

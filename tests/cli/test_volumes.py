@@ -156,7 +156,9 @@ def test_a_limit_says_that_there_is_more(penstock):
 
 def test_storage_classes_are_listed(penstock):
     assert penstock("volumes", "classes", "-o", "name").out == "standard\n"
-    assert penstock("volumes", "classes").out.splitlines()[1].startswith("standard (default)")
+    head, line = penstock("volumes", "classes").out.splitlines()
+    assert line.startswith("standard (default)")
+    assert line[head.index("Can grow") :].startswith("yes ")
 
 
 def test_one_that_is_missing_does_not_keep_the_others(penstock):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.manifest import ManifestWorkload, read_documents
+from penstock.dialects.documents import read_documents
+from penstock.dialects.manifest import ManifestWorkload
 from penstock.dialects.task import Task
 from penstock.domain.workloads import Spec
 from penstock.errors import Invalid

@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dialects.manifest import ManifestVolume, ManifestWorkload, NewClaim, TaskDocument, read_documents
+from penstock.dialects.documents import TaskDocument, read_documents
+from penstock.dialects.manifest import ManifestVolume, ManifestWorkload, NewClaim
 from penstock.dialects.manifest.amounts import AMOUNTS, RESOURCES
 from penstock.dialects.manifest.claim import PVC
 from penstock.dialects.manifest.container import CONTAINER
@@ -145,13 +146,13 @@ def test_two_of_one_name_are_refused():
     ("text", "said"),
     [
         ("kind: Pod\nspec: {}\n", "m.yaml:1:1: apiVersion: must be 'v1' for a Pod (write v1)"),
-        ("apiVersion: v1\nmetadata: {}\n", "m.yaml:1:1: kind: is missing (the kinds are Pod, Job, Persist"),
-        ("metadata: {}\nspec: {}\n", "m.yaml:1:1: kind: is missing (the kinds are Pod, Job, Persistent"),
+        ("apiVersion: v1\nmetadata: {}\n", "m.yaml:1:1: kind: is missing (the kinds are Workload, Node, G"),
+        ("metadata: {}\nspec: {}\n", "m.yaml:1:1: kind: is missing (the kinds are Workload, Node, Gro"),
         (
             "apiVersion: apps/v1\nkind: Deployment\n",
             "m.yaml:2:7: kind: 'Deployment' is not a kind Penstock knows (a Pod is started again when it ends; the kin",
         ),
-        ("apiVersion: v1\nkind: Workload\n", "m.yaml:2:7: kind: 'Workload' is not a kind Penstock knows (the kinds"),
+        ("apiVersion: v1\nkind: Widget\n", "m.yaml:2:7: kind: 'Widget' is not a kind Penstock knows (the kinds"),
         (
             SMALL_JOB.replace("batch/v1", "batch/v1beta1"),
             "m.yaml:1:13: apiVersion: must be 'batch/v1' for a Job (write batch/v1)",

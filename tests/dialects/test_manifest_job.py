@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.manifest import ManifestVolume, read_documents
+from penstock.dialects.documents import read_documents
+from penstock.dialects.manifest import ManifestVolume
 from penstock.dialects.manifest.refused import JOB_REFUSED
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import UNLIMITED, Array

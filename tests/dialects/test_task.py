@@ -90,11 +90,11 @@ def test_all_problems_come_at_once_in_the_order_of_the_file():
         ("image", "did you mean 'image_id' under 'resources'?"),
         (
             "xyzzy",
-            "the keys here are name, num_nodes, array, after, queue, workdir, resources, envs, secrets, volumes, se",
+            "the keys here are name, num_nodes, array, after, queue, workdir, resources, selectors, labels, envs, se",
         ),
         ("depends_on", "did you mean 'after'?"),
         ("disk", "did you mean 'disk_size' under 'resources'?"),
-        ("apiVersion", "a Kubernetes manifest is taken by: penstock apply -f FILE"),
+        ("apiVersion", "a document with a 'kind' is taken by: penstock apply -f FILE"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_right_one(key, hint):
@@ -119,7 +119,14 @@ def test_a_skypilot_key_that_cannot_apply_is_one_notice(key):
 
 @pytest.mark.parametrize("key", sorted(keys.IGNORED_RESOURCES))
 def test_a_skypilot_resource_that_cannot_apply_is_one_notice(key):
-    assert notices_of(resources_of(**{key: "true"})) == (f"resources.{key}: has no effect on this engine",)
+    (notice,) = notices_of(resources_of(**{key: "true"}))
+    assert notice.startswith(f"resources.{key}: has no effect ")
+
+
+def test_skypilots_ports_are_told_where_ours_are():
+    assert notices_of(resources_of(ports="8888")) == (
+        "resources.ports: has no effect here; 'ports' at the top level has",
+    )
 
 
 def test_file_mounts_are_refused_rather_than_dropped():

@@ -46,7 +46,7 @@ def test_more_volumes_than_anyone_means_are_refused():
 
 def test_the_place_of_the_code_is_taken_only_when_code_is_sent():
     (problem,) = problems_of("run: a\nworkdir: .\nvolumes: {/workdir/: v}")
-    assert problem.startswith("t.yaml:3:10: volumes./workdir: '/workdir' is where the code of a relative workdir is")
+    assert problem.startswith("t.yaml:3:22: volumes./workdir: '/workdir' is where the code of a relative workdir is")
     assert spec_of("run: a\nworkdir: /workdir\nvolumes: {/workdir: v}").mounts[0].path == "/workdir"
 
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.dialects.task import read_task, write_task
+from penstock.dialects.task.notices import HOW_IT_ENDED
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.quantities import LARGEST
-from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Requests, Resources, Scratch, Spec
+from penstock.domain.workloads import (
+    UNLIMITED,
+    Array,
+    Medium,
+    Mount,
+    Notice,
+    Port,
+    Requests,
+    Resources,
+    Scratch,
+    Selectors,
+    Spec,
+    State,
+)
 
 
 def is_mount_path(path: str) -> bool:
@@ -37,7 +53,7 @@ IMAGES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,20}", fullmatch=True).f
 WORKDIRS = st.from_regex(r"[a-z./][a-z ./-]{0,10}", fullmatch=True).filter(str.strip)
 
 
-CPUS = st.none() | st.integers(1, 999_999)
+CPUS = st.none() | st.integers(1, 999_999) | st.integers(1, 999).map(lambda n: n * 1000)
 SIZES = st.none() | st.integers(1024**2, LARGEST) | st.integers(1, 999).map(lambda n: n * 1024**3)
 SECONDS = st.integers(0, 2**31 - 1)
 PROGRAMS = st.tuples(SCRIPTS) | st.lists(TEXT | SCRIPTS, max_size=4).flatmap(
@@ -46,6 +62,40 @@ PROGRAMS = st.tuples(SCRIPTS) | st.lists(TEXT | SCRIPTS, max_size=4).flatmap(
 ARRAYS = st.tuples(st.integers(1, 10_000), st.none() | st.integers(1, 10_000)).map(
     lambda asked: Array(count=asked[0], parallelism=asked[1] if asked[1] and asked[1] < asked[0] else None)
 )
+GROUPS = st.sampled_from(["alice", "pwm.resource", "yourUserName", "no", "1e3", "a@b.c"])
+NODES = st.sampled_from(["gpu01", "1", "null", "node-2.lab"])
+TEXTS = st.sampled_from(["Xeon", "Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "a: b #c", "{x}", "[y]", "~", "ü", "&z"])
+LABELS = st.dictionaries(
+    st.sampled_from(["team", "yes", "0x1", "example.com/part-of"]), TEXTS | st.just(""), max_size=3
+)
+NODE_LABELS = st.dictionaries(st.sampled_from(["rack", "example.com/zone"]), NODES | st.just(""), max_size=2)
+SELECTORS = st.builds(Selectors, node=st.none() | NODES, cpu_product=st.none() | TEXTS, labels=NODE_LABELS)
+PORTS = st.builds(Port, port=st.integers(1, 65_535), protocol=st.sampled_from(["tcp", "udp"]))
+STATES = st.lists(st.sampled_from(State), min_size=1, max_size=3, unique=True).map(tuple) | st.just(HOW_IT_ENDED)
+CHATS = st.sampled_from(["telegram:12345", "telegram:-100", "telegram:@lab"])
+HOOKS = st.sampled_from(["https://a.example/x?y=z&t=#{1}", "http://[::1]:8000/", "http://b/[*],:"])
+SUB_PATHS = st.sampled_from(["a", "a/b c", "0", "no", ": #", "datasets/hmdb_ucf"])
+
+
+@st.composite
+def notices(draw) -> tuple[Notice, ...]:
+    told = [*draw(st.lists(CHATS, max_size=2, unique=True)), *draw(st.lists(HOOKS, max_size=2, unique=True))]
+    return tuple(Notice(to=to, on=draw(STATES)) for to in told)
+
+
+@st.composite
+def mounts_at(draw, path: str) -> Mount:
+    volume, read_only = draw(REFERENCES), draw(st.booleans())
+    if draw(st.booleans()):
+        return Mount(path=path, volume=volume, read_only=read_only)
+    return Mount(
+        path=path,
+        volume=volume,
+        read_only=read_only,
+        group=draw(st.none() | GROUPS),
+        storage=draw(st.none() | REFERENCES),
+        sub_path=draw(st.none() | SUB_PATHS),
+    )
 
 
 @st.composite
@@ -57,8 +107,14 @@ def asked_resources(draw) -> Resources:
     requests = {
         key: amount for key, amount in wanted.items() if amount and (limits[key] is None or amount < limits[key])
     }
-    image = draw(st.none() | IMAGES)
-    return Resources(**limits, requests=Requests(**requests), gpus=gpus, gpu_products=products, image=image)
+    return Resources(
+        **limits,
+        requests=Requests(**requests),
+        gpus=gpus,
+        gpu_products=products,
+        exclusive_cpus=(limits["cpus_milli"] or 1) % 1000 == 0 and draw(st.booleans()),
+        image=draw(st.none() | IMAGES),
+    )
 
 
 @st.composite
@@ -70,14 +126,29 @@ def scratches(draw, path: str, limit: int | None) -> Scratch:
 
 
 @st.composite
+def beyond_kubernetes(draw) -> dict[str, Any]:
+    """What documents have and manifests have not."""
+    return {
+        "selectors": draw(SELECTORS),
+        "labels": draw(LABELS),
+        "terminal": draw(st.booleans()),
+        "ports": tuple(draw(st.lists(PORTS, max_size=3, unique=True))),
+        "priority": draw(st.integers(-1000, 1000)),
+        "idle_timeout": draw(st.none() | SECONDS.filter(bool)),
+        "notify": draw(notices()),
+    }
+
+
+@st.composite
 def specs(draw) -> Spec:
     resources = draw(asked_resources())
-    mounts = draw(st.dictionaries(PATHS, st.tuples(REFERENCES, st.booleans()), max_size=3))
+    mounts = draw(st.lists(PATHS, max_size=3, unique=True))
     scratch = draw(st.lists(PATHS | st.sampled_from(["/dev/shm", "/tmp"]), max_size=3, unique=True))
     array = draw(st.none() | ARRAYS)
-    run = draw(SCRIPTS | PROGRAMS)
+    run = draw(SCRIPTS | PROGRAMS if resources.image is None else st.none() | SCRIPTS | PROGRAMS)
     restart = array is None and draw(st.booleans())
     return Spec(
+        **(draw(beyond_kubernetes()) if draw(st.booleans()) else {}),
         name=draw(st.none() | NAMES),
         nodes=draw(st.integers(1, 1000)) if array is None else 1,
         array=array,
@@ -85,9 +156,7 @@ def specs(draw) -> Spec:
         queue=draw(st.none() | NAMES),
         resources=resources,
         envs=draw(st.dictionaries(VARIABLES, TEXT, max_size=4)),
-        mounts=tuple(
-            Mount(path=path, volume=volume, read_only=read_only) for path, (volume, read_only) in mounts.items()
-        ),
+        mounts=tuple(draw(mounts_at(path)) for path in mounts),
         scratch=tuple(draw(scratches(path, resources.memory_bytes)) for path in scratch if path not in mounts),
         workdir=draw(st.none() | WORKDIRS),
         setup=draw(st.none() | SCRIPTS) if isinstance(run, str) else None,

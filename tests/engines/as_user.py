@@ -21,6 +21,7 @@ from penstock.settings import Settings
 from tests.engines.executing import result, running, session, told
 from tests.engines.killing import kill_supervisors
 from tests.engines.launching import a_launch, a_volume, an_array, log_of, outcome, run_of
+from tests.engines.looking import ECHO, echoed, refused
 
 
 async def facts(settings: Settings, account: Account) -> None:
@@ -89,6 +90,23 @@ async def enter(settings: Settings, account: Account) -> None:
     print(json.dumps({"same": before == after, "uid": uid, "tty": tty, "descriptors": descriptors}))
 
 
+async def looking(settings: Settings, account: Account) -> None:
+    engine = LocalEngine(settings)
+    await engine.open()
+    async with running(engine, ECHO, account=account) as launch, running(engine, account=account) as other:
+        run = run_of(launch)
+        port = int((await log_of(engine, run)).split()[1])
+        echo = (await echoed(engine, run, port, b"hello")).decode()
+        async with session(engine, run, ["sleep", "611"]):
+            measured = await engine.top(run, 0)
+        elsewhere = await refused(engine, run_of(other), port)
+        mounts = (await engine.inspect(run))["parts"][0]["mounts"]
+    await engine.close()
+    commands = [process.command for process in measured.processes]
+    found = {"echo": echo, "commands": commands, "disk": measured.disk_read_bytes is not None}
+    print(json.dumps(found | {"other": elsewhere.replace(str(port), "N"), "mounts": bool(mounts)}))
+
+
 async def scratch(settings: Settings, account: Account) -> None:
     engine = LocalEngine(dataclasses.replace(settings, disk_scan="1s"))
     await engine.open()
@@ -115,7 +133,7 @@ def main(task: str, uid: int, home: Path) -> None:
         sys.executable = "/usr/bin/python3"
     settings = Settings(data_dir=home / "data", gpu_lock_dir=home / "locks")
     account = Account(uid=uid, gid=uid, user="someone")
-    tasks = {"facts": facts, "attacks": attacks, "enter": enter, "scratch": scratch}
+    tasks = {"facts": facts, "attacks": attacks, "enter": enter, "looking": looking, "scratch": scratch}
     work = tasks[task](settings, account) if task in tasks else kill_supervisors(settings, account)
     asyncio.run(work)  # type: ignore[arg-type]
 

@@ -14,6 +14,7 @@ from penstock.settings import Settings
 from tests.engines.arguments import ArgumentsContract
 from tests.engines.arrays import ArrayContract
 from tests.engines.contract import EngineContract
+from tests.engines.looking import LookingContract
 from tests.engines.machine import opened
 from tests.engines.scratching import ScratchContract
 from tests.engines.stopping import StoppingContract
@@ -21,7 +22,9 @@ from tests.engines.stopping import StoppingContract
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 
 
-class TestLocalEngine(EngineContract, StoppingContract, ScratchContract, ArrayContract, ArgumentsContract):
+class TestLocalEngine(
+    EngineContract, StoppingContract, ScratchContract, ArrayContract, ArgumentsContract, LookingContract
+):
     looks_every = 1
 
     @pytest.fixture
@@ -32,7 +35,7 @@ class TestLocalEngine(EngineContract, StoppingContract, ScratchContract, ArrayCo
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server for everyone")
-class TestSystemServer(EngineContract, ScratchContract, ArrayContract):
+class TestSystemServer(EngineContract, ScratchContract, ArrayContract, LookingContract):
     """Work of another account than root's: it is taken on before the sandbox is made."""
 
     looks_every = 1
@@ -50,7 +53,7 @@ class TestSystemServer(EngineContract, ScratchContract, ArrayContract):
             yield engine
 
 
-class TestWithoutASandbox(StoppingContract, ArgumentsContract):
+class TestWithoutASandbox(StoppingContract, ArgumentsContract, LookingContract):
     @pytest.fixture
     async def engine(self, place: Path) -> AsyncIterator[LocalEngine]:
         async with opened(Settings(data_dir=place / "data", gpu_lock_dir=place / "locks", sandbox="none")) as engine:

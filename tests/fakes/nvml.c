@@ -1,9 +1,12 @@
-/* A stand-in for NVIDIA's management library: GPUs named in FAKE_NVML, separated by commas. */
+/* A stand-in for NVIDIA's management library: GPUs named in FAKE_NVML, separated by commas.
+
+   What they do is read anew each time from the file FAKE_NVML_BUSY, a line for each GPU that does anything: its number,
+   the bytes in use, the percent of utilization, and the ids of processes. For example: `1 1073741824 87 4321`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID = 2, FIRST_MINOR = 90 };
+enum { SUCCESS = 0, INVALID = 2, TOO_SMALL = 7, FIRST_MINOR = 90, MOST = 64 };
 
 static const char *products(void) {
     const char *text = getenv("FAKE_NVML");
@@ -48,9 +51,43 @@ int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) {
     return SUCCESS;
 }
 
+struct process { unsigned pid; unsigned long long memory; unsigned instance, part; };
+struct busy { unsigned long long memory; unsigned percent, count; struct process processes[MOST]; };
+
+static struct busy busy(void *device) {
+    struct busy found = {0};
+    char line[4096];
+    const char *path = getenv("FAKE_NVML_BUSY");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    while (file && fgets(line, sizeof line, file)) {
+        char *rest = line;
+        if (strtoul(rest, &rest, 10) != number(device)) continue;
+        found.memory = strtoull(rest, &rest, 10);
+        found.percent = strtoul(rest, &rest, 10);
+        for (unsigned pid; found.count < MOST && (pid = strtoul(rest, &rest, 10)); found.count++)
+            found.processes[found.count] = (struct process){pid, found.memory, -1, -1};
+    }
+    if (file) fclose(file);
+    return found;
+}
+
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3]) {
-    (void)device;
-    memory[0] = memory[1] = 24ULL << 30;
-    memory[2] = 0;
+    memory[0] = 24ULL << 30;
+    memory[2] = busy(device).memory;
+    memory[1] = memory[0] - memory[2];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]) {
+    rates[0] = rates[1] = busy(device).percent;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *room, struct process *processes) {
+    struct busy now = busy(device);
+    int fits = *room >= now.count;
+    *room = now.count;
+    if (!fits) return TOO_SMALL;
+    for (unsigned i = 0; i < now.count; i++) processes[i] = now.processes[i];
     return SUCCESS;
 }

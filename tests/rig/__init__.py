@@ -25,5 +25,6 @@ names derived from the rig's, and is removed by the next `down` or `up` of that 
     kwok           thousands of nodes that do not exist
     kueue          Kueue, which decides when Jobs in a queue may start
     cluster        `Rig`: all of it together, and what tests do with it
+    left           what is still there of one that has ended
     fixtures       the `rig` fixture of the tests
 """

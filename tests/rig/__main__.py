@@ -45,7 +45,8 @@ def _do(asked: argparse.Namespace) -> int:
             raise RigError(f"{asked.name} is not up: python -m tests.rig up --name {asked.name}")
         print(f"KUBECONFIG={rig.kubeconfig}")
     elif asked.command == "list":
-        print(*(f"{name}\t{'up' if Rig.find(name) else 'not up'}" for name in places.names()), sep="\n")
+        rigs = [name for name in places.names() if not name.startswith(places.HOSTS)]
+        print(*(f"{name}\t{'up' if Rig.find(name) else 'not up'}" for name in rigs), sep="\n")
     elif not (asked.if_usable and cluster.fault()):
         print(versions.build_all())
         print(build.build_kueue())

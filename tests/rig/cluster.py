@@ -88,7 +88,7 @@ class Rig:
                 if not temporary:
                     there._temporary.unlink(missing_ok=True)
                 return there
-            _down(name)
+            clear(name)
             rig = cls(name, places.claim(name), nodes or 2, programs)
             if temporary:
                 rig._temporary.touch()
@@ -115,7 +115,7 @@ class Rig:
     def down(name: str = places.DEFAULT_NAME) -> None:
         """End the rig of this name, or what a crash left of it. None there: nothing to do."""
         with places.locked(name):
-            _down(name)
+            clear(name)
             places.forget(name)
 
     @property
@@ -303,7 +303,8 @@ class Rig:
         kueue.start(self)
 
 
-def _down(name: str) -> None:
+def clear(name: str) -> None:
+    """What there is of the rig of this name, running or left. To be called with it locked."""
     directory = places.home(name)
     Processes(directory).end()
     if addresses := places.claimed(name):

@@ -8,6 +8,7 @@ before it lets it go on. One that is not let go ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -68,17 +69,14 @@ class Holder:
                 self._reap()
 
     def _answer(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rw") as stream:
+        """Whoever asked is told what went wrong, or has gone already: the holder must live."""
+        with contextlib.suppress(OSError), connection, connection.makefile("rw") as stream:
             connection.settimeout(5)
             try:
                 answer: Any = self._do(json.loads(stream.readline()))
-            except Exception as error:  # Whoever asked is told; the holder must live.
+            except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
-            try:
-                stream.write(json.dumps(answer) + "\n")
-                stream.flush()
-            except OSError:
-                pass
+            stream.write(json.dumps(answer) + "\n")
 
     def _do(self, request: dict[str, Any]) -> dict[str, Any]:
         self._reap()

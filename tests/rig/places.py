@@ -27,6 +27,9 @@ if OTHER_VERSION and not re.fullmatch(r"1\.\d+\.\d+", OTHER_VERSION):
     raise SystemExit(f"RIG_KUBERNETES is a version like 1.30.4, not {OTHER_VERSION!r}")
 
 DEFAULT_NAME = f"penstock-{OTHER_VERSION.replace('.', '-')}" if OTHER_VERSION else "penstock"
+HOSTS = "hosts-"
+"""What the names of Docker hosts (`tests/hosts`) begin with: they have slots among those of rigs."""
+
 SLOTS = range(16)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
 

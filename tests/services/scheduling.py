@@ -50,6 +50,7 @@ class Kept:
 class SchedulingEngine(LocalEngine):
     name = "scheduling"
     schedules = True
+    keeps_records = True
 
     def __init__(self, settings: Settings, kept: Kept) -> None:
         super().__init__(settings)

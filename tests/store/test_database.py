@@ -37,7 +37,7 @@ async def test_an_error_goes_to_its_caller_and_undoes_only_what_that_caller_wrot
         return_exceptions=True,
     )
     assert [type(result) for result in results] == [type(None), NotFound, type(None)]
-    found, _ = await db.read(lambda tx: tx.volumes.page("ann"))
+    found, _ = await db.read(lambda tx: tx.volumes.page(("ann",)))
     assert [volume.name for volume in found] == ["later", "kept"]
 
 

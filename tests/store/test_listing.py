@@ -21,11 +21,11 @@ GROUPS = ("ann", "bob")
 NAMES = ("train", "test")
 
 
-async def names_of_all_pages(db: Database, group: str | None, limit: int, **narrowed: object) -> list[str]:
+async def names_of_all_pages(db: Database, groups: tuple[str, ...] | None, limit: int, **narrowed: object) -> list[str]:
     found, cursor = [], None
     while True:
         texts, cursor = await db.read(
-            lambda tx, cursor=cursor: tx.workloads.page(group, limit=limit, cursor=cursor, **narrowed)
+            lambda tx, cursor=cursor: tx.workloads.page(groups, limit=limit, cursor=cursor, **narrowed)
         )
         assert len(texts) <= limit
         found += [json.loads(text)["id"] for text in texts]
@@ -51,27 +51,27 @@ async def stored(db: Database) -> list[tuple[str, str, State, str]]:
 async def test_every_way_to_narrow_a_list_gives_exactly_those_newest_first(db: Database, stored):
     states_asked = (None, [State.RUNNING], [State.EXITED, State.QUEUED, State.DELETED], [State.DELETED], [])
     statuses_asked = (None, ["pending"], ["running", "completed"], ["no-such"], [])
-    for group, name, states, statuses in itertools.product(
-        (None, *GROUPS), (None, *NAMES), states_asked, statuses_asked
+    for groups, name, states, statuses in itertools.product(
+        (None, (), ("ann",), GROUPS), (None, *NAMES), states_asked, statuses_asked
     ):
         expected = [
             id
             for in_group, named, state, id in reversed(stored)
             if state is not State.DELETED
-            and group in (None, in_group)
+            and (groups is None or in_group in groups)
             and name in (None, named)
             and (states is None or state in states)
             and (statuses is None or SHORT[state] in statuses)
         ]
-        found = await names_of_all_pages(db, group, 500, name=name, states=states, statuses=statuses)
-        assert found == expected, (group, name, states, statuses)
+        found = await names_of_all_pages(db, groups, 500, name=name, states=states, statuses=statuses)
+        assert found == expected, (groups, name, states, statuses)
 
 
 async def test_pages_of_any_size_join_to_the_whole_list(db: Database, stored):
-    whole = await names_of_all_pages(db, "ann", 500)
+    whole = await names_of_all_pages(db, ("ann",), 500)
     for limit in (1, 7, len(whole) - 1, len(whole), len(whole) + 1):
-        assert await names_of_all_pages(db, "ann", limit) == whole
-        narrowed = await names_of_all_pages(db, "ann", limit, name="train", statuses=["pending", "failed"])
+        assert await names_of_all_pages(db, ("ann",), limit) == whole
+        narrowed = await names_of_all_pages(db, ("ann",), limit, name="train", statuses=["pending", "failed"])
         assert len(narrowed) == 11
 
 
@@ -85,19 +85,19 @@ async def test_a_page_goes_on_where_it_was_even_if_the_row_there_is_gone(db: Dat
 
 async def test_a_cursor_that_is_none_of_ours_is_invalid(db: Database):
     with pytest.raises(Invalid, match="cursor"):
-        await db.read(lambda tx: tx.workloads.page("ann", cursor="nonsense"))
+        await db.read(lambda tx: tx.workloads.page(("ann",), cursor="nonsense"))
 
 
-@pytest.mark.parametrize("by_group", [True, False])
+@pytest.mark.parametrize("groups", [1, 3, None])
 @pytest.mark.parametrize("by_name", [True, False])
 @pytest.mark.parametrize("states", [listing.LISTED, frozenset({State.QUEUED, State.EXITED})], ids=["all", "some"])
 async def test_no_list_reads_more_than_an_index_leads_to(
-    tmp_path: Path, by_group: bool, by_name: bool, states: frozenset
+    tmp_path: Path, groups: int | None, by_name: bool, states: frozenset
 ):
     path = tmp_path / "penstock.db"
     async with await Database.open(f"sqlite:///{path}"):
         pass
-    compiled = listing.page(states, by_group, by_name).compile(
+    compiled = listing.page(states, groups, by_name).compile(
         dialect=sqlite.dialect(paramstyle="named"), compile_kwargs={"render_postcompile": True}
     )
     connection = sqlite3.connect(path)

@@ -50,7 +50,7 @@ async def test_a_volume_being_deleted_gives_its_name_free_and_is_found_no_more(d
     await db.write(lambda tx: tx.volumes.update(old.model_copy(update={"phase": Phase.Deleting})))
     assert await db.read(lambda tx: tx.volumes.find("data", "ann")) == []
     assert await db.read(lambda tx: tx.volumes.find(old.id, "ann")) == []
-    assert await db.read(lambda tx: tx.volumes.page("ann")) == ([], None)
+    assert await db.read(lambda tx: tx.volumes.page(("ann",))) == ([], None)
     await db.write(lambda tx: tx.volumes.add(new, ACCOUNT))
     assert await db.read(lambda tx: tx.volumes.find("data", "ann")) == [new]
     await db.write(lambda tx: tx.volumes.remove(old.id))
@@ -75,10 +75,10 @@ async def test_what_a_crash_left_half_done_is_listed_oldest_first(db: Database):
 async def test_pages_go_from_the_newest_to_the_oldest_without_gap_or_repeat(db: Database):
     volumes = [a_volume(f"v{n}") for n in range(5)]
     await db.write(lambda tx: [tx.volumes.add(volume, ACCOUNT) for volume in volumes])
-    first, cursor = await db.read(lambda tx: tx.volumes.page("ann", limit=3))
+    first, cursor = await db.read(lambda tx: tx.volumes.page(("ann",), limit=3))
     newer = a_volume("newer")
     await db.write(lambda tx: tx.volumes.add(newer, ACCOUNT))
-    rest, end = await db.read(lambda tx: tx.volumes.page("ann", limit=3, cursor=cursor))
+    rest, end = await db.read(lambda tx: tx.volumes.page(("ann",), limit=3, cursor=cursor))
     assert (first + rest, end) == (volumes[::-1], None)
 
 
@@ -88,7 +88,7 @@ async def test_a_list_is_narrowed_by_group_name_and_phase(db: Database):
     await db.write(lambda tx: [tx.volumes.add(volume, ACCOUNT) for volume in (*ann, bob)])
     assert (await db.read(lambda tx: tx.volumes.page(None)))[0] == [bob, ann[1], ann[0]]
     assert (await db.read(lambda tx: tx.volumes.page(None, name="one")))[0] == [bob, ann[0]]
-    assert (await db.read(lambda tx: tx.volumes.page("ann", phase=Phase.Lost)))[0] == [ann[1]]
+    assert (await db.read(lambda tx: tx.volumes.page(("ann",), phase=Phase.Lost)))[0] == [ann[1]]
 
 
 BAD_REFS = ["\0", "a\0b", "\ud800", "x" * 1_000_000, "", "../x", "a'; DROP TABLE volumes; --", "%s", "NaN"]
@@ -100,10 +100,10 @@ async def test_text_that_can_be_no_name_finds_nothing(db: Database):
         assert await db.read(lambda tx, ref=ref: tx.volumes.find(ref, None)) == []
         assert await db.read(lambda tx, ref=ref: tx.volumes.get(ref)) is None
         assert await db.read(lambda tx, ref=ref: tx.volumes.account(ref)) is None
-        assert await db.read(lambda tx, ref=ref: tx.volumes.page("ann", name=ref)) == ([], None)
+        assert await db.read(lambda tx, ref=ref: tx.volumes.page(("ann",), name=ref)) == ([], None)
 
 
 async def test_a_cursor_that_is_none_of_ours_is_invalid(db: Database):
     for cursor in BAD_CURSORS:
         with pytest.raises(Invalid, match="cursor"):
-            await db.read(lambda tx, cursor=cursor: tx.volumes.page("ann", cursor=cursor))
+            await db.read(lambda tx, cursor=cursor: tx.volumes.page(("ann",), cursor=cursor))

@@ -144,7 +144,7 @@ async def test_text_that_can_be_no_name_finds_nothing(db: Database):
     for ref in ("\0", "a\0b", "\ud800", "x" * 1_000_000, "", "%s", "' OR 1=1 --"):
         assert await db.read(lambda tx, ref=ref: tx.workloads.find(ref, None)) == []
         assert await db.read(lambda tx, ref=ref: tx.workloads.get(ref)) is None
-        assert await db.read(lambda tx, ref=ref: tx.workloads.page("ann", name=ref)) == ([], None)
+        assert await db.read(lambda tx, ref=ref: tx.workloads.page(("ann",), name=ref)) == ([], None)
 
 
 async def test_active_waiting_and_deleted_ones_are_told_apart(db: Database):
@@ -314,6 +314,6 @@ async def test_a_list_shows_the_summary_as_it_is_now(db: Database):
     workload = a_workload()
     await db.write(lambda tx: tx.workloads.add(workload))
     ended = await db.write(lambda tx: end(tx, workload))
-    [text], following = await db.read(lambda tx: tx.workloads.page("ann"))
+    [text], following = await db.read(lambda tx: tx.workloads.page(("ann",)))
     assert (text, following) == (Summary.of(ended).model_dump_json(), None)
     assert json.loads(text)["status"] == "completed"

@@ -13,7 +13,7 @@ from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
 from penstock.errors import Unauthenticated, Unreachable
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+IN_THE_CLEAR = "Note: over http:// the network sees your token; use https:// where the server has it."
 COMMANDS = {name: f"penstock.cli.auth:{name}" for name in ("login", "whoami")}
 
 
@@ -43,8 +43,8 @@ def login(username: str, token: str | None, api_url: str | None) -> None:
         token = sys.stdin.readline()
     write_credentials(client.key, username, token.strip() if token else None)
     click.echo(f"Logged in as: {username}")
-    if token and client.url and client.url.scheme == "http" and client.url.host not in LOOPBACK:
-        note("Note: over http:// the network sees your token; use https:// where the server has it.")
+    if token and client.url and client.url.in_the_clear:
+        note(IN_THE_CLEAR)
     try:
         _say_if_other(username, client.get("/v1/whoami"))
     except (Unauthenticated, Unreachable) as error:

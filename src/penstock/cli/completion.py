@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.kinds import WORDS
 from penstock.cli.tree import command
 from penstock.client import Client
 from penstock.client.api import Query
@@ -12,44 +11,65 @@ from penstock.errors import PenstockError
 
 PATIENCE = 0.5
 """Seconds; whoever presses Tab waits no longer, and never starts a server."""
+TAKEN = {
+    **dict.fromkeys(("stop", "logs", "inspect"), ("Workload",)),
+    "shell": ("Workload", "Volume"),
+    "top": ("Workload", "Node"),
+    "delete": ("Workload", "Volume", "Node", "Group", "User", "Storage"),
+}
+"""The kinds a command takes; the others take all."""
 
 
 def volume_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/volumes", {"limit": 500}, incomplete)
+    return _names("/v1/volumes", {"limit": 500}, ctx, incomplete)
 
 
 def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/workloads", {"limit": 100}, incomplete)
+    return _names("/v1/workloads", {"limit": 100}, ctx, incomplete)
 
 
 def active_job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/workloads", {"limit": 100, "status": "pending,running"}, incomplete)
+    return _names("/v1/workloads", {"limit": 100, "status": "pending,running"}, ctx, incomplete)
 
 
-def node_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/nodes", {}, incomplete)
+def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from penstock.client.profiles import all_profiles
 
-
-BY_KIND = {"jobs": job_names, "volumes": volume_names, "nodes": node_names, "gpus": node_names}
+    try:
+        return [profile.name for profile in all_profiles() if profile.name.startswith(incomplete)]
+    except PenstockError:
+        return []
 
 
 def names_of_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """After the kind: `get volume <Tab>`."""
-    complete = BY_KIND.get(ctx.params.get("kind") or "")
-    return complete(ctx, param, incomplete) if complete else []
+    kind = ctx.params.get("kind")
+    return _names_of(kind.noun, ctx, incomplete) if kind else []
 
 
 def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`describe <Tab>` offers both, `describe volume <Tab>` what there is of them."""
+    """`describe <Tab>` offers kinds and jobs, `describe volume <Tab>` what there is of them."""
+    from penstock.cli.kinds import KindWord, kind_of, speaks_document
+
     words = ctx.params.get(param.name or "") or ()
     if words:
-        return (volume_names if words[0] in WORDS["volumes"] else job_names)(ctx, param, incomplete)
-    return [word for word in ("job", "volume") if word.startswith(incomplete)] + job_names(ctx, param, incomplete)
+        kind = kind_of(words[0], document=speaks_document(ctx))
+        return _names_of(kind.noun, ctx, incomplete) if kind else []
+    kinds = [word for word in KindWord(*TAKEN.get(ctx.info_name or "", ())).offered(ctx) if word.startswith(incomplete)]
+    return kinds + job_names(ctx, param, incomplete)
 
 
-def _names(path: str, query: Query, incomplete: str) -> list[str]:
+def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:
+    from penstock.cli.views import PATHS
+
+    return _names(PATHS[noun], {"limit": 500}, ctx, incomplete)
+
+
+def _names(path: str, query: Query, ctx: click.Context, incomplete: str) -> list[str]:
+    asked = {**query, "group": ctx.params.get("group")}
     try:
-        items = Client(timeout=PATIENCE).get(path, query)["items"]
+        profile = ctx.meta.get("penstock.profile")
+        items = Client(ctx.params.get("api_url"), profile=profile, timeout=PATIENCE).get(path, asked)["items"]
     except (PenstockError, OSError):
         return []  # a line of error in the middle of somebody's command line helps nobody
     names = dict.fromkeys(word for item in items for word in (item["name"], item.get("id")) if word)
@@ -67,13 +87,13 @@ def _names(path: str, query: Query, incomplete: str) -> list[str]:
 def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the completion script for a shell.
 
-    By default for $SHELL; for both names of this program.
+    By default for $SHELL; for all names of this program.
     """
     import os
 
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from penstock.cli.main import NAMES
+    from penstock.cli.main import NAMES, program
 
     chosen = shell or os.environ.get("SHELL", "bash").rsplit("/", 1)[-1]
     found = get_completion_class(chosen)
@@ -81,4 +101,4 @@ def completion(ctx: click.Context, shell: str | None) -> None:
         raise click.UsageError(f"'{chosen}' is not one of bash, zsh, fish.")
     for name in NAMES:
         variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
-        click.echo(ShellComplete.source(found(ctx.find_root().command, {}, name, variable)))
+        click.echo(ShellComplete.source(found(program(name), {}, name, variable)))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from penstock.cli.completion import kinds_and_names
-from penstock.cli.kinds import Kind
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import print_data
+from penstock.cli.get import named
+from penstock.cli.kinds import Kind, KindWord, one_thing
+from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.output import print_data, print_facts
 from penstock.cli.table import Column, Row, field, moment, table
 from penstock.cli.tree import command
+from penstock.cli.views import PATHS, SINGLE, view_of
 from penstock.client import Client
 from penstock.client.address import quote
 
-PATHS = {"jobs": "/v1/workloads", "volumes": "/v1/volumes"}
+KINDS = KindWord()
 EVENTS = [
     moment("Time", "at"),
     field("About", "about", drop=1, least=8),
@@ -27,42 +31,57 @@ EVENTS = [
     examples="""
     penstock describe job train
     penstock describe volume training-data
+    penstock describe wk first-test -g your-group
     penstock describe train -o json""",
 )
-@click.argument("words", metavar="[job|volume] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
+@click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
+@group_option
 @output_option
 @api_url_option(short=True)
-def describe(words: tuple[str, ...], output: str, api_url: str | None) -> None:
-    """Show a job or a volume with all that happened to it, in order."""
-    kind, ref = _asked(words)
+def describe(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
+    """Show one thing whole; a job or a volume with all that happened to it, in order.
+
+    KIND is any of those that get knows; without it a job is meant.
+    """
+    kind, ref = one_thing(words, KINDS)
     client = connect(api_url)
-    path = f"{PATHS[kind]}/{quote(ref)}"
-    thing = client.get(path, {"usage": True} if kind == "volumes" else None)
-    events = client.get(f"{PATHS[kind]}/{thing['id']}/events")["items"]
+    if kind.noun not in SINGLE:
+        _describe_listed(client, kind, ref, group, output)
+        return
+    asked: dict[str, Any] = {"group": group} | ({"usage": True} if kind.noun == "Volume" else {})
+    thing = client.get(f"{PATHS[kind.noun]}/{quote(ref)}", asked)
+    events = client.get(f"{PATHS[kind.noun]}/{thing['id']}/events", {"group": group})["items"]
     if output not in ("table", "wide"):
         print_data(thing | {"events": events}, output)
         return
-    _show(client, kind, thing)
+    _show(kind, thing)
     if events:
         click.echo("\nEvents:")
         for line in table(events, EVENTS, indent=2):
             click.echo(f"  {line}")
 
 
-def _asked(words: tuple[str, ...]) -> tuple[str, str]:
-    """`describe NAME` is a job; `describe job/NAME` is kubectl's spelling."""
-    if len(words) == 1 and "/" in words[0]:
-        words = tuple(words[0].split("/", 1))
-    if len(words) == 1:
-        return "jobs", words[0]
-    if len(words) > 2:
-        raise click.UsageError("Describe one thing: penstock describe job NAME.")
-    kind = Kind("jobs", "volumes").convert(words[0], None, click.get_current_context())
-    return kind, words[1]
+def _describe_listed(client: Client, kind: Kind, ref: str, group: str | None, output: str) -> None:
+    """What only a list knows: all its columns, one below the other."""
+    view = view_of(Kind(kind.noun), wide=True)
+    rows = named(client, kind, view, {"group": group}, ref)
+    if output not in ("table", "wide"):
+        print_data(rows[0] if len(rows) == 1 else rows, output)
+        return
+    for number, row in enumerate(rows):
+        if number:
+            click.echo()
+        print_facts([fact for column in view.columns(rows) for fact in _facts(column, row)])
 
 
-def _show(client: Client, kind: str, thing: Row) -> None:
-    if kind == "jobs":
+def _facts(column: Column, row: Row) -> list[tuple[str, str]]:
+    """A value of several lines is several facts under one name."""
+    first, *further = column.value(row).splitlines() or ["-"]
+    return [(column.title, first), *(("", line) for line in further)]
+
+
+def _show(kind: Kind, thing: Row) -> None:
+    if kind.noun == "Workload":
         from penstock.cli.jobs.status import show_job
 
         show_job(thing, history=False)

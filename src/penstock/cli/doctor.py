@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from penstock.cli.output import print_data
 from penstock.cli.table import Column, Row, blocks, field, terminal_width, wrapped
 from penstock.cli.tree import command
 from penstock.client.credentials import credentials_path, read_credentials
+from penstock.client.profiles import VARIABLE, all_profiles, current_profile, profiles_path
 from penstock.errors import PenstockError, SettingsError
 
 OLDEST = (3, 11)
@@ -26,7 +28,7 @@ def doctor(output: str, api_url: str | None) -> int:
 
     Each fault comes with the line that mends it. The exit code is 1 if something required is missing.
     """
-    checks = [_python(), _platform(), _settings(), _credentials(), *_server(api_url)]
+    checks = [_python(), _platform(), _settings(), *_kept(), *_server(api_url)]
     if output in ("json", "yaml"):
         print_data({"checks": checks}, output)
     elif output == "name":
@@ -80,10 +82,17 @@ def _python() -> dict[str, Any]:
 
 def _platform() -> dict[str, Any]:
     system = os.uname()
-    named = bool(os.environ.get("PENSTOCK_API_URL") or os.environ.get("K8S_CLI_API_URL"))
+    named = any(map(os.environ.get, ("PENSTOCK_API_URL", "K8S_CLI_API_URL", VARIABLE))) or _on_a_profile()
     detail = f"{system.sysname} {system.release} {system.machine}"
-    fix = "the embedded engine needs Linux; name a server: export PENSTOCK_API_URL=https://…"
+    fix = "the embedded engine needs Linux; name a server: penstock profile init NAME --api-server https://…"
     return _check("platform", system.sysname == "Linux", detail, fix) | {"required": not named}
+
+
+def _on_a_profile() -> bool:
+    try:
+        return current_profile() is not None
+    except PenstockError:
+        return False
 
 
 def _settings() -> dict[str, Any]:
@@ -96,14 +105,21 @@ def _settings() -> dict[str, Any]:
     return _check("settings", True, f"{config_dir() / 'config.toml'}; data in {settings.data_dir}")
 
 
-def _credentials() -> dict[str, Any]:
+def _kept() -> list[dict[str, Any]]:
+    """The files that hold secrets: can they be read, and by whom?"""
+    return [
+        _secret("credentials", credentials_path(), lambda: read_credentials("")),
+        _secret("profiles", profiles_path(), all_profiles),
+    ]
+
+
+def _secret(name: str, path: str, read: Callable[[], object]) -> dict[str, Any]:
     try:
-        read_credentials("")
+        read()
     except PenstockError as error:
-        return _check("credentials", False, error.message, error.hint)
-    path = credentials_path()
+        return _check(name, False, error.message, error.hint)
     try:
         mode = os.stat(path).st_mode & 0o077  # noqa: PTH116
     except OSError:
-        return _check("credentials", True, "none kept")
-    return _check("credentials", not mode, path if not mode else f"others may read {path}", f"chmod 600 {path}")
+        return _check(name, True, "none kept")
+    return _check(name, not mode, path if not mode else f"others may read {path}", f"chmod 600 {path}")

@@ -15,6 +15,7 @@ from penstock.client.address import quote
 
 if TYPE_CHECKING:
     from penstock.client import Client
+    from penstock.client.api import Query
 
 PROTOCOL = "v1.channel.penstock"
 
@@ -68,7 +69,7 @@ def execute(
 
 
 def converse(
-    client: Client, path: str, query: dict[str, int | None], words: Sequence[str], stdin: bool | None, tty: bool | None
+    client: Client, path: str, query: Query, words: Sequence[str], stdin: bool | None, tty: bool | None
 ) -> int:
     """Talk to the program at the other end until it ends; its exit code."""
     from penstock.cli.terminal import Conversation, size_of

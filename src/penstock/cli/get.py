@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from penstock.cli.completion import names_of_kind
-from penstock.cli.kinds import Kind
-from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.kinds import Kind, KindWord
+from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.output import note, print_data, print_items
+from penstock.cli.table import Row
 from penstock.cli.tree import command
+from penstock.cli.views import SINGLE, View, is_called, view_of
+from penstock.client import Client
 from penstock.client.address import quote
+from penstock.domain.kinds import ALIASES
 from penstock.errors import NotFound
 
 SHOWN = 100
-PATHS = {"jobs": "/v1/workloads", "volumes": "/v1/volumes"}
+"""Of what grows without end, the newest."""
 
 
 @command(
@@ -21,41 +27,85 @@ PATHS = {"jobs": "/v1/workloads", "volumes": "/v1/volumes"}
     examples="""
     penstock get gpus
     penstock get nodes -o wide
+    penstock get wk -w
+    penstock get vol -g pwm.resource
     penstock get job train -o yaml""",
 )
-@click.argument("kind", type=Kind("jobs", "volumes", "nodes", "gpus"))
+@click.argument("kind", type=KindWord())
 @click.argument("ref", metavar="[NAME_OR_ID]", required=False, shell_complete=names_of_kind)
+@group_option
+@click.option("-w", "--watch", is_flag=True, help="Go on showing changes until Ctrl-C.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="The same as -o json.")
+@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="The newest; 0 is all.")
 @output_option
 @api_url_option(short=True)
-def get(kind: str, ref: str | None, output: str, api_url: str | None) -> None:
-    """Show what there is: jobs, volumes, nodes or GPUs; what is free of them, and who has the rest."""
+def get(
+    kind: Kind,
+    ref: str | None,
+    group: str | None,
+    watch: bool,
+    as_json: bool,
+    limit: int,
+    output: str,
+    api_url: str | None,
+) -> None:
+    """Show what there is: workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
+
+    KIND is a word of document 003 (wk, gpuw, cpuw, gpu, cpu, node, group, user, vol, storage, and their plurals), or
+    job or volume for our own columns. Without --group all groups of yours are shown.
+    """
+    output = "json" if as_json else output
     client = connect(api_url)
-    if kind in PATHS and ref is not None and output not in ("table", "wide"):
-        print_data(client.get(f"{PATHS[kind]}/{quote(ref)}"), output)
-        return
-    if kind in ("nodes", "gpus"):
-        from penstock.cli.nodes import gpu_columns, node_columns
-
-        items = client.get(f"/v1/{kind}")["items"]
-        items = [item for item in items if ref is None or ref in (item.get("name"), item.get("node"))]
-        if ref is not None and not items:
-            raise NotFound(f"Node {ref} not found", hint=f"penstock get {kind}")
-        wide = output == "wide"
-        print_items(items, output, node_columns(wide=wide) if kind == "nodes" else gpu_columns(items, wide=wide))
-        return
-    if ref is not None:
-        items, more = [client.get(f"{PATHS[kind]}/{quote(ref)}")], False
+    view = view_of(kind, wide=output == "wide")
+    asked = {"group": group}
+    if watch:
+        _watch(client, view, asked, ref, limit, output)
+    elif ref is None:
+        _list(client, kind, view, asked, limit, output)
     else:
-        listing = client.list(PATHS[kind], {}, SHOWN)
-        items, more = listing.items, listing.more
-    if kind == "jobs":
-        from penstock.cli.jobs.listing import job_columns
+        _one(client, kind, view, asked, ref, output)
 
-        columns = job_columns(items, details=False, all_users=False, wide=output == "wide")
+
+def _list(client: Client, kind: Kind, view: View, asked: dict[str, Any], limit: int, output: str) -> None:
+    most = limit if view.told else 0
+    keep = (lambda item: bool(view.rows([item]))) if kind.asking else None
+    listing = client.list(view.path, asked, most, keep)
+    _print(client, view, view.rows(listing.items), output)
+    if listing.more:
+        note(f"The newest {limit}; all with: --limit 0")
+
+
+def _one(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str, output: str) -> None:
+    if kind.noun not in SINGLE:
+        _print(client, view, named(client, kind, view, asked, ref), output)
+        return
+    thing = client.get(f"{view.path}/{quote(ref)}", asked)
+    if output in ("table", "wide"):
+        _print(client, view, [thing], output)
     else:
-        from penstock.cli.volumes import volume_columns
+        print_data(thing, output)
 
-        columns = volume_columns(details=output == "wide", all_users=False)
-    print_items(items, output, columns)
-    if more:
-        note(f"The newest {SHOWN}; all with: penstock {kind} list --limit 0")
+
+def named(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> list[Row]:
+    """Those of a list that are called so; that there are none is an error."""
+    rows = [row for row in view.rows(client.list(view.path, asked, 0).items) if is_called(row, ref)]
+    if not rows:
+        noun = kind.noun if kind.document else "Node"
+        raise NotFound(f"{noun} {ref} not found", hint=f"penstock get {ALIASES[kind.noun][0]}")
+    return rows
+
+
+def _print(client: Client, view: View, rows: list[Row], output: str) -> None:
+    if output in ("table", "wide"):
+        rows = view.shown(client, rows)
+    print_items(rows, output, view.columns(rows), ruled=view.ruled)
+
+
+def _watch(client: Client, view: View, asked: dict[str, Any], ref: str | None, limit: int, output: str) -> None:
+    from penstock.cli.watch import watch
+
+    def rows(items: list[Row]) -> list[Row]:
+        found = view.rows(items)
+        return found if ref is None else [row for row in found if is_called(row, ref)]
+
+    watch(client, view._replace(rows=rows), asked, limit, output)

@@ -2,36 +2,96 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 
-WORDS = {
-    "jobs": ("job", "jobs", "task", "tasks", "pod", "pods", "wk", "workload", "workloads"),
-    "volumes": ("volume", "volumes", "vol", "pvc", "persistentvolumeclaim"),
-    "nodes": ("node", "nodes"),
-    "gpus": ("gpu", "gpus"),
+from penstock.cli.tree import USER
+from penstock.domain.kinds import ALIASES, kind_named
+
+OURS = {
+    "Workload": ("job", "jobs", "task", "tasks", "pod", "pods"),
+    "Volume": ("volume", "volumes", "pvc", "persistentvolumeclaim"),
+    "Node": ("node", "nodes"),
+    "GPU": ("gpu", "gpus"),
 }
+"""Documents 001's and 002's; what they are called in full is the same for all."""
+ASKING = {"gpuw": "gpu", "cpuw": "cpu"}
+"""Workloads that ask for GPUs, and those that do not."""
 
 
-class Kind(click.ParamType[str]):
-    """`job`, `jobs`, `pod` … as the one word the rest of the program uses."""
+class Kind(NamedTuple):
+    noun: str
+    """Document 003's name of it."""
+    document: bool = True
+    """Was it asked for in document 003's words? Then it is shown as there."""
+    asking: str | None = None
+    """Only workloads that ask for this."""
+
+
+class KindWord(click.ParamType[Kind]):
+    """`wk`, `Workload`, `job`, `pods` … as the kind they mean."""
 
     name = "kind"
 
-    def __init__(self, *kinds: str) -> None:
-        self.kinds = kinds
+    def __init__(self, *nouns: str) -> None:
+        """Only these; none is all there are."""
+        self.nouns = nouns or tuple(ALIASES)
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        for kind in self.kinds:
-            if value == kind or value.lower() in WORDS[kind]:
-                return kind
-        return self.fail(f"'{value}' is not one of {', '.join(self.kinds)}.", param, ctx)
+    def convert(self, value: str | Kind, param: click.Parameter | None, ctx: click.Context | None) -> Kind:
+        if isinstance(value, Kind):
+            return value
+        found = kind_of(value, document=speaks_document(ctx))
+        if found is None or found.noun not in self.nouns:
+            self.fail(f"'{value}' is not one of: {self.known()}.", param, ctx)
+        return found
+
+    def known(self) -> str:
+        """`wk (workload, workloads), gpu (gpus), …`"""
+        words = [f"{words[0]} ({', '.join(words[1:])})" for noun, words in ALIASES.items() if noun in self.nouns]
+        return ", ".join([*words, *(ASKING if "Workload" in self.nouns else ())])
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        return "|".join(self.kinds)
+        return "KIND"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[click.shell_completion.CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(kind) for kind in self.kinds if kind.startswith(incomplete)]
+        return [CompletionItem(word) for word in self.offered(ctx) if word.startswith(incomplete)]
+
+    def offered(self, ctx: click.Context) -> list[str]:
+        """A word or two for each kind."""
+        document = [ALIASES[noun][0] for noun in self.nouns] + (list(ASKING) if "Workload" in self.nouns else [])
+        ours = [] if speaks_document(ctx) else [OURS[noun][0] for noun in self.nouns if noun in OURS]
+        return list(dict.fromkeys([*ours, *document]))
+
+
+def kind_of(word: str, *, document: bool) -> Kind | None:
+    """What a word means; `document`: of two meanings, document 003's."""
+    lower = word.lower()
+    if lower in ASKING:
+        return Kind("Workload", asking=ASKING[lower])
+    ours = next((Kind(noun, document=False) for noun, words in OURS.items() if lower in words), None)
+    if ours and not document and word not in ALIASES:
+        return ours
+    noun = kind_named(word)
+    return Kind(noun) if noun else ours
+
+
+def speaks_document(ctx: click.Context | None) -> bool:
+    """Is it document 003's program that was called?"""
+    return ctx is not None and ctx.find_root().info_name == USER
+
+
+def one_thing(words: tuple[str, ...], kinds: KindWord) -> tuple[Kind, str]:
+    """`NAME` is a job; `KIND NAME` says what it is, and `KIND/NAME` is kubectl's spelling of that."""
+    ctx = click.get_current_context()
+    if len(words) == 1 and "/" in words[0]:
+        words = tuple(words[0].split("/", 1))
+    if len(words) == 1:
+        return Kind("Workload", document=speaks_document(ctx)), words[0]
+    if len(words) != 2:
+        raise click.UsageError(f"Name one thing: {ctx.command_path} KIND NAME.", ctx)
+    return kinds.convert(words[0], None, ctx), words[1]

@@ -7,9 +7,8 @@ import sys
 
 import click
 
-from penstock import __version__
 from penstock.cli.output import show_error
-from penstock.cli.tree import LazyGroup
+from penstock.cli.tree import ADMIN, HELP, USER, LazyGroup, version_option
 from penstock.errors import PenstockError
 
 COMMANDS = {
@@ -17,35 +16,49 @@ COMMANDS = {
     "jobs": "penstock.cli.jobs:jobs",
     "volumes": "penstock.cli.volumes:volumes",
     "apply": "penstock.cli.apply:apply",
-    "delete": "penstock.cli.apply:delete",
+    "delete": "penstock.cli.delete:delete",
     "convert": "penstock.cli.apply:convert",
     "get": "penstock.cli.get:get",
     "describe": "penstock.cli.describe:describe",
-    "logs": "penstock.cli.jobs.logs:logs",
+    "stop": "penstock.cli.stop:stop",
+    "logs": "penstock.cli.logs:logs",
     "exec": "penstock.cli.exec:execute",
+    "shell": "penstock.cli.shell:shell",
+    "inspect": "penstock.cli.inspect:inspect",
+    "top": "penstock.cli.top:top",
+    "port-forward": "penstock.cli.port_forward:port_forward",
+    "ssh-proxy": "penstock.cli.ssh_proxy:ssh_proxy",
     "nodes": "penstock.cli.nodes:nodes",
+    "profile": "penstock.cli.profile:profile",
     "auth": "penstock.cli.auth:auth",
     "token": "penstock.cli.token:token",
+    "adm": "penstock.cli.adm:adm",
     "server": "penstock.cli.server:server",
     "doctor": "penstock.cli.doctor:doctor",
     "completion": "penstock.cli.completion:completion",
     "version": "penstock.cli.version:version",
+    "api-version": "penstock.cli.version:api_version",
 }
-NAMES = ("penstock", "k8s-cli")
+NAMES = ("penstock", "k8s-cli", USER, ADMIN)
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        click.echo(f"penstock {__version__}")
-        ctx.exit()
-
-
-@click.group(cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "-v", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
-)
+@click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
+@version_option
 def cli() -> None:
     """Volumes and jobs on this machine or on a server, by name."""
+
+
+def program(name: str) -> click.Group:
+    """What is behind a name: `pwmcli` has the words of document 003 alone, `pwmadm` is `penstock adm`."""
+    if name == USER:
+        from penstock.cli.pwm import pwmcli
+
+        return pwmcli
+    if name == ADMIN:
+        from penstock.cli.adm import adm
+
+        return adm
+    return cli
 
 
 def program_name() -> str:
@@ -57,7 +70,8 @@ def program_name() -> str:
 def main() -> int:
     """Run, and turn what happened into an exit code: 0; 1 for an error; 2 for wrong usage; or the workload's own."""
     try:
-        result = cli.main(prog_name=program_name(), standalone_mode=False)
+        name = program_name()
+        result = program(name).main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:

@@ -8,16 +8,46 @@ from typing import Any
 import click
 
 from penstock.client import Client
+from penstock.client.api import ANSWER_SECONDS
 
 FORMATS = ("table", "json", "yaml", "wide", "name")
+PROFILE = "penstock.profile"
+"""Under this the context has the profile a command named."""
 
 Function = Callable[..., Any]
 
 
 def api_url_option(*, short: bool = False) -> Callable[[Function], Function]:
-    """`-u` means the server's address only where document 001 says so; on lists it means all users."""
+    """Which server: by its address or by a profile.
+
+    `-u` means the address only where document 001 says so; on lists it means all users.
+    """
     names = ("-u", "--api-url") if short else ("--api-url",)
-    return click.option(*names, "api_url", metavar="URL", help="Address of the server. [env: PENSTOCK_API_URL]")
+    address = click.option(*names, "api_url", metavar="URL", help="Address of the server. [env: PENSTOCK_API_URL]")
+    profile = click.option(
+        "--profile",
+        metavar="NAME",
+        expose_value=False,
+        callback=_keep_profile,
+        shell_complete=_profile_names,
+        help="The server of this profile. [env: PENSTOCK_PROFILE]",
+    )
+    return lambda function: address(profile(function))
+
+
+def _keep_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    if name:
+        ctx.meta[PROFILE] = name
+
+
+def _profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from penstock.cli.completion import profile_names
+
+    return profile_names(ctx, param, incomplete)
+
+
+def group_option(function: Function) -> Function:
+    return click.option("-g", "--group", metavar="GROUP", help="The group it belongs to. [default: yours]")(function)
 
 
 def output_option(function: Function) -> Function:
@@ -48,9 +78,12 @@ def list_options(function: Function) -> Function:
     return function
 
 
-def connect(api_url: str | None) -> Client:
-    """A client that starts the machine's own server where none answers."""
-    return Client(api_url, start=_start)
+def connect(api_url: str | None, *, timeout: float = ANSWER_SECONDS, start: bool = True) -> Client:
+    """A client of the server that was named; one that starts the machine's own where none answers."""
+    profile = click.get_current_context().meta.get(PROFILE)
+    if api_url and profile:
+        raise click.UsageError("--api-url and --profile cannot be used together.")
+    return Client(api_url, profile=profile, start=_start if start else None, timeout=timeout)
 
 
 def _start() -> None:

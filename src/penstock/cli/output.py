@@ -31,9 +31,9 @@ def show_hint(error: PenstockError) -> None:
         note(f"Hint: {line}")
 
 
-def print_items(items: Sequence[Row], output: str, columns: Sequence[Column]) -> None:
+def print_items(items: Sequence[Row], output: str, columns: Sequence[Column], *, ruled: bool = False) -> None:
     if output in ("table", "wide"):
-        click.echo("\n".join(table(items, columns)))
+        click.echo("\n".join(table(items, columns, ruled=ruled)))
     else:
         print_data(list(items), output)
 

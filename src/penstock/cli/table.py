@@ -19,15 +19,26 @@ USUAL = {"id": 8, "name": NAME, "status": 9, "size": 5}
 
 COLOURS = {
     "running": "green",
+    "RUNNING": "green",
+    "READY": "green",
     "Bound": "green",
     "ok": "green",
     "completed": "cyan",
+    "EXITED": "cyan",
     "pending": "yellow",
     "Pending": "yellow",
     "stopped": "yellow",
+    "STOPPED": "yellow",
+    "QUEUED": "yellow",
+    "DENIED": "yellow",
+    "MAINTENANCE": "yellow",
     "advisory": "yellow",
     "Deleting": "yellow",
     "failed": "red",
+    "CRASHED": "red",
+    "STUCK": "red",
+    "UNKNOWN": "red",
+    "NOT_READY": "red",
     "unknown": "red",
     "Lost": "red",
     "missing": "red",
@@ -53,6 +64,11 @@ def field(title: str, key: str, *, drop: int = 0, least: int | None = None, wrap
     return Column(title, lambda row: _word(row.get(key)), drop, least, wrap, USUAL.get(key, 0))
 
 
+def constant(title: str, text: str, *, drop: int = 0) -> Column:
+    """The same in every row."""
+    return Column(title, lambda _: text, drop)
+
+
 def moment(title: str, key: str, *, drop: int = 0) -> Column:
     """A time as document 001 shows it: to the second, UTC."""
     return Column(title, lambda row: short_time(row.get(key)), drop, usual=19)
@@ -66,9 +82,12 @@ def _word(value: Any) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def table(rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False) -> list[str]:
+def table(
+    rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False, ruled: bool = False
+) -> list[str]:
     """Header and rows, as wide as the terminal at most; where there is no terminal, as wide as they are."""
-    return [line for lines in blocks(rows, columns, indent=indent, more_come=more_come) for line in lines]
+    lines = [line for lines in blocks(rows, columns, indent=indent, more_come=more_come) for line in lines]
+    return [lines[0], "-" * max(map(_seen, lines)), *lines[1:]] if ruled else lines
 
 
 def blocks(
@@ -96,6 +115,11 @@ def _cell(column: Column, row: Row) -> str:
 
 def _length(text: str) -> int:
     return len(text) if "\n" not in text else max(map(len, text.splitlines()))
+
+
+def _seen(line: str) -> int:
+    """Its width, without its colours."""
+    return len(click.unstyle(line) if "\x1b" in line else line)
 
 
 def printable(text: str) -> str:
@@ -130,8 +154,11 @@ def _lines(cells: list[tuple[str, int, bool]]) -> list[str]:
         if wrap and (len(text) > width or "\n" in text):
             short, *further = wrapped(text, width)
         parts.append(coloured(short) + " " * (width - len(short)))
+    first = GAP.join(parts).rstrip()
+    if not further:
+        return [first]
     before = " " * (sum(width for _, width, _ in cells[:-1]) + len(GAP) * (len(cells) - 1))
-    return [GAP.join(parts).rstrip(), *(before + line for line in further)]
+    return [first, *(before + line for line in further)]
 
 
 def wrapped(text: str, width: int | None) -> list[str]:

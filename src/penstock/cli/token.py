@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.each import each
-from penstock.cli.options import api_url_option, connect, output_option
+from penstock.cli.options import Function, api_url_option, connect, output_option
 from penstock.cli.output import note, print_data, print_items
-from penstock.cli.table import field, moment
+from penstock.cli.table import Row, field, moment
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.address import quote
 
@@ -17,6 +17,7 @@ PATH = "/v1/tokens"
 COMMANDS = {
     "create": "penstock.cli.token:create",
     "list": "penstock.cli.token:list_tokens",
+    "rotate": "penstock.cli.token:rotate",
     "delete": "penstock.cli.token:delete",
 }
 
@@ -26,6 +27,14 @@ def token() -> None:
     """Tokens, for callers over TCP."""
 
 
+def lifetime_options(function: Function) -> Function:
+    what_for = click.option("--description", default="", help="What it is for.")
+    until = click.option(
+        "--expires", metavar="DURATION", help="Valid this long, such as 30d; by default until deleted."
+    )
+    return what_for(until(function))
+
+
 @command(
     "create",
     examples="""
@@ -33,16 +42,21 @@ def token() -> None:
     export PENSTOCK_TOKEN=$(penstock token create)
     penstock token create --user alice --expires 90d""",
 )
-@click.option("--description", default="", help="What it is for.")
-@click.option("--expires", metavar="DURATION", help="Valid this long, such as 30d; by default until deleted.")
+@lifetime_options
 @click.option("--user", help="For this user instead of yourself (admin).")
 @output_option
 @api_url_option()
 def create(description: str, expires: str | None, user: str | None, output: str, api_url: str | None) -> None:
     """Make a token and print it. Only its hash is kept: it is shown this once."""
-    body = {"description": description, "expires": expires, "user": user}
-    body = {key: value for key, value in body.items() if value is not None}
-    made = connect(api_url).post(PATH, body, create=True)
+    make_token(api_url, output, description=description, expires=expires, user=user)
+
+
+def make_token(api_url: str | None, output: str, **asked: str | None) -> None:
+    body = {key: value for key, value in asked.items() if value is not None}
+    _show(connect(api_url).post(PATH, body, create=True), output)
+
+
+def _show(made: Row, output: str) -> None:
     if output in ("json", "yaml"):
         print_data(made, output)
         return
@@ -69,6 +83,15 @@ def list_tokens(output: str, api_url: str | None) -> None:
     columns += [moment("Created", "created_at", drop=2), moment("Expires", "expires_at")]
     columns.append(moment("Last Used", "last_used_at", drop=1))
     print_items(listing.items, output, columns)
+
+
+@command("rotate", examples="penstock token rotate tabcdefg")
+@click.argument("token_id", metavar="ID")
+@output_option
+@api_url_option()
+def rotate(token_id: str, output: str, api_url: str | None) -> None:
+    """Make a token in the place of another, which works for one more day, and print it."""
+    _show(connect(api_url).post(f"{PATH}/{quote(token_id)}/rotate"), output)
 
 
 @command("delete", examples="penstock token delete tabcdefg")

@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
+from penstock import __version__
+
 Decorator = Callable[[Callable[..., Any]], click.Command]
+
+USER, ADMIN = "pwmcli", "pwmadm"
+"""The programs of document 003."""
+HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Command(click.Command):
@@ -21,11 +27,16 @@ class Command(click.Command):
         super().format_epilog(ctx, formatter)
         if not self.examples:
             return
-        program = ctx.find_root().info_name or "penstock"
         with formatter.section("Examples"):
             for line in self.examples:
-                shown = program + line.removeprefix("penstock") if line.startswith("penstock ") else line
-                formatter.write(f"{'':>{formatter.current_indent}}{shown}\n")
+                formatter.write(f"{'':>{formatter.current_indent}}{_as_called(ctx, line)}\n")
+
+
+def _as_called(ctx: click.Context, line: str) -> str:
+    """An example in the words of the program that shows it: `pwmadm` is `penstock adm`."""
+    program = ctx.find_root().info_name or "penstock"
+    ours = "penstock adm" if program == ADMIN else "penstock"
+    return program + line.removeprefix(ours) if line.startswith(f"{ours} ") else line
 
 
 class LazyGroup(click.Group):
@@ -62,3 +73,24 @@ class LazyGroup(click.Group):
 def command(name: str, *, examples: str, **more: Any) -> Decorator:
     """A command that shows its examples."""
     return click.command(name, cls=Command, examples=examples, **more)
+
+
+def version_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--vers` is document 003's word for it."""
+    return click.option(
+        "-v",
+        "--version",
+        "--vers",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_version,
+        help="Show the version.",
+    )(function)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        name = ctx.find_root().info_name
+        click.echo(f"{name if name in (USER, ADMIN) else 'penstock'} {__version__}")
+        ctx.exit()

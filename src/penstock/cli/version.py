@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from penstock import __version__
-from penstock.cli.options import api_url_option
+from penstock.cli.options import api_url_option, connect
 from penstock.cli.tree import command
-from penstock.client import Client
 from penstock.errors import Unreachable
+
+PATIENCE = 5.0
+API = "v1"
 
 
 @command("version", examples="penstock version")
@@ -17,6 +19,17 @@ def version(api_url: str | None) -> None:
     """Show the version of this program and of the server."""
     click.echo(f"penstock {__version__}")
     try:
-        click.echo(f"server   {Client(api_url, timeout=5).get('/healthz')['version']}")
+        click.echo(f"server   {_server(api_url)}")
     except Unreachable as error:
         click.echo(f"server   none ({error.message.rstrip('.')})")
+
+
+@command("api-version", examples="penstock api-version")
+@api_url_option(short=True)
+def api_version(api_url: str | None) -> None:
+    """Show the version of the server's API, and of the server."""
+    click.echo(f"{API} (server {_server(api_url)})")
+
+
+def _server(api_url: str | None) -> str:
+    return str(connect(api_url, timeout=PATIENCE, start=False).get("/healthz")["version"])

@@ -94,9 +94,10 @@ def list_volumes(
     query = {"status": status, "name": name, "all_users": all_users, "usage": details}
     columns = volume_columns(details=details, all_users=all_users)
     if watch:
+        from penstock.cli.views import View
         from penstock.cli.watch import watch as follow
 
-        follow(client, PATH, query, limit, output, lambda _: columns)
+        follow(client, View(PATH, lambda _: columns, told=True), query, limit, output)
         return
     listing = client.list(PATH, query, limit)
     if output in ("table", "wide") and not listing.items:
@@ -286,6 +287,7 @@ def classes(output: str, api_url: str | None) -> None:
     columns = [
         Column("Name", lambda row: f"{row['name']} (default)" if row.get("default") else row["name"]),
         Column("Free", _free),
+        Column("Can grow", lambda row: "yes" if row.get("resizable") else "no"),
         field("Description", "description", wrap=True, least=20),
     ]
     print_items(items, output, columns)

@@ -1,59 +1,81 @@
-"""`--watch`: the server answers when something changed, so watching costs nothing while nothing does."""
+"""`--watch`: the server answers when something changed, so watching costs nothing while nothing does.
+
+What no server tells of, such as the memory of a GPU, is asked for every two seconds, as document 003 does.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from time import sleep
 
 import click
 
 from penstock.cli.output import note, print_data
-from penstock.cli.table import Column, Row, table
+from penstock.cli.table import Row, table
+from penstock.cli.views import View
 from penstock.client import Client, Listing
 from penstock.client.api import Query
 from penstock.client.patience import Patience
 
 WAIT_SECONDS = 30
+PAUSE_SECONDS = 2
+MOVING = ("last_seen",)
+"""Differs each time, and is no news."""
 
 
-Columns = Callable[[Sequence[Row] | None], list[Column]]
-"""Those for these items; for None, all that any item may need."""
-
-
-def watch(client: Client, path: str, query: Query, limit: int, output: str, columns: Columns) -> None:
+def watch(client: Client, view: View, query: Query, limit: int, output: str) -> None:
     """Until Ctrl-C: on a terminal the table again, elsewhere what is new or changed, below what was there."""
     try:
-        _watch(client, path, query, limit, output, columns)
+        _watch(client, view, query, limit, output)
     except KeyboardInterrupt:
         if sys.stderr.isatty():
             note("")
 
 
-def _watch(client: Client, path: str, query: Query, limit: int, output: str, columns: Columns) -> None:
-    listing = client.list(path, query, limit)
+def _watch(client: Client, view: View, query: Query, limit: int, output: str) -> None:
+    listing = client.list(view.path, query, limit if view.told else 0)
     patience = Patience(client, note)
     known: dict[str, Row] = {}
+    drawn = output in ("table", "wide") and sys.stdout.isatty()
     header = True
     while True:
-        fresh = [item for item in listing.items if known.get(item["id"]) != item]
-        if output in ("table", "wide") and sys.stdout.isatty():
-            _redraw(table(listing.items, columns(listing.items)))
+        rows = view.rows(listing.items)
+        fresh = [row for row in rows if _news(known.get(_key(row))) != _news(row)]
+        if drawn:
+            shown = view.shown(client, rows)
+            redraw(table(shown, view.columns(shown), ruled=view.ruled))
         elif output in ("table", "wide"):
-            for line in table(fresh, columns(None), more_come=True)[not header :]:
+            above = 1 + view.ruled
+            lines = table(view.shown(client, fresh), view.columns(None), more_come=True, ruled=view.ruled)
+            for line in lines if header else lines[above:]:
                 click.echo(line)
             header = False
         else:
             _append(fresh, output)
         sys.stdout.flush()
-        known = {item["id"]: item for item in listing.items}
-        listing = _next(client, patience, path, query, limit, listing.version)
+        known = {_key(row): row for row in rows}
+        listing = _next(client, patience, view, query, limit, listing.version, redrawn=drawn and view.moving)
 
 
-def _next(client: Client, patience: Patience, path: str, query: Query, limit: int, version: str | None) -> Listing:
-    """The next listing that differs; an answer without news is waited over."""
+def _key(row: Row) -> str:
+    return str(row.get("id") or row.get("name"))
+
+
+def _news(row: Row | None) -> Row | None:
+    return row and {key: value for key, value in row.items() if key not in MOVING}
+
+
+def _next(
+    client: Client, patience: Patience, view: View, query: Query, limit: int, version: str | None, *, redrawn: bool
+) -> Listing:
+    """The next listing that differs; an answer without news is waited over, unless it is drawn again anyway."""
+    if not view.told:
+        sleep(PAUSE_SECONDS)
+        return patience.ask(lambda: client.list(view.path, query, 0))
+    seconds = PAUSE_SECONDS if redrawn else WAIT_SECONDS
     while True:
-        listing = patience.ask(lambda: client.changed(path, query, limit, version, WAIT_SECONDS))
-        if listing.version != version:
+        listing = patience.ask(lambda: client.changed(view.path, query, limit, version, seconds))
+        if redrawn or listing.version != version:
             return listing
 
 
@@ -70,7 +92,7 @@ def _append(items: list[Row], output: str) -> None:
         print_data(item, output)
 
 
-def _redraw(lines: list[str]) -> None:
+def redraw(lines: list[str]) -> None:
     import os
 
     height = os.get_terminal_size(1).lines or len(lines) + 1

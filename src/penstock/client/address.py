@@ -17,6 +17,8 @@ CONNECT_SECONDS = 10.0
 SHORT_PATH = 100
 """A Unix socket's path has room for 107 bytes on Linux, 103 on macOS."""
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 
 
@@ -33,6 +35,11 @@ class Url(NamedTuple):
     def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def in_the_clear(self) -> bool:
+        """Does a network see what is sent?"""
+        return self.scheme == "http" and self.host not in LOOPBACK
 
 
 def quote(text: str) -> str:
@@ -110,9 +117,9 @@ def _connect_long(connection: socket.socket, path: str) -> None:
         os.close(folder)
 
 
-def connect_url(url: Url) -> socket.socket:
+def connect_url(url: Url, seconds: float = CONNECT_SECONDS) -> socket.socket:
     """Raises OSError where no server answers."""
-    connection = socket.create_connection((url.host, url.port), timeout=CONNECT_SECONDS)
+    connection = socket.create_connection((url.host, url.port), timeout=seconds)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if url.scheme == "http":
         return connection

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.client.address import (
+    CONNECT_SECONDS,
     Url,
     connect_unix,
     connect_url,
@@ -19,6 +20,7 @@ from penstock.client.address import (
 )
 from penstock.client.credentials import LOCAL, read_credentials
 from penstock.client.http import Answer, Fill, exchange
+from penstock.client.profiles import Profile, chosen_profile
 from penstock.errors import PenstockError, Unauthenticated, Unreachable, from_body
 
 if TYPE_CHECKING:
@@ -48,12 +50,17 @@ class Client:
         self,
         api_url: str | None = None,
         *,
+        profile: str | None = None,
         start: Callable[[], None] | None = None,
         timeout: float = ANSWER_SECONDS,
         as_account: bool = False,
     ) -> None:
-        """`as_account`: the Unix account asks, whoever logged in; only it may be the admin of its server."""
+        """`as_account`: the Unix account asks its own server, whoever logged in; only it may be that one's admin."""
         self.url: Url | None = named_url(api_url)
+        self.profile: Profile | None = None
+        if not api_url and not as_account:
+            self.profile = chosen_profile(profile, named=self.url is not None)
+            self.url = self.profile.url if self.profile else self.url
         self._as_account = as_account
         self._start = start
         self._timeout = timeout
@@ -115,18 +122,20 @@ class Client:
             )
         return WebSocket(*answer.detach())
 
-    def list(self, path: str, query: Query, limit: int) -> Listing:
-        """The first `limit` items, over as many pages as that takes; 0 is all."""
+    def list(
+        self, path: str, query: Query, limit: int, keep: Callable[[dict[str, Any]], bool] | None = None
+    ) -> Listing:
+        """The first `limit` items, or the first that are to be kept, over as many pages as that takes; 0 is all."""
         items: list[dict[str, Any]] = []
         cursor, version = None, None
         while True:
-            ask = min(limit - len(items), LARGEST_PAGE) if limit else LARGEST_PAGE
+            ask = min(limit - len(items), LARGEST_PAGE) if limit and keep is None else LARGEST_PAGE
             page = self.get(path, {**query, "limit": ask, "cursor": cursor})
-            items += page["items"]
+            items += page["items"] if keep is None else filter(keep, page["items"])
             version = version or page.get("version")
             cursor = page.get("next")
             if not cursor or (limit and len(items) >= limit):
-                return Listing(items, bool(cursor), version)
+                return Listing(items[: limit or None], bool(cursor) or 0 < limit < len(items), version)
 
     def changed(self, path: str, query: Query, limit: int, seen: str | None, seconds: int) -> Listing:
         """The first page again, once something differs from `seen` or after `seconds`."""
@@ -193,10 +202,15 @@ class Client:
         known = {} if self._as_account else read_credentials(self.key)
         if known.get("user"):
             headers["X-User"] = known["user"]
-        token = (os.environ.get("PENSTOCK_TOKEN") or known.get("token")) if self.url else None
-        if token:
+        if token := self._token(known):
             headers["Authorization"] = f"Bearer {token}"
         return headers
+
+    def _token(self, known: Mapping[str, str]) -> str | None:
+        """A profile's own goes to its server alone, and no other goes there in its place."""
+        if self.profile and self.profile.token:
+            return self.profile.token
+        return (os.environ.get("PENSTOCK_TOKEN") or known.get("token")) if self.url else None
 
     @property
     def _name(self) -> str:
@@ -206,12 +220,12 @@ class Client:
         if self.url is None:
             return self._connect_local()
         try:
-            return connect_url(self.url)
+            return connect_url(self.url, min(CONNECT_SECONDS, self._timeout))
         except OSError as error:
-            raise Unreachable(
-                f"No server answers at {self.url}: {error.strerror or error}.",
-                hint="check --api-url or PENSTOCK_API_URL; a server on this machine: penstock server start",
-            ) from error
+            hint = "check --api-url or PENSTOCK_API_URL; a server on this machine: penstock server start"
+            if self.profile:
+                hint = f"that is the server of profile {self.profile.name}; use another: penstock profile list"
+            raise Unreachable(f"No server answers at {self.url}: {error.strerror or error}.", hint=hint) from error
 
     def _connect_local(self) -> socket.socket:
         """The machine's server, else the user's, else the user's once it is started."""
@@ -260,10 +274,15 @@ class Client:
             return Unreachable(f"The server answered {answer.status}.")
         error = from_body(answer.status, body)
         if isinstance(error, Unauthenticated):
-            login = f"penstock auth login NAME{f' --api-url {self.url}' if self.url else ''}"
-            ours = f"{login}, with --token - where a token is asked for; or export PENSTOCK_TOKEN=…"
-            error.hint = "\n".join([*([error.hint] if error.hint else []), ours])
+            error.hint = "\n".join([*([error.hint] if error.hint else []), self._how_to_log_in()])
         return error
+
+    def _how_to_log_in(self) -> str:
+        if self.profile:
+            again = f"penstock profile init {self.profile.name} --force --api-server {self.url} --token -"
+            return f"give the profile {self.profile.name} another token: {again}"
+        login = f"penstock auth login NAME{f' --api-url {self.url}' if self.url else ''}"
+        return f"{login}, with --token - where a token is asked for; or export PENSTOCK_TOKEN=…"
 
 
 def _machines_server_is_down(path: str) -> Unreachable:

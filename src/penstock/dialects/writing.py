@@ -14,7 +14,7 @@ class OnOneLine(dict[str, Any]):
     """A mapping written as `{a: b}`."""
 
 
-class Words(list[str]):
+class Words(list[Any]):
     """A list written as `[a, b]`, where it is short and no text in it has several lines."""
 
 
@@ -45,7 +45,8 @@ def _mapping(dumper: yaml.CSafeDumper, value: OnOneLine) -> yaml.MappingNode:
 
 
 def _words(dumper: yaml.CSafeDumper, value: Words) -> yaml.SequenceNode:
-    short = sum(map(len, value)) < LINE and not any("\n" in text for text in value)
+    texts = [str(item) for item in value]
+    short = sum(map(len, texts)) < LINE and not any("\n" in text for text in texts)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=short)
 
 

@@ -51,6 +51,22 @@ def mount_path(text: str) -> str:
     return path
 
 
+def sub_path(text: str) -> str:
+    """A directory below another one, in its one spelling: it never leads out of it."""
+    shown = shorten(text)
+    if text.startswith("/"):
+        raise NotAMountPath(f"'{shown}' is absolute", f"write {shorten(text.strip('/'))}" if text.strip("/") else None)
+    if not text.isprintable():
+        raise NotAMountPath(f"'{shown}' has characters that cannot be printed", None)
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts:
+        raise NotAMountPath(f"'{shown}' is no directory below another one", "for example datasets/images")
+    path = "/".join(parts)
+    if len(path.encode()) > PATH_LIMIT or any(len(part.encode()) > PART_LIMIT for part in parts):
+        raise NotAMountPath(f"'{shown}' is too long: {PATH_LIMIT} bytes at most, {PART_LIMIT} between two '/'", None)
+    return path
+
+
 def _systems_own(path: str) -> bool:
     if path in THEMSELVES:
         return True

@@ -1,20 +1,30 @@
-"""Who may do which verb on which kind. Deny is the default; every route asks `allowed` through one table."""
+"""Who may do which verb on which kind in which group. Deny is the default; every question goes through `Rights`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final, Literal
 
-from penstock.domain.users import Caller, Proof
+EVERYTHING: Final = "pwm.all"
+"""As a policy: every verb on every kind. As a group: all of them."""
+SHARED_GROUP = "pwm.resource"
+"""What belongs to it is there for all its members: nodes, storages, datasets."""
 
 
 class Kind(StrEnum):
     Workload = "Workload"
     Volume = "Volume"
     Node = "Node"
+    GPU = "GPU"
+    CPU = "CPU"
     Storage = "Storage"
-    Token = "Token"
-    Server = "Server"
+    Group = "Group"
     User = "User"
+    Token = "Token"
+    Audit = "Audit"
+    Server = "Server"
 
 
 class Verb(StrEnum):
@@ -24,36 +34,156 @@ class Verb(StrEnum):
     delete = "delete"
     stop = "stop"
     logs = "logs"
+    inspect = "inspect"
+    """What the engine knows of it, and what it uses now."""
     exec = "exec"
-    """Start a program inside: a shell in a job, or on a volume."""
-    all_groups = "all_groups"
-    """See or stop what belongs to others: an admin's verb."""
+    """Start a program inside, or reach one: a shell in a job or on a volume, a port."""
+    use = "use"
+    """Run on a node, keep volumes on a storage."""
     public = "public"
     """Answers nothing that belongs to anyone: no identity is asked for."""
 
 
-ADMIN_VERBS = frozenset({Verb.all_groups})
-OWN_GROUP: dict[Kind, frozenset[Verb]] = {
-    Kind.Workload: frozenset({Verb.get, Verb.create, Verb.delete, Verb.stop, Verb.logs, Verb.exec}),
-    Kind.Volume: frozenset({Verb.get, Verb.create, Verb.update, Verb.delete, Verb.exec}),
-    Kind.Node: frozenset({Verb.get}),
-    Kind.Storage: frozenset({Verb.get}),
-    Kind.Token: frozenset({Verb.get, Verb.create, Verb.delete}),
-    Kind.Server: frozenset({Verb.get}),
-    Kind.User: frozenset({Verb.get}),
+def refusal(verb: Verb, kind: Kind, where: str = "here") -> str:
+    """The sentence for one who may not."""
+    return f"You may not {verb} {'an' if kind is Kind.Audit else 'a'} {kind} {where}."
+
+
+Right = tuple[Verb, Kind]
+Policy = Mapping[str, Iterable[str]] | Literal["pwm.all"]
+
+_ALL = frozenset((verb, kind) for verb in Verb for kind in Kind)
+
+WORDS: dict[str, frozenset[Verb]] = {
+    "get": frozenset({Verb.get}),
+    "getOne": frozenset({Verb.get}),
+    "describe": frozenset({Verb.get, Verb.logs, Verb.inspect}),
+    "apply": frozenset({Verb.create, Verb.update}),
+    "delete": frozenset({Verb.delete}),
+    "cancel": frozenset({Verb.stop}),
+    "stop": frozenset({Verb.stop}),
+    "shell": frozenset({Verb.exec}),
+    "logs": frozenset({Verb.logs}),
+    "inspect": frozenset({Verb.inspect}),
+    "top": frozenset({Verb.inspect}),
+    "upload": frozenset({Verb.update}),
+    "download": frozenset({Verb.get}),
+    "token": frozenset(),
+    "use": frozenset({Verb.use}),
+    EVERYTHING: frozenset(Verb),
 }
-"""What everyone may do in the group of their own name, until policies are written."""
+"""A policy's words, those of document 003 and of the code it describes, and the verbs each gives."""
+
+FOLLOWS: dict[Right, frozenset[Right]] = {
+    (Verb.get, Kind.Node): frozenset({(Verb.get, Kind.GPU), (Verb.get, Kind.CPU)}),
+    (Verb.get, Kind.GPU): frozenset({(Verb.get, Kind.Node), (Verb.use, Kind.Node)}),
+    (Verb.get, Kind.CPU): frozenset({(Verb.get, Kind.Node), (Verb.use, Kind.Node)}),
+    (Verb.get, Kind.Storage): frozenset({(Verb.use, Kind.Storage), (Verb.get, Kind.Volume)}),
+    (Verb.exec, Kind.Workload): frozenset({(Verb.get, Kind.Workload)}),
+}
+"""What comes with a right: who sees GPUs may run on them, who sees a storage may use it and see what is on it.
+Document 003's sample user has just these words, and runs every example with them."""
+
+OF_NO_GROUP = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
+"""What belongs to the whole server: only a policy in the group `pwm.all` gives rights on it."""
+
+PERSONAL = frozenset(
+    {
+        (Verb.get, Kind.Server),
+        (Verb.get, Kind.Token),
+        (Verb.create, Kind.Token),
+        (Verb.delete, Kind.Token),
+    }
+)
+"""What everyone may who has any right: their own tokens, and what this server is."""
+
+TO_ALL = frozenset(
+    {
+        *((Verb.get, kind) for kind in (Kind.Node, Kind.GPU, Kind.CPU, Kind.Storage, Kind.Volume)),
+        (Verb.use, Kind.Node),
+        (Verb.use, Kind.Storage),
+    }
+)
+"""What everyone may in the group that is there for all, until the first user is written down."""
+
+OWN_GROUP = PERSONAL | frozenset(
+    {
+        *((verb, Kind.Workload) for verb in Verb if verb not in (Verb.public, Verb.use)),
+        *((verb, Kind.Volume) for verb in (Verb.get, Verb.create, Verb.update, Verb.delete, Verb.exec)),
+        *((Verb.get, kind) for kind in (Kind.Node, Kind.GPU, Kind.CPU, Kind.Storage)),
+    }
+)
+"""What everyone may do in the group of their own name, until the first user is written down."""
 
 
-def allowed(caller: Caller, verb: Verb, kind: Kind) -> bool:
-    """May the caller do this in their own group (or, for admin verbs, at all)?"""
-    if verb in ADMIN_VERBS:
-        return is_admin(caller)
-    if kind is Kind.Token and caller.proof is Proof.header:
-        return False  # a name somebody wrote must not outlive the server it was written to
-    return verb in OWN_GROUP[kind]
+@dataclass(frozen=True, slots=True, eq=False)
+class Rights:
+    """What one user may, worked out once: each question is a look into a set."""
+
+    home: str
+    """Where what they make belongs, unless they say otherwise."""
+    given: Mapping[str, frozenset[Right]]
+    """By group, in the order of their memberships."""
+    everywhere: frozenset[Right] = frozenset()
+    _where: dict[Right, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def own(cls, user: str, *, admin: bool, tokens: bool) -> Rights:
+        """Of someone whom nobody wrote down, on a server where nobody is."""
+        without = frozenset() if tokens else frozenset(right for right in PERSONAL if right[1] is Kind.Token)
+        return cls(user, {user: OWN_GROUP - without, SHARED_GROUP: TO_ALL}, _ALL if admin else frozenset())
+
+    @classmethod
+    def of(cls, user: str, memberships: Iterable[tuple[str, Policy]]) -> Rights:
+        given: dict[str, frozenset[Right]] = {}
+        for group, policy in memberships:
+            given[group] = given.get(group, frozenset()) | granted(policy)
+        everywhere = given.pop(EVERYTHING, frozenset())
+        given = {group: _inside_a_group(rights) for group, rights in given.items()}
+        home = next(iter(given), user)
+        if given or everywhere:
+            given[home] = given.get(home, frozenset()) | PERSONAL
+        return cls(home, given, everywhere)
+
+    @property
+    def admin(self) -> bool:
+        return self.everywhere >= _ALL
+
+    def may(self, verb: Verb, kind: Kind, group: str | None = None) -> bool:
+        """In this group; or, where none is named, in any."""
+        right = verb, kind
+        if right in self.everywhere:
+            return True
+        return right in self.given.get(group, frozenset()) if group is not None else bool(self.where(verb, kind))
+
+    def where(self, verb: Verb, kind: Kind) -> tuple[str, ...]:
+        """The groups of theirs in which they may."""
+        right = verb, kind
+        known = self._where.get(right)
+        if known is None:
+            known = tuple(group for group, rights in self.given.items() if right in rights or right in self.everywhere)
+            self._where[right] = known
+        return known
 
 
-def is_admin(caller: Caller) -> bool:
-    """The uid that runs the server. A name somebody merely wrote in a header never is."""
-    return caller.runs_server and caller.proof is not Proof.header
+NOBODY = Rights("", {})
+
+
+def _inside_a_group(rights: frozenset[Right]) -> frozenset[Right]:
+    return frozenset(right for right in rights if right[1] not in OF_NO_GROUP)
+
+
+def granted(policy: Policy) -> frozenset[Right]:
+    """A policy's words as rights. Words that mean nothing give nothing: they were refused when it was written."""
+    if isinstance(policy, str):
+        return _ALL if policy == EVERYTHING else frozenset()
+    found = {
+        (verb, Kind(kind))
+        for kind, words in policy.items()
+        if kind in Kind.__members__
+        for word in words
+        for verb in WORDS.get(word, ())
+    }
+    while more := {right for each in found for right in FOLLOWS.get(each, ())} - found:
+        found |= more
+    return frozenset(found)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
 from penstock.domain.model import Model
+from penstock.domain.policy import EVERYTHING, SHARED_GROUP, Kind, Rights, Verb, refusal
+from penstock.errors import Forbidden
+
+__all__ = ["EVERYTHING", "SHARED_GROUP", "Account", "Caller", "Group", "Limits", "Membership", "Proof", "User"]
 
 
 class Proof(StrEnum):
@@ -22,12 +28,6 @@ class Account(Model):
     uid: int
     gid: int
     user: str
-
-
-EVERYTHING = "pwm.all"
-"""As a policy: every verb on every kind. As a group: all of them."""
-SHARED_GROUP = "pwm.resource"
-"""What belongs to it is there for all its members: nodes, storages, datasets."""
 
 
 class Membership(Model):
@@ -69,16 +69,54 @@ class Group(Model):
     """And stopped."""
 
 
-class Caller(Model):
-    """The one who asks. Each user has a group of their own name; that is the group of what they make."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The one who asks, and what they may. Each user has a group of their own name; unless a policy says otherwise,
+    that is the group of what they make."""
 
     user: str
     proof: Proof
     uid: int | None = None
     gid: int | None = None
     runs_server: bool = False
-    """The uid that runs the server, proven by kernel or token: the admin before any policy is written."""
+    """The uid that runs the server, proven by kernel or token: the admin before any user is written down."""
+    written: Rights | None = None
+    """What the policies say; None: there are none yet."""
+    until: datetime | None = None
+    """When what proves it ends: nothing they make to prove it again lasts longer."""
+    chosen: str | None = None
+    """The one group this request is about."""
+    rights: Rights = field(init=False)
+
+    def __post_init__(self) -> None:
+        believed = self.proof is not Proof.header
+        rights = self.written or Rights.own(self.user, admin=self.runs_server and believed, tokens=believed)
+        object.__setattr__(self, "rights", rights)
 
     @property
     def group(self) -> str:
-        return self.user
+        """Where what they make now belongs."""
+        return self.chosen or self.rights.home
+
+    @property
+    def admin(self) -> bool:
+        return self.rights.admin
+
+    def may(self, verb: Verb, kind: Kind, group: str | None = None) -> bool:
+        """In this group, else in the chosen one, else in any."""
+        return self.rights.may(verb, kind, group or self.chosen)
+
+    def require(self, verb: Verb, kind: Kind, group: str | None = None) -> None:
+        """Forbidden, if they may not in this group or, where none is named, in the one they make things in."""
+        where = group or self.group
+        if not self.rights.may(verb, kind, where):
+            raise Forbidden(refusal(verb, kind, f"in group {where}"))
+
+    def everywhere(self, verb: Verb, kind: Kind) -> bool:
+        return (verb, kind) in self.rights.everywhere
+
+    def where(self, verb: Verb, kind: Kind) -> tuple[str, ...]:
+        """The groups of theirs this request may reach."""
+        if self.chosen is None:
+            return self.rights.where(verb, kind)
+        return (self.chosen,) if self.rights.may(verb, kind, self.chosen) else ()

@@ -54,6 +54,11 @@ class Storage(Model):
     """Of a local one."""
 
     @property
+    def shared(self) -> bool:
+        """Is the same on every node?"""
+        return self.kind is StorageKind.nfs
+
+    @property
     def mount(self) -> str:
         return f"{self.server}:{self.path}" if self.kind is StorageKind.nfs else self.node
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.domain.model import Model, Time
-from penstock.domain.nodes import Node
+from penstock.domain.nodes import Host, Node
 from penstock.domain.users import Account
-from penstock.domain.volumes import Phase, StorageClass, Volume
+from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Reason, Spec, State, Unit, Workload
-from penstock.wire import Check
+from penstock.wire import Check, Measure, NodeMeasure
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class Run:
     owner: tuple[str, str] | None = field(default=None, compare=False)
     """User and group as the store has them, where it is the store that speaks: what others wrote beside it in a
     cluster says nothing about whose it is."""
+    hosts: tuple[str, ...] = field(default=(), compare=False)
+    """The nodes it was placed on, as the store has them; empty: any."""
 
     @classmethod
     def of(cls, workload: Workload, attempt: int | None = None) -> Run:
         """The current attempt, unless another is named."""
         number = workload.attempt if attempt is None else attempt
-        return cls(workload.id, number, (workload.user, workload.group))
+        return cls(workload.id, number, (workload.user, workload.group), tuple(dict.fromkeys(workload.hosts)))
 
 
 class BoundMount(Model):
@@ -55,6 +57,10 @@ class Launch(Model):
     mounts: tuple[BoundMount, ...] = ()
     gpus: tuple[tuple[str, ...], ...] = ()
     """By rank; for an array by place: so many indexes run at once."""
+    hosts: tuple[str, ...] = ()
+    """Names of nodes, as `gpus`; empty where there is one to choose, or the engine chooses."""
+    cpusets: tuple[tuple[int, ...], ...] = ()
+    """CPUs that are theirs alone, as `gpus`."""
     master_port: int
     record: str = ""
     """The workload as the store has it: an engine that can keep it beside the run gives it back in `found`."""
@@ -137,7 +143,10 @@ class Terminal(Model):
 
 
 class Session(Protocol):
-    """A program started inside a unit. Its output comes as (1 or 2, bytes) until it has ended."""
+    """A program started inside a unit. Its output comes as (1 or 2, bytes) until it has ended.
+
+    A connection to a program that listens is one as well: what that says comes as 1, and its end is code 0.
+    """
 
     async def send(self, data: bytes) -> None: ...
     async def end_input(self) -> None: ...
@@ -161,9 +170,15 @@ class Engine(Protocol):
     name: str
     schedules: bool
     """It places work itself; otherwise our scheduler does."""
+    keeps_records: bool
+    """`Launch.record` stands beside the run, for `found`."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
+    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
+        """Which Docker engines there are from now on, and where their volumes are; others have nothing to do."""
+        ...
+
     async def checks(self) -> list[Check]: ...
     async def nodes(self) -> list[Node]: ...
     async def found(self) -> Found: ...
@@ -210,3 +225,15 @@ class Engine(Protocol):
         ...
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session: ...
+    async def inspect(self, run: Run) -> dict[str, Any]:
+        """All that is known of a run, in the engine's own words and JSON, with secrets masked."""
+        ...
+
+    async def top(self, run: Run, part: int) -> Measure: ...
+    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+        """What these nodes do now; what cannot be seen is left open, with the reason."""
+        ...
+
+    async def connect(self, run: Run, part: int, port: int) -> Session:
+        """To whatever of this unit, and of nothing else, listens on the port."""
+        ...

@@ -249,6 +249,10 @@ def _engine(settings: Settings) -> Engine:
         from penstock.engines.local import LocalEngine
 
         return LocalEngine(settings)
+    if settings.engine == "docker":
+        from penstock.engines.docker.engine import DockerEngine
+
+        return DockerEngine(settings)
     try:
         from penstock.engines.kubernetes.engine import KubernetesEngine
     except ModuleNotFoundError as error:

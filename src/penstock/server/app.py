@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -15,19 +16,31 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock import __version__
 from penstock.domain.policy import Verb
-from penstock.errors import BadRequest, Invalid, NotFound, PenstockError, Problem
+from penstock.errors import BadRequest, Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.server.gate import Gate
 from penstock.server.identity import permitted
 from penstock.server.parts import Parts
 from penstock.server.permissions import NEEDS
-from penstock.server.routes import docs, document001, documents, exec, server, tokens, volumes, workloads
+from penstock.server.routes import (
+    docs,
+    document001,
+    documents,
+    exec,
+    looking,
+    people,
+    places,
+    server,
+    tokens,
+    volumes,
+    workloads,
+)
 from penstock.settings import Settings
 from penstock.wire import ErrorBody
 
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
-NOUNS = (workloads, volumes, exec, documents, server, tokens, document001, docs)
+NOUNS = (workloads, volumes, exec, looking, documents, server, tokens, people, places, document001, docs)
 """The most asked first: they are tried in this order."""
 
 
@@ -90,6 +103,8 @@ def _body(error: PenstockError, status: int | None = None) -> JSONResponse:
 async def _known(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, PenstockError):
         return await _defect(request, error)
+    if isinstance(error, Forbidden) and (asked := request.scope["state"].get("asked")):
+        await request.app.state.parts.audit.denied(*asked, request.url.path, time.monotonic())
     return _body(error)
 
 

@@ -11,7 +11,7 @@ from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from penstock.domain.names import USER, shorten
-from penstock.domain.policy import ADMIN_VERBS, Kind, Verb, allowed
+from penstock.domain.policy import Kind, Verb, refusal
 from penstock.domain.users import Caller, Proof
 from penstock.errors import Forbidden, Invalid, Problem, Unauthenticated
 from penstock.server.parts import Parts
@@ -54,7 +54,7 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
     if token is None:
         raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint="penstock token create")
     runs_server = token.uid is not None and token.uid == os.geteuid()
-    return Caller(user=token.user, proof=Proof.token, uid=token.uid, runs_server=runs_server)
+    return Caller(user=token.user, proof=Proof.token, uid=token.uid, runs_server=runs_server, until=token.expires_at)
 
 
 async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
@@ -84,16 +84,22 @@ class Asking(NamedTuple):
 async def permitted(request: HTTPConnection) -> Asking:
     """Who is asking, and does the table let them? Every route that is not public takes this."""
     verb, kind = NEEDS[request.scope.get("method", "GET"), request.scope["route"].path_format]  # a WebSocket has none
-    caller = await identify(request)
-    if not allowed(caller, verb, kind):
-        if verb in ADMIN_VERBS:
-            raise Forbidden("Only the one who runs this server may do that.")
-        raise Forbidden(f"You may not {verb} a {kind} here.")
-    return Asking(caller, request.app.state.parts)
+    parts: Parts = request.app.state.parts
+    caller = parts.people.known(await identify(request))
+    if b"group=" in request.scope["query_string"] and (chosen := request.query_params.get("group")):
+        caller = parts.people.in_group(caller, chosen)
+    request.scope["state"]["asked"] = (caller, verb, kind)
+    if not caller.may(verb, kind):
+        raise Forbidden(refusal(verb, kind), hint=_who_decides(caller))
+    return Asking(caller, parts)
+
+
+def _who_decides(caller: Caller) -> str | None:
+    return None if caller.written is None else "An admin of this server gives rights: penstock adm user apply -f FILE"
 
 
 def require_all_groups(caller: Caller, kind: Kind) -> None:
-    if not allowed(caller, Verb.all_groups, kind):
+    if not caller.everywhere(Verb.get, kind):
         hint = "In header mode nobody is an admin." if caller.proof is Proof.header else None
         raise Forbidden("Only an admin may see or change what belongs to others.", hint=hint)
 

@@ -10,10 +10,15 @@ from penstock.domain.model import now
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.services.adoption import Adoption
+from penstock.services.audit import Audit
 from penstock.services.bell import Bell
 from penstock.services.happenings import Happenings
 from penstock.services.logs import Logs
+from penstock.services.looking import Looking
 from penstock.services.nodes import Nodes
+from penstock.services.notifying import Notifying
+from penstock.services.people import People
+from penstock.services.places import Places
 from penstock.services.reconcile import Reconciler
 from penstock.services.retrying import Retrying
 from penstock.services.sessions import Sessions
@@ -41,8 +46,13 @@ class Parts:
     nodes: Nodes
     logs: Logs
     sessions: Sessions
+    looking: Looking
     uploads: Uploads
     tokens: Tokens
+    people: People
+    places: Places
+    notifying: Notifying
+    audit: Audit
     bell: Bell
     address: str | None
     """Where TCP listens."""
@@ -50,37 +60,47 @@ class Parts:
 
     @classmethod
     def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
-        uploads, bell = Uploads(settings), Bell()
+        uploads, bell, places = Uploads(settings), Bell(), Places(db, engine)
         reconciler = Reconciler(db, engine, settings, uploads, bell)
         workloads = Workloads(db, engine, reconciler, bell)
+        volumes = Volumes(db, engine, settings, places)
         sessions = Sessions(db, engine, settings, workloads, reconciler, bell)
+        nodes = Nodes(db, engine, reconciler)
         return cls(
             settings=settings,
             db=db,
             engine=engine,
             adoption=Adoption(db, engine, partial(_adopted, reconciler, sessions)),
             reconciler=reconciler,
-            volumes=Volumes(db, engine, settings),
-            submit=Submit(db, engine, settings, reconciler, uploads),
+            volumes=volumes,
+            submit=Submit(db, engine, settings, reconciler, uploads, volumes),
             retrying=Retrying(db, engine, reconciler, uploads, bell),
             workloads=workloads,
             happenings=Happenings(db, engine),
-            nodes=Nodes(db, engine, reconciler),
+            nodes=nodes,
             logs=Logs(db, engine, bell),
             sessions=sessions,
+            looking=Looking(db, engine, sessions, nodes),
             uploads=uploads,
             tokens=Tokens(db),
+            people=People(db),
+            places=places,
+            notifying=Notifying(db, settings),
+            audit=Audit(db),
             bell=bell,
             address=address,
             started_at=now(),
         )
 
     async def open(self) -> None:
+        await self.people.open()
         await self.engine.open()
+        await self.places.open()
         await self.adoption.open()
         await self.volumes.recover()
         await self.reconciler.open()
         await self.sessions.recover()
+        await self.notifying.open()
 
     def stop_waiting(self) -> None:
         """Long polls are answered with what is, so that their clients can ask the next server."""
@@ -89,6 +109,7 @@ class Parts:
         self.db.stop_waiting()
 
     async def close(self) -> None:
+        await self.notifying.close()
         await self.sessions.close()
         await self.adoption.close()
         await self.reconciler.close()

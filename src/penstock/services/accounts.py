@@ -16,8 +16,8 @@ NOBODY = Account(uid=65534, gid=NOGROUP, user="nobody")
 
 def account_of(caller: Caller, settings: Settings) -> Account:
     """A user's server works as that user, a system server as each caller; root becomes the unprivileged account.
-    In a cluster there are no accounts of this machine: all are nobody."""
-    if settings.engine == "kubernetes":
+    In a cluster and on other hosts there are no accounts of this machine: all are nobody."""
+    if settings.engine != "local":
         return NOBODY
     uid, gid = os.geteuid(), os.getegid()
     if settings.mode == "system":

@@ -13,7 +13,6 @@ from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT
-from penstock.domain.policy import is_admin
 from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
@@ -118,7 +117,7 @@ class Adoption:
         if not self._unreadable:
             return []
         detail = f"{len(self._unreadable)} found in the cluster and not taken over"
-        detail += f": {'; '.join(self._unreadable[:3])}" if is_admin(caller) else ""
+        detail += f": {'; '.join(self._unreadable[:3])}" if caller.admin else ""
         fix = "look at the annotation penstock.dev/record; what has it goes on, but is not listed here"
         return [Check(name="records", ok=False, detail=detail, fix=fix, required=False)]
 

@@ -8,54 +8,46 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from penstock.dialects.manifest import Document, ManifestVolume, ManifestWorkload, TaskDocument, read_documents
+from penstock.dialects.document import NounDocument, WorkloadDocument
+from penstock.dialects.documents import Document, TaskDocument, read_documents
+from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
 from penstock.dialects.task import Task
-from penstock.domain.policy import Kind, Verb, allowed
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
-from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, PenstockError, Problem
+from penstock.errors import Conflict, FilesNeeded, Invalid, PenstockError, Problem
+from penstock.services.nouns import Nouns, order_of
+from penstock.services.people import People
+from penstock.services.places import Places
+from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Planned
 from penstock.services.resolving import Coming
-from penstock.services.submit import Submit, sends_workdir
+from penstock.services.submit import Prepared, Submit, sends_workdir
 from penstock.services.uploads import Uploads
 from penstock.services.volumes import Volumes
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import Application, Applied, NewVolume, Submission
 
-CLAIM, TASK = "PersistentVolumeClaim", "Task"
-CREATED, RESIZED, NOT_CHANGED, FAILED = "created", "resized", "not changed", "failed"
+CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
 DIFFERENCES_SHOWN = 5
 
-
-@dataclass(frozen=True)
-class Planned:
-    """What is to happen to one document."""
-
-    kind: str
-    name: str
-    result: str
-    id: str | None = None
-    message: str | None = None
-    volume: Volume | None = None
-    asked: NewVolume | None = None
-    workload: Workload | None = None
-
-    def applied(self, **more: Any) -> Applied:
-        notices = self.workload.notices if self.workload else ()
-        fields = {"id": self.id, "result": self.result, "message": self.message, "notices": notices} | more
-        return Applied(kind=self.kind, name=self.name, **fields)
+Runnable = TaskDocument | ManifestWorkload | WorkloadDocument
 
 
 class Apply:
-    def __init__(self, db: Database, submit: Submit, volumes: Volumes, uploads: Uploads) -> None:
+    def __init__(
+        self, db: Database, submit: Submit, volumes: Volumes, uploads: Uploads, people: People, places: Places
+    ) -> None:
         self._db = db
         self._submit = submit
         self._volumes = volumes
         self._uploads = uploads
+        self._people = people
+        self._nouns = Nouns(db, people, places, volumes)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
         documents = read_documents(asked.text, asked.source)
@@ -64,26 +56,33 @@ class Apply:
         plans = await self._plan(caller, documents, asked)
         if asked.dry_run:
             return tuple(plan.applied(id=plan.id if plan.result != CREATED else None) for plan in plans)
-        return tuple([await self._make(caller, plan, _key(key, number)) for number, plan in enumerate(plans)])
+        made = [await self._make(plan.caller or caller, plan, _key(key, number)) for number, plan in enumerate(plans)]
+        return tuple(made)
 
     # planning
 
     async def _plan(self, caller: Caller, documents: Sequence[Document], asked: Application) -> list[Planned]:
-        """In the order they are made: volumes first. Every problem of every document at once."""
+        """In the order they are made: what others need first. Every problem of every document at once."""
         problems: list[Problem] = []
         coming = Coming()
-        volumes, workloads = [], []
+        nouns, volumes, workloads = [], [], []
+        groups = frozenset(each.name for each in documents if isinstance(each, NounDocument) and each.kind == "Group")
+        for noun in sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of):
+            try:
+                nouns.append(await self._nouns.plan(caller, noun, groups))
+            except Invalid as error:
+                problems += error.problems
         for document in (each for each in documents if isinstance(each, ManifestVolume)):
             try:
                 volumes.append(await self._plan_volume(caller, document))
             except Invalid as error:
                 problems += error.problems
-        coming.volumes.update({plan.name: plan.volume for plan in volumes if plan.volume})
+        coming.volumes.update({plan.name: plan.volume for plan in [*nouns, *volumes] if plan.volume})
         for number, each in enumerate(documents):
-            if isinstance(each, ManifestVolume):
+            if isinstance(each, ManifestVolume | NounDocument):
                 continue
             try:
-                plan = await self._plan_workload(caller, each, number, asked, coming)
+                plan = await self._plan_workload(self._in_group(caller, each), each, number, asked, coming)
             except Invalid as error:
                 problems += error.problems
                 continue
@@ -91,16 +90,21 @@ class Apply:
             coming.workloads.update({plan.name: plan.workload} if plan.workload else {})
         if problems:
             raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
-        return [*volumes, *workloads]
+        return [*nouns, *volumes, *workloads]
+
+    def _in_group(self, caller: Caller, document: Runnable) -> Caller:
+        named = document.group if isinstance(document, WorkloadDocument) else None
+        return self._people.in_group(caller, named) if named else caller
 
     async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
-        require(caller, Verb.create, Kind.Volume)
         claim = document.claim
         asked = NewVolume(
             name=claim.name,
             size=claim.size,
             storage_class=claim.storage_class,
             access_modes=[str(mode) for mode in claim.access_modes],
+            storage=None,
+            sub_path=None,
         )
         found = await self._db.read(lambda tx: _volume_named(tx, caller, claim.name))
         try:
@@ -127,9 +131,9 @@ class Apply:
             raise Invalid(f"Volume {found.name} is there and different.", problems=problems)
         if found.size_bytes == wanted.size_bytes:
             return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
-        require(caller, Verb.update, Kind.Volume)
+        caller.require(Verb.update, Kind.Volume)
         try:
-            await self._volumes.refuse_resize(found, asked.size)
+            await self._volumes.refuse_resize(found, asked.size or "")
         except Conflict as error:
             raise Invalid(error.message, problems=[Problem(error.message, field="size", hint=error.hint)]) from None
         said_size = f"{found.size} to {asked.size}"
@@ -138,12 +142,12 @@ class Apply:
     async def _plan_workload(
         self,
         caller: Caller,
-        document: TaskDocument | ManifestWorkload,
+        document: Runnable,
         number: int,
         asked: Application,
         coming: Coming,
     ) -> Planned:
-        task, kind = document.task, document.kind if isinstance(document, ManifestWorkload) else TASK
+        task, kind = document.task, kind_of(document)
         name = task.spec.name
         if name is None:
             problem = Problem("is missing: what is applied is found again by it", where=asked.source, field="name")
@@ -166,14 +170,23 @@ class Apply:
         )
         prepared = await self._submit.prepare(caller, task, submission, coming)
         said = self._submit.outlook(prepared).message if asked.dry_run else prepared.waits
-        return Planned(kind, name, CREATED, id=prepared.workload.id, message=said, workload=prepared.workload)
+        return Planned(
+            kind,
+            name,
+            CREATED,
+            id=prepared.workload.id,
+            message=said,
+            workload=prepared.workload,
+            homes=prepared.homes,
+            caller=caller,
+        )
 
     def _refuse_missing_files(self, documents: Sequence[Document], asked: Application) -> None:
         """All directories the texts name, at once."""
         wanted = {
             _file(number): document.task.spec.workdir
             for number, document in enumerate(documents)
-            if not isinstance(document, ManifestVolume) and sends_workdir(document.task.spec)
+            if not isinstance(document, ManifestVolume | NounDocument) and sends_workdir(document.task.spec)
         }
         missing = {name: path for name, path in wanted.items() if name not in asked.files}
         if missing:
@@ -189,14 +202,16 @@ class Apply:
     async def _make(self, caller: Caller, plan: Planned, key: str | None) -> Applied:
         """One thing; what stands in its way by now is its own result, and the others go on."""
         try:
+            if plan.write:
+                return plan.applied(result=await plan.write())
             if plan.result == RESIZED and plan.asked and plan.id:
-                await self._volumes.resize(caller, plan.id, plan.asked.size)
+                await self._volumes.resize(caller, plan.id, plan.asked.size or "")
             elif plan.volume and plan.asked:
                 view = await self._volumes.add(caller, plan.volume, plan.asked, key)
                 return plan.applied(id=view.id, message=view.message, notices=view.notices)
             elif plan.workload:
                 digest = hashlib.sha256(plan.workload.spec.model_dump_json().encode()).hexdigest()
-                made = await self._submit.add(caller, plan.workload, key, digest)
+                made = await self._submit.add(caller, Prepared(plan.workload, None, plan.homes), key, digest)
                 return plan.applied(id=made.id)
             return plan.applied()
         except PenstockError as error:
@@ -204,10 +219,10 @@ class Apply:
             return replace(plan, result=FAILED, id=None, message=said).applied()
 
 
-def require(caller: Caller, verb: Verb, kind: Kind) -> None:
-    """The route asks about workloads; a text may hold more."""
-    if not allowed(caller, verb, kind):
-        raise Forbidden(f"You may not {verb} a {kind} here.")
+def kind_of(document: Runnable) -> str:
+    if isinstance(document, ManifestWorkload):
+        return document.kind
+    return WORKLOAD if isinstance(document, WorkloadDocument) else TASK
 
 
 def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
+from penstock.domain.policy import Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import WAITING, Workload
 from penstock.engines.base import Engine, LogQuery, Run
@@ -25,16 +26,16 @@ class Logs:
 
     async def open(
         self, caller: Caller, ref: str, query: LogQuery, part: int | None = None, attempt: int | None = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Checks everything before the first byte, so that an error is an error and not a broken stream."""
-        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
+        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.logs))
         if problem := _problem(workload, query, part, attempt):
             raise Invalid("The log cannot be shown.", problems=[problem])
         return self._stream(workload, part, attempt, query)
 
     async def _stream(
         self, workload: Workload, part: int | None, attempt: int | None, query: LogQuery
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """One attempt; or all of them, each with a line of ours before it once there is a second."""
         number = attempt or (workload.attempt if query.tail is not None else 1)
         while True:

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.domain.nodes import GpuPool, Holder, Node
-from penstock.domain.policy import is_admin
+from penstock.domain.nodes import Gpu, GpuPool, GpuProcess, Holder, Node
 from penstock.domain.quantities import show_cpus
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.services.reconcile import Reconciler
 from penstock.store.database import Database
-from penstock.wire import GpuPoolView, GpuRow, GpuView, HolderView, NodeView
+from penstock.wire import GpuMeasure, GpuPoolView, GpuRow, GpuView, HolderView, NodeMeasure, NodeView
 
 NOT_OURS = "not of Penstock"
 ELSEWHERE = "another server on this machine"
@@ -62,6 +61,11 @@ class Nodes:
             for pool in node.gpu_pools
         ]
 
+    async def measured(self, caller: Caller, nodes: Sequence[NodeMeasure]) -> list[NodeMeasure]:
+        """What nodes do, as far as this caller may see with what."""
+        holders = await self._holders()
+        return [node.model_copy(update={"gpus": _measured(caller, node, holders)}) for node in nodes]
+
     async def totals(self) -> Totals:
         nodes = await self.all()
         free = [self._free(node) for node in nodes]
@@ -99,6 +103,13 @@ class Nodes:
             gpus=_one_by_one(caller, node, holders),
             gpu_pools=tuple(_pool(caller, node, pool) for pool in (*node.gpu_pools, *_pools(node, holders))),
             limits_enforced=node.limits_enforced,
+            group=node.group,
+            address=node.address,
+            labels=node.labels,
+            allows=node.allows,
+            maintenance=node.maintenance,
+            cpu_product=node.cpu_product,
+            last_seen=node.last_seen,
         )
 
     def _free(self, node: Node) -> tuple[int, int]:
@@ -118,13 +129,32 @@ def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> 
         shown = holder is not None and _may_see(caller, holder.user)
         views.append(
             GpuView(
-                **gpu.model_dump(),
-                taken=holder is not None or gpu.taken_elsewhere,
+                **gpu.model_dump() | {"processes": _processes(caller, gpu.processes, holder)},
+                taken=holder is not None or gpu.taken_elsewhere or _is_used(gpu, holders),
                 user=holder.user if holder else None,
                 workload=holder.id if holder and shown else None,
             )
         )
     return tuple(views)
+
+
+def _measured(caller: Caller, node: NodeMeasure, holders: Mapping[str, Workload]) -> tuple[GpuMeasure, ...]:
+    return tuple(
+        gpu.model_copy(update={"processes": _processes(caller, gpu.processes, holders.get(gpu.uuid))})
+        for gpu in node.gpus
+    )
+
+
+def _processes(caller: Caller, processes: tuple[GpuProcess, ...], holder: Workload | None) -> tuple[GpuProcess, ...]:
+    """What others run on a GPU that is theirs, everyone may count; what it is called is not for everyone."""
+    if holder is None or _may_see(caller, holder.user):
+        return processes
+    return tuple(process.model_copy(update={"name": ""}) for process in processes)
+
+
+def _is_used(gpu: Gpu, holders: Mapping[str, Workload]) -> bool:
+    """By programs that no server of ours started."""
+    return bool(gpu.processes) and not gpu.taken_elsewhere and gpu.uuid not in holders
 
 
 def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
@@ -142,7 +172,10 @@ def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
         elsewhere = sum(gpu.taken_elsewhere and gpu.uuid not in holders for gpu in gpus)
         if elsewhere:
             held.append(Holder(what=ELSEWHERE, count=elsewhere))
-        taken = len(ours) + elsewhere
+        used = sum(_is_used(gpu, holders) for gpu in gpus)
+        if used:
+            held.append(Holder(what=NOT_OURS, count=used))
+        taken = len(ours) + elsewhere + used
         pools.append(GpuPool(product=product, total=len(gpus), taken=taken, holders=tuple(held)))
     return pools
 
@@ -161,4 +194,4 @@ def _holder(caller: Caller, holder: Holder) -> HolderView:
 
 
 def _may_see(caller: Caller, user: str | None) -> bool:
-    return is_admin(caller) or user == caller.group
+    return caller.admin or user == caller.user

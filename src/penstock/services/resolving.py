@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import Workload
+from penstock.domain.workloads import Mount, Workload
 from penstock.engines.base import Engine
-from penstock.errors import Ambiguous, NotFound, PenstockError, Problem, Unavailable
+from penstock.errors import Ambiguous, Invalid, NotFound, PenstockError, Problem, Unavailable
 from penstock.services import lookup
 from penstock.services.literals import literal_id
 from penstock.store.database import Database
@@ -28,25 +28,51 @@ class Coming:
     workloads: dict[str, Workload] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Mounted:
+    """What the mounts of a task mean."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    """Mount path → id of the volume."""
+    problems: list[Problem] = field(default_factory=list)
+    homes: dict[str, Volume] = field(default_factory=dict)
+    """By mount path, volumes that are made when they are first used: now."""
+
+
 async def volumes_of(
-    db: Database, engine: Engine, caller: Caller, task: Task, coming: Coming
-) -> tuple[dict[str, str], list[Problem]]:
-    """Mount path → id of the volume, and every mistake at once."""
+    db: Database, engine: Engine, caller: Caller, task: Task, coming: Coming, home: Callable[[Mount], Awaitable[Volume]]
+) -> Mounted:
+    """Every mistake at once. `home` plans a volume that is not there and is to be made on a storage."""
     if not task.spec.mounts:
-        return {}, []
+        return Mounted()
     found: dict[str, Found] = await db.read(lambda tx: _known(tx, caller, task))
     kept = [each for each in found.values() if isinstance(each, Volume) and (each.made or each.phase is Phase.Bound)]
     ids = {path: volume.id for path, volume in found.items() if isinstance(volume, Volume)}
+    homes: dict[str, Volume] = {}
     for mount in task.spec.mounts:
         if not isinstance(found[mount.path], NotFound):
             continue
         if new := coming.volumes.get(mount.volume):
             found[mount.path], ids[mount.path] = new, new.id
-        else:
+        elif mount.storage is not None and mount.group in (None, caller.group):
+            made = found[mount.path] = await _home(mount, home)
+            if isinstance(made, Volume):
+                homes[mount.path], ids[mount.path] = made, made.id
+        elif mount.group is None:
             found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
             ids[mount.path] = literal_id(mount.volume)
     lost = await _lost(engine, kept)
-    return ids, [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
+    problems = [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
+    return Mounted(ids, problems, homes)
+
+
+async def _home(mount: Mount, home: Callable[[Mount], Awaitable[Volume]]) -> Found:
+    try:
+        return await home(mount)
+    except NotFound as error:
+        return error
+    except Invalid as error:
+        return NotFound("; ".join(str(problem) for problem in error.problems))
 
 
 async def _lost(engine: Engine, volumes: Sequence[Volume]) -> dict[str, str | None]:
@@ -62,10 +88,20 @@ def _known(tx: Store, caller: Caller, task: Task) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for mount in task.spec.mounts:
         try:
-            found[mount.path] = lookup.volume(tx, caller, mount.volume)
+            found[mount.path] = _mounted(tx, caller, mount)
         except (NotFound, Ambiguous) as error:
             found[mount.path] = error
     return found
+
+
+def _mounted(tx: Store, caller: Caller, mount: Mount) -> Volume:
+    """In the group it names; else in the one the workload is made in, then in the caller's others."""
+    if mount.group is not None:
+        return lookup.volume(tx, replace(caller, chosen=mount.group), mount.volume)
+    try:
+        return lookup.volume(tx, replace(caller, chosen=caller.group), mount.volume)
+    except NotFound:
+        return lookup.volume(tx, caller, mount.volume)
 
 
 async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:

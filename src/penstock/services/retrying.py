@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from penstock.domain.attempts import Next
 from penstock.domain.outcome import latest
-from penstock.domain.policy import Kind
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Reason, State, Workload
 from penstock.engines.base import Engine
 from penstock.errors import Conflict, Invalid, Problem
-from penstock.services import lookup, once, records
+from penstock.services import audit, lookup, once, records
 from penstock.services.bell import Bell
 from penstock.services.literals import claim_of
 from penstock.services.reconcile import Reconciler
@@ -33,19 +33,20 @@ class Retrying:
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
         body = once.digest(f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
-        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
+        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
         await self._refuse_gone(workload)
 
         def change(tx: Store) -> tuple[Workload, bool]:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
             if before and (known := tx.workloads.get(before)):
                 return known, False
-            found = lookup.workload(tx, caller, workload.id)
+            found = lookup.workload(tx, caller, workload.id, Verb.create)
             _refuse_active(found)
             _refuse_without_volumes(tx, found)
             indexes = _indexes(tx, found, asked.indexes)
             after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
             once.remember(tx, caller.user, key, body, Kind.Workload, found.id)
+            audit.note_of(tx, caller, Verb.create, found, after.message)
             return records.begin(tx, found, after), True
 
         again, new = await self._db.write(change)

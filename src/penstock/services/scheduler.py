@@ -132,10 +132,20 @@ def shortage(ask: Ask, room: Room, total: Node) -> str | None:
         free_gpus = available(ask.products, room.gpus)
         if ask.gpus > len(free_gpus):
             there = matching(ask.products, total.gpus)
-            elsewhere = sum(gpu.taken_elsewhere for gpu in there)
-            others = f", {elsewhere} held by another server on this machine" if elsewhere else ""
-            return f"needs {_gpu_words(ask)}; {len(free_gpus)} of {len(there)} are free{others}"
+            return f"needs {_gpu_words(ask)}; {len(free_gpus)} of {len(there)} are free{_others(ask, room, there)}"
     return None
+
+
+def _others(ask: Ask, room: Room, there: Sequence[Gpu]) -> str:
+    """Who has GPUs that nobody here was given."""
+    elsewhere = sum(gpu.taken_elsewhere for gpu in there)
+    used = [gpu for gpu in matching(ask.products, room.gpus) if gpu.processes and not gpu.taken_elsewhere]
+    said = f", {elsewhere} held by another server on this machine" if elsewhere else ""
+    if used:
+        first = used[0].processes[0]
+        named = f"{first.name}, process {first.pid}" if first.name else f"process {first.pid}"
+        said += f", {len(used)} used by programs that Penstock did not start ({named})"
+    return said
 
 
 def decide(
@@ -195,7 +205,8 @@ def matching(products: Sequence[str], gpus: Sequence[Gpu]) -> list[Gpu]:
 
 
 def available(products: Sequence[str], gpus: Sequence[Gpu]) -> list[Gpu]:
-    return [gpu for gpu in matching(products, gpus) if not gpu.taken_elsewhere]
+    """Of those that nothing of ours has: what computes on one of them, others started."""
+    return [gpu for gpu in matching(products, gpus) if not gpu.taken_elsewhere and not gpu.processes]
 
 
 def _gpu_words(ask: Ask) -> str:

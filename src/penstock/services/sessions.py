@@ -14,13 +14,14 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from penstock.domain.model import now
-from penstock.domain.names import NAME_LIMIT, new_id
+from penstock.domain.names import NAME_LIMIT, new_id, shorten
+from penstock.domain.policy import Verb
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Requests, Resources, Spec, State, Unit, Workload
 from penstock.engines.base import Engine, Run, Session, Terminal
 from penstock.errors import Conflict, Invalid, NotFound, PenstockError, Unavailable
-from penstock.services import lookup
+from penstock.services import audit, lookup
 from penstock.services.accounts import account_of
 from penstock.services.bell import Bell
 from penstock.services.literals import literal_id
@@ -62,6 +63,8 @@ class Sessions:
         self._reconciler = reconciler
         self._bell = bell
         self._open: Counter[str] = Counter()
+        self._connected: Counter[tuple[str, str, int]] = Counter()
+        """By user, workload and port."""
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
@@ -91,29 +94,52 @@ class Sessions:
     ) -> AsyncIterator[Session]:
         """Everything is checked before the program starts. It ends when this does."""
         with self._counted(caller):
-            workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
+            workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
             if problem := lookup.part_problem(workload, part):
                 raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
-            async with self._started(workload, part, command, terminal) as session:
+            opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
+            async with self._started(workload, part, opening) as session:
+                await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, _shown(command)))
                 yield session
 
     @asynccontextmanager
+    async def connect(self, caller: Caller, ref: str, part: int | None, port: int) -> AsyncIterator[Session]:
+        """To a program of the job that listens. Of several connections at once only the first is noted."""
+        with self._counted(caller):
+            workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
+            if problem := lookup.part_problem(workload, part):
+                raise Invalid(f"{workload.name} ({workload.id}) cannot be connected to there.", problems=[problem])
+            key = (caller.user, workload.id, port)
+            async with self._started(workload, part, partial(self._engine.connect, port=port)) as session:
+                self._connected[key] += 1
+                try:
+                    if self._connected[key] == 1:
+                        said = f"port {port}"
+                        await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, said))
+                    yield session
+                finally:
+                    self._connected[key] -= 1
+                    self._connected += Counter()  # without those that are 0
+
+    @asynccontextmanager
     async def _started(
-        self, workload: Workload, part: int | None, command: Sequence[str], terminal: Terminal | None
+        self, workload: Workload, part: int | None, opening: Callable[[Run, int], Awaitable[Session]]
     ) -> AsyncIterator[Session]:
-        if workload.status != "running":
-            raise _not_running(workload)
-        run = Run.of(workload)
-        chosen = await self._first_running(workload, run) if part is None else part
+        chosen = await self.running_part(workload, part)
         try:
-            session = await self._engine.exec(run, chosen, tuple(command) or SHELL, terminal)
+            session = await opening(Run.of(workload), chosen)
         except Conflict as error:
-            which = f", {_word(workload)} {chosen}" if workload.spec.parts > 1 else ""
-            raise Conflict(f"{workload.name} ({workload.id}{which}): {error.message}", hint=error.hint) from error
+            raise said_of(workload, chosen, error) from error
         try:
             yield session
         finally:
             await session.close()
+
+    async def running_part(self, workload: Workload, part: int | None) -> int:
+        """The one that is meant: the first that runs, unless one is named."""
+        if workload.status != "running":
+            raise _not_running(workload)
+        return await self._first_running(workload, Run.of(workload)) if part is None else part
 
     async def _first_running(self, workload: Workload, run: Run) -> int:
         if workload.spec.parts == 1:
@@ -129,7 +155,9 @@ class Sessions:
         if self._stopping.is_set():
             raise Unavailable("The server is stopping.")
         if self._open[caller.user] >= SESSIONS_EACH:
-            raise Conflict(f"You have {SESSIONS_EACH} programs open in jobs already.", hint="close some of them")
+            raise Conflict(
+                f"You have {SESSIONS_EACH} programs and connections open in jobs already.", hint="close some of them"
+            )
         self._open[caller.user] += 1
         try:
             yield
@@ -152,7 +180,7 @@ class Sessions:
     async def _volume(self, caller: Caller, ref: str) -> Volume:
         """One of the caller's, or a claim of the cluster by its own name."""
         try:
-            return await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+            return await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.exec))
         except NotFound:
             if found := await literal(self._db, self._engine, caller, ref):
                 return found
@@ -178,11 +206,13 @@ class Sessions:
             updated_at=moment,
         )
         tx.workloads.add(workload)
+        audit.note_of(tx, caller, Verb.exec, volume)
         return workload
 
     def _spec(self, volume: Volume) -> Spec:
         """It asks for as good as nothing: a full machine must not keep anyone from their data."""
-        image = self._settings.kubernetes_helper_image if self._settings.engine == "kubernetes" else None
+        images = {"docker": self._settings.docker_helper_image, "kubernetes": self._settings.kubernetes_helper_image}
+        image = images.get(self._settings.engine)
         cpus = 10 if self._engine.schedules else 0
         return Spec(
             name=_name(volume),
@@ -210,7 +240,8 @@ class Sessions:
             variable = workload.spec.mounts[0].volume.upper().replace("-", "_")
             go = f'cd "$PENSTOCK_VOLUME_{variable}" && exec "$@"'
             command = ("sh", "-c", go, "sh", *(command or SHELL))
-        async with self._started(running, 0, command, terminal) as session:
+        opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
+        async with self._started(running, 0, opening) as session:
             yield session
 
     async def _until_running(self, workload: Workload, say: Say) -> Workload:
@@ -269,7 +300,17 @@ def _part(workload: Workload, unit: Unit) -> int:
     return unit.index if workload.spec.array else unit.rank
 
 
+def said_of(workload: Workload, part: int, error: Conflict) -> Conflict:
+    """What an engine says of a run, with the name that people know it by."""
+    which = f", {_word(workload)} {part}" if workload.spec.parts > 1 else ""
+    return Conflict(f"{workload.name} ({workload.id}{which}): {error.message}", hint=error.hint)
+
+
 def _not_running(workload: Workload) -> Conflict:
     why = f" ({workload.message})" if workload.message and not workload.ended else ""
     hint = f"penstock jobs logs {workload.id}" if workload.ended else f"penstock jobs status {workload.id}"
     return Conflict(f"{workload.name} ({workload.id}) is not running: {workload.status}{why}", hint=hint)
+
+
+def _shown(command: Sequence[str]) -> str:
+    return shorten(" ".join(command) or "a shell", 200)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.dialects.task import Task, read_task
 from penstock.domain.model import now
 from penstock.domain.names import new_id
-from penstock.domain.policy import Kind
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
-from penstock.domain.volumes import Phase
-from penstock.domain.workloads import Reason, Spec, State, Workload
+from penstock.domain.volumes import Phase, Volume
+from penstock.domain.workloads import Mount, Reason, Spec, State, Workload
 from penstock.engines.base import Engine
-from penstock.errors import FilesNeeded, Invalid, NotFound, Problem, Unavailable
-from penstock.services import once
+from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
+from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
 from penstock.services.holdups import waits_for
 from penstock.services.literals import claim_of
@@ -22,10 +23,11 @@ from penstock.services.records import RECORD_LIMIT, SPEC_LIMIT, record_of
 from penstock.services.resolving import Coming, awaited_by, volumes_of
 from penstock.services.uploads import Uploads
 from penstock.services.venvs import usable_venv
+from penstock.services.volumes import Volumes
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import DryRun, Submission, WorkloadView
+from penstock.wire import DryRun, NewVolume, Submission, WorkloadView
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,26 @@ class Prepared:
 
     workload: Workload
     waits: str | None
+    homes: dict[str, Volume]
+    """By mount path, volumes that are made with it."""
 
 
 class Submit:
     def __init__(
-        self, db: Database, engine: Engine, settings: Settings, reconciler: Reconciler, uploads: Uploads
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        reconciler: Reconciler,
+        uploads: Uploads,
+        volumes: Volumes,
     ) -> None:
         self._db = db
         self._engine = engine
         self._settings = settings
         self._reconciler = reconciler
         self._uploads = uploads
+        self._volumes = volumes
 
     async def text(self, caller: Caller, asked: Submission, key: str | None = None) -> WorkloadView | DryRun:
         task = read_task(asked.text, asked.source, name=asked.name, envs=asked.envs)
@@ -57,14 +68,15 @@ class Submit:
         if asked.dry_run:
             return self.outlook(prepared)
         body = once.digest(asked.model_dump_json(exclude={"files"}).encode()) if key else ""
-        return await self.add(caller, prepared.workload, key, body)
+        return await self.add(caller, prepared, key, body)
 
     async def prepare(self, caller: Caller, task: Task, asked: Submission, coming: Coming | None = None) -> Prepared:
         """Checks everything; nothing is written."""
+        caller.require(Verb.create, Kind.Workload)
         coming = coming or Coming()
         problems = [*await self._refusals(task), *self._never_fits(task)]
-        volume_ids, more = await volumes_of(self._db, self._engine, caller, task, coming)
-        problems += more
+        mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller))
+        problems += mounted.problems
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
             others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
@@ -86,7 +98,7 @@ class Submit:
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=_with(task.spec, asked.after),
-            volume_ids=volume_ids,
+            volume_ids=mounted.ids,
             files={"workdir": asked.files["workdir"]} if sends_workdir(task.spec) and asked.files else {},
             venv=venv,
             notices=notices,
@@ -98,10 +110,15 @@ class Submit:
             updated_at=moment,
         )
         self._refuse_too_long(workload, asked.source)
-        return Prepared(workload, waits)
+        return Prepared(workload, waits, mounted.homes)
 
-    async def add(self, caller: Caller, workload: Workload, key: str | None, body: str) -> WorkloadView:
+    async def _home(self, caller: Caller, mount: Mount) -> Volume:
+        """The volume a mount asks for, on the storage it names. Who may run something may have it."""
+        return await self._volumes.wanted(caller, _asked(mount))
+
+    async def add(self, caller: Caller, prepared: Prepared, key: str | None, body: str) -> WorkloadView:
         """Stores it; durable when this returns."""
+        workload = await self._with_homes(caller, prepared)
 
         def add(tx: Store) -> tuple[Workload, bool]:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
@@ -112,6 +129,7 @@ class Submit:
                 if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
                     raise NotFound(f"Volume {volume_id} not found")
             tx.workloads.add(workload)
+            audit.note_of(tx, caller, Verb.create, workload)
             once.remember(tx, caller.user, key, body, Kind.Workload, workload.id)
             return workload, True
 
@@ -119,6 +137,19 @@ class Submit:
         if new:
             self._reconciler.submitted(made)
         return WorkloadView.whole(made, (), (), self._reconciler.limits)
+
+    async def _with_homes(self, caller: Caller, prepared: Prepared) -> Workload:
+        """Makes what is not there yet; what someone made meanwhile is the same one."""
+        ids: dict[str, str] = {}
+        for mount in prepared.workload.spec.mounts:
+            if home := prepared.homes.get(mount.path):
+                try:
+                    ids[mount.path] = (await self._volumes.add(caller, home, _asked(mount))).id
+                except NameTaken as taken:
+                    ids[mount.path] = str(taken.details["id"])
+        if not ids:
+            return prepared.workload
+        return prepared.workload.model_copy(update={"volume_ids": prepared.workload.volume_ids | ids})
 
     def outlook(self, prepared: Prepared) -> DryRun:
         workload, waits = prepared.workload, prepared.waits
@@ -136,10 +167,10 @@ class Submit:
         try:
             refusals = await self._engine.refusals(task.spec)
         except Unavailable:
-            return []
+            refusals = []
         return [
             Problem(each.message, where=task.where(*each.keys), field=task.field(*each.keys), hint=each.hint)
-            for each in refusals
+            for each in [*refusals, *notifying.refusals(task.spec, self._settings)]
         ]
 
     def _never_fits(self, task: Task) -> list[Problem]:
@@ -186,3 +217,8 @@ def _reason(waits: str | None, for_others: bool) -> Reason:
     if not waits:
         return Reason.SUBMITTED
     return Reason.WAITS_FOR_OTHERS if for_others else Reason.NO_AVAILABLE_RESOURCES
+
+
+def _asked(mount: Mount) -> NewVolume:
+    fields = {"name": mount.volume, "storage": mount.storage, "sub_path": mount.volume}
+    return NewVolume.model_validate(fields)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock.domain.model import now
 from penstock.domain.names import USER, new_id, shorten
-from penstock.domain.policy import Kind, Verb, allowed
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import NotAQuantity, parse_duration
 from penstock.domain.users import Caller
 from penstock.errors import Forbidden, Invalid, NotFound, Problem
+from penstock.services import audit
 from penstock.store.database import Database
+from penstock.store.session import Store
 from penstock.store.tokens import Token
 from penstock.wire import NewToken, NewTokenView, TokenView
 
 PREFIX = "pst_"
 REMEMBERED = 1.0
+BOTH_VALID = timedelta(days=1)
+"""How long an old token works beside the one that took its place."""
 
 
 def hashed(token: str) -> str:
@@ -34,15 +38,9 @@ class Tokens:
     async def create(self, caller: Caller, asked: NewToken) -> NewTokenView:
         """For the caller; or, by an admin, for any name, which then proves that name and no account of this machine."""
         user = self._for_whom(caller, asked.user)
-        expires_at = None
-        if asked.expires is not None:
-            try:
-                expires_at = now() + timedelta(seconds=parse_duration(asked.expires))
-            except NotAQuantity as error:
-                problem = Problem(str(error), field="expires", hint=error.hint)
-                raise Invalid("The token cannot be created.", problems=[problem]) from None
         secret = PREFIX + secrets.token_urlsafe(32)
         mine = user == caller.user
+        expires_at = _end(asked.expires, caller.until if mine else None)
         token = Token(
             id=new_id(),
             user=user,
@@ -52,13 +50,18 @@ class Tokens:
             created_at=now(),
             expires_at=expires_at,
         )
-        await self._db.write(lambda tx: tx.tokens.add(token, hashed(secret)))
+
+        def add(tx: Store) -> None:
+            tx.tokens.add(token, hashed(secret))
+            audit.note(tx, caller, Verb.create, Kind.Token, name=user, id=token.id)
+
+        await self._db.write(add)
         return NewTokenView(token=secret, **_view(token).model_dump())
 
     def _for_whom(self, caller: Caller, user: str | None) -> str:
         if user is None or user == caller.user:
             return caller.user
-        if not allowed(caller, Verb.all_groups, Kind.Token):
+        if not caller.everywhere(Verb.create, Kind.Token):
             raise Forbidden("Only an admin may make or see tokens of others.")
         if not USER.match(user):
             problem = Problem(f"'{shorten(user)}' is not a user name", field="user")
@@ -76,9 +79,37 @@ class Tokens:
 
     async def delete(self, caller: Caller, token_id: str) -> None:
         """One's own; an admin any."""
-        whose = None if allowed(caller, Verb.all_groups, Kind.Token) else caller.user
-        if not await self._db.write(lambda tx: tx.tokens.remove(token_id, whose)):
-            raise NotFound(f"Token {shorten(token_id)} not found")
+        whose = None if caller.everywhere(Verb.delete, Kind.Token) else caller.user
+
+        def remove(tx: Store) -> None:
+            if not tx.tokens.remove(token_id, whose):
+                raise NotFound(f"Token {shorten(token_id)} not found")
+            audit.note(tx, caller, Verb.delete, Kind.Token, id=token_id)
+
+        await self._db.write(remove)
+        self._known.clear()
+
+    async def rotate(self, caller: Caller, token_id: str) -> NewTokenView:
+        """A new one with the same rights; the old one ends a day from now, or at its own end if that is sooner."""
+        whose = None if caller.everywhere(Verb.create, Kind.Token) else caller.user
+        secret = PREFIX + secrets.token_urlsafe(32)
+
+        def change(tx: Store) -> Token:
+            old = tx.tokens.get(token_id, whose)
+            if old is None:
+                raise NotFound(f"Token {shorten(token_id)} not found")
+            new: Token = old.model_copy(update={"id": new_id(), "created_at": now(), "last_used_at": None})
+            tx.tokens.add(new, hashed(secret))
+            tx.tokens.end(old.id, min(now() + BOTH_VALID, old.expires_at or datetime.max.replace(tzinfo=UTC)))
+            audit.note(tx, caller, Verb.create, Kind.Token, name=new.user, id=new.id, detail=f"instead of {old.id}")
+            return new
+
+        new = await self._db.write(change)
+        self._known.clear()
+        return NewTokenView(token=secret, **_view(new).model_dump())
+
+    def forget(self) -> None:
+        """What is remembered of tokens, after some were removed."""
         self._known.clear()
 
     async def holder(self, secret: str) -> Token | None:
@@ -98,6 +129,18 @@ class Tokens:
             used = token.id
             await self._db.write(lambda tx: tx.tokens.touch(used, now()))
         return token
+
+
+def _end(asked: str | None, latest: datetime | None) -> datetime | None:
+    """When a new token ends; one that a token was shown for never outlives that one."""
+    if asked is None:
+        return latest
+    try:
+        end = now() + timedelta(seconds=parse_duration(asked))
+    except NotAQuantity as error:
+        problem = Problem(str(error), field="expires", hint=error.hint)
+        raise Invalid("The token cannot be created.", problems=[problem]) from None
+    return min(end, latest) if latest else end
 
 
 def _view(token: Token) -> TokenView:

@@ -1,4 +1,4 @@
-"""The undoing of apply: what a text describes is stopped and deleted, by name."""
+"""The undoing of apply: what a text describes is stopped, or stopped and deleted, by name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import itertools
 import logging
 import time
 
-from penstock.dialects.manifest import ManifestVolume, ManifestWorkload, TaskDocument, read_documents
+from penstock.dialects.document import NounDocument, WorkloadDocument
+from penstock.dialects.documents import read_documents
+from penstock.dialects.manifest import ManifestVolume
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
 from penstock.errors import NotFound, PenstockError
-from penstock.services.apply import CLAIM, FAILED, TASK, require
+from penstock.services.apply import CLAIM, Runnable, kind_of
+from penstock.services.nouns import DELETED, NOT_PRESENT, Nouns, order_of
+from penstock.services.people import People
+from penstock.services.places import Places
+from penstock.services.planned import FAILED
 from penstock.services.volumes import Volumes
 from penstock.services.workloads import Workloads
 from penstock.store.database import Database
@@ -20,31 +26,70 @@ from penstock.store.session import Store
 from penstock.wire import Applied, Documents
 
 log = logging.getLogger(__name__)
-DELETED, NOT_PRESENT = "deleted", "not present"
+STOPPING, NOT_RUNNING = "is being stopped", "not running"
 PATIENCE = 60.0
 """Seconds that what runs has to end; then its volumes stay, and the same can be asked again."""
 
 
 class Unapply:
-    def __init__(self, db: Database, workloads: Workloads, volumes: Volumes) -> None:
+    def __init__(self, db: Database, workloads: Workloads, volumes: Volumes, people: People, places: Places) -> None:
         self._db = db
         self._workloads = workloads
         self._volumes = volumes
+        self._people = people
+        self._nouns = Nouns(db, people, places, volumes)
 
     async def delete(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
         """Workloads first, so that nothing uses the volumes any more."""
         documents = read_documents(asked.text, asked.source)
         until = time.monotonic() + PATIENCE
-        jobs = [each for each in documents if not isinstance(each, ManifestVolume)]
+        jobs = [each for each in documents if not isinstance(each, ManifestVolume | NounDocument)]
         claims = [each.claim.name for each in documents if isinstance(each, ManifestVolume)]
-        gone = await asyncio.gather(*(self._delete_workload(caller, job, until) for job in jobs))
-        return (*itertools.chain(*gone), *[await self._delete_volume(caller, name) for name in claims])
+        nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of, reverse=True)
+        gone = await asyncio.gather(*(self._delete_workload(self._in_group(caller, job), job, until) for job in jobs))
+        return (
+            *itertools.chain(*gone),
+            *[await self._delete_volume(caller, name) for name in claims],
+            *[await self._nouns.delete(caller, noun) for noun in nouns],
+        )
 
-    async def _delete_workload(
-        self, caller: Caller, document: TaskDocument | ManifestWorkload, until: float
-    ) -> list[Applied]:
+    def _in_group(self, caller: Caller, document: Runnable) -> Caller:
+        named = document.group if isinstance(document, WorkloadDocument) else None
+        return self._people.in_group(caller, named) if named else caller
+
+    async def stop(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
+        """Each workload that is not over; what it is now is its result."""
+        results = []
+        for document in read_documents(asked.text, asked.source):
+            if isinstance(document, ManifestVolume):
+                results.append(Applied(kind=CLAIM, name=document.claim.name, result=NOT_RUNNING))
+            elif isinstance(document, NounDocument):
+                results.append(Applied(kind=document.kind, name=document.name, result=NOT_RUNNING))
+            else:
+                results += await self._stop_workload(self._in_group(caller, document), document)
+        return tuple(results)
+
+    async def _stop_workload(self, caller: Caller, document: Runnable) -> list[Applied]:
+        kind = kind_of(document)
+        name = document.task.spec.name or ""
+        found = await self._db.read(lambda tx: _named(tx, caller, name))
+        alive = [each for each in found if not each.ended]
+        if not alive:
+            return [Applied(kind=kind, name=name, result=NOT_RUNNING if found else NOT_PRESENT)]
+        results = []
+        for each in alive:
+            try:
+                stopped = await self._workloads.stop(caller, each.id)
+            except PenstockError as error:
+                results.append(_failed(kind, name, error))
+            else:
+                said = STOPPING if stopped.ended_at is None else stopped.status
+                results.append(Applied(kind=kind, name=name, id=each.id, result=said))
+        return results
+
+    async def _delete_workload(self, caller: Caller, document: Runnable, until: float) -> list[Applied]:
         """All of that name, those that ended long ago, too: the name is free afterwards."""
-        kind = document.kind if isinstance(document, ManifestWorkload) else TASK
+        kind = kind_of(document)
         name = document.task.spec.name or ""
         gone: list[Applied] = []
         try:
@@ -68,7 +113,7 @@ class Unapply:
         if not found:
             return Applied(kind=CLAIM, name=name, result=NOT_PRESENT)
         try:
-            require(caller, Verb.delete, Kind.Volume)
+            caller.require(Verb.delete, Kind.Volume)
             await self._volumes.delete(caller, found[0].id)
         except PenstockError as error:
             return _failed(CLAIM, name, error)

@@ -25,7 +25,7 @@ def usable_venv(given: str | None, caller: Caller, settings: Settings) -> tuple[
 
 
 def _why_not(path: Path, caller: Caller, settings: Settings) -> str | None:
-    if settings.engine == "kubernetes":
+    if settings.engine != "local":
         return "it is on another machine than the job, which has what its image has"
     if not path.is_absolute() or "\0" in str(path) or ".." in path.parts or str(path).startswith(HIDDEN):
         return "its path cannot be used"

@@ -8,25 +8,31 @@ from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.names import name_problem, new_id, shorten
-from penstock.domain.policy import Kind
+from penstock.domain.paths import NotAMountPath, sub_path
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
 from penstock.domain.users import Caller
-from penstock.domain.volumes import AccessMode, Phase, StorageClass, Volume
+from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, Volume
 from penstock.engines.base import Engine, VolumeReport
 from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
-from penstock.services import lookup, once
+from penstock.services import audit, lookup, once
 from penstock.services.accounts import account_of
 from penstock.services.making import Making
+from penstock.services.places import Places
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import NewVolume, VolumeUse, VolumeView
 
+SHARED = (AccessMode.ReadWriteMany,)
+ALONE = (AccessMode.ReadWriteOnce,)
+
 
 class Volumes:
-    def __init__(self, db: Database, engine: Engine, settings: Settings) -> None:
+    def __init__(self, db: Database, engine: Engine, settings: Settings, places: Places) -> None:
         self._db = db
         self._engine = engine
+        self._places = places
         self._settings = settings
         self._making = Making(db, engine)
 
@@ -42,7 +48,20 @@ class Volumes:
 
     async def plan(self, caller: Caller, asked: NewVolume) -> Volume:
         """Checks the wish; nothing is written."""
-        return _new(caller, asked, await self._engine.storage_classes())
+        caller.require(Verb.create, Kind.Volume)
+        return await self.wanted(caller, asked)
+
+    async def wanted(self, caller: Caller, asked: NewVolume) -> Volume:
+        """The same for who may have it anyway, as the owner of a workload its home."""
+        classes = await self._engine.storage_classes()
+        storage = self._storage(caller, asked.storage)
+        if storage and self._engine.name != "docker":
+            asked = asked.model_copy(update={"storage_class": _class_of(storage, classes)})
+        return _new(caller, asked, classes, storage)
+
+    def _storage(self, caller: Caller, name: str | None) -> Storage | None:
+        """NotFound for one that is not there, or not the caller's to use."""
+        return None if name is None else self._places.storage(caller, name)
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
@@ -55,6 +74,7 @@ class Volumes:
                 if known:
                     return known
             tx.volumes.add(volume, account)
+            audit.note_of(tx, caller, Verb.create, volume)
             once.remember(tx, caller.user, key, body, Kind.Volume, volume.id)
             return None
 
@@ -101,11 +121,11 @@ class Volumes:
         cursor: str | None,
     ) -> tuple[list[VolumeView], str | None]:
         """Whether a volume is Lost only the engine knows: a page is filled from the store until it is full."""
-        group = None if everyone else caller.group
+        groups = None if everyone else caller.where(Verb.get, Kind.Volume)
         views: list[VolumeView] = []
         while True:
             wanted = limit - len(views)
-            found, cursor = await self._db.read(partial(_page, group, name, wanted, cursor))
+            found, cursor = await self._db.read(partial(_page, groups, name, wanted, cursor))
             views += [view for view in await self._views(found, usage) if not phases or view.status in phases]
             if cursor is None or len(views) == limit:
                 return views, cursor
@@ -159,26 +179,27 @@ class Volumes:
 
     async def resize(self, caller: Caller, ref: str, size: str) -> VolumeView:
         """The engine first: if the record is not written any more, asking again does the same once more."""
-        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.update))
         larger = _larger(volume, size, await self._engine.storage_classes())
         if larger is volume:
             return await self.get(caller, volume.id)
         await self._engine.resize_volume(larger)
 
         def update(tx: Store) -> None:
-            known = lookup.volume(tx, caller, volume.id)
+            known = lookup.volume(tx, caller, volume.id, Verb.update)
             tx.volumes.update(known.model_copy(update={"size": larger.size, "size_bytes": larger.size_bytes}))
+            audit.note_of(tx, caller, Verb.update, known, f"{known.size} to {larger.size}")
 
         await self._db.write(update)
         return await self.get(caller, volume.id)
 
     async def delete(self, caller: Caller, ref: str) -> Volume:
         """Marks it first, so that nothing new can use it, then destroys the data, then forgets it."""
-        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.delete))
         others = await self._engine.volume_users(volume)
 
         def mark(tx: Store) -> Volume:
-            found = lookup.volume(tx, caller, volume.id)
+            found = lookup.volume(tx, caller, volume.id, Verb.delete)
             users = tx.workloads.using(found.id)
             if users:
                 named = ", ".join(f"{w.name} ({w.id}, {w.status})" for w in users[:10])
@@ -189,6 +210,7 @@ class Volumes:
                 raise InUse(f"Volume {found.name} is in use by {named}.", hint="End what uses it, then try again.")
             marked = found.model_copy(update={"phase": Phase.Deleting})
             tx.volumes.update(marked)
+            audit.note_of(tx, caller, Verb.delete, marked)
             return marked
 
         marked = await self._db.write(mark)
@@ -203,21 +225,19 @@ class Volumes:
 
 
 def _page(
-    group: str | None, name: str | None, limit: int, cursor: str | None, tx: Store
+    groups: Sequence[str] | None, name: str | None, limit: int, cursor: str | None, tx: Store
 ) -> tuple[list[Volume], str | None]:
-    return tx.volumes.page(group, name=name, limit=limit, cursor=cursor)
+    return tx.volumes.page(groups, name=name, limit=limit, cursor=cursor)
 
 
-def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> Volume:
+def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], storage: Storage | None) -> Volume:
     """All that is wrong with the wish, at once; or the volume."""
     problems = [problem for problem in [name_problem(asked.name)] if problem]
-    size_bytes = 0
-    try:
-        size_bytes = parse_bytes(asked.size)
-    except NotAQuantity as error:
-        problems.append(Problem(str(error), field="size", hint=error.hint))
-    wanted = _storage_class(asked.storage_class, classes, problems)
-    modes = _modes(asked.access_modes, problems)
+    size_bytes = _size(asked, problems)
+    on_host = storage is not None and asked.storage_class is None
+    wanted = "" if on_host else _storage_class(asked.storage_class, classes, problems)
+    modes = _modes(asked.access_modes, problems) if storage is None else SHARED if storage.shared else ALONE
+    below = _below(asked, problems)
     if problems:
         raise Invalid("The volume cannot be created.", problems=problems)
     return Volume(
@@ -225,12 +245,47 @@ def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]) -> V
         name=asked.name,
         group=caller.group,
         user=caller.user,
-        size=asked.size,
+        size=asked.size or "",
         size_bytes=size_bytes,
         storage_class=wanted,
         access_modes=modes,
+        storage=storage.name if storage else None,
+        sub_path=below if storage else None,
+        readonly=asked.readonly,
         created_at=now(),
     )
+
+
+def _below(asked: NewVolume, problems: list[Problem]) -> str:
+    """Its directory on a storage."""
+    try:
+        return sub_path(asked.name if asked.sub_path is None else asked.sub_path)
+    except NotAMountPath as error:
+        problems.append(Problem(str(error), field="sub_path", hint=error.hint))
+        return ""
+
+
+def _class_of(storage: Storage, classes: Sequence[StorageClass]) -> str:
+    """Where there are classes and no Docker hosts: the class of the storage's name, or for a disk the usual one."""
+    named = next((each.name for each in classes if each.name == storage.name), None)
+    usual = next((each.name for each in classes if each.default and not storage.shared), None)
+    if found := named or usual:
+        return found
+    there = ", ".join(each.name for each in classes)
+    problem = Problem(f"{storage.name} is NFS, which this engine does not mount", field="storage", hint=f"use {there}")
+    raise Invalid("The volume cannot be created.", problems=[problem])
+
+
+def _size(asked: NewVolume, problems: list[Problem]) -> int:
+    if asked.size is None:
+        if asked.storage is None:
+            problems.append(Problem("is missing", field="size", hint="for example 10Gi"))
+        return 0
+    try:
+        return parse_bytes(asked.size)
+    except NotAQuantity as error:
+        problems.append(Problem(str(error), field="size", hint=error.hint))
+        return 0
 
 
 def _storage_class(asked: str | None, classes: Sequence[StorageClass], problems: list[Problem]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 from penstock.domain.outcome import latest
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import WAITING, Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Engine
 from penstock.errors import Conflict
-from penstock.services import lookup
+from penstock.services import audit, lookup
 from penstock.services.bell import Bell
 from penstock.services.reconcile import Reconciler
 from penstock.store.database import Database
@@ -42,14 +43,16 @@ class Workloads:
         cursor: str | None,
     ) -> tuple[list[str], str | None]:
         """Summaries as the JSON they are stored as. A page is the same until something is written."""
-        group = None if everyone else caller.group
-        asked = (group, name, tuple(states or ()), tuple(statuses or ()), limit, cursor)
+        groups = _groups(caller, everyone=everyone)
+        asked = (groups, name, tuple(states or ()), tuple(statuses or ()), limit, cursor)
         version = self._db.version
         known = self._pages.get(asked)
         if known and known[0] == version:
             return known[1]
         found = await self._db.read(
-            lambda tx: tx.workloads.page(group, name=name, states=states, statuses=statuses, limit=limit, cursor=cursor)
+            lambda tx: tx.workloads.page(
+                groups, name=name, states=states, statuses=statuses, limit=limit, cursor=cursor
+            )
         )
         if len(self._pages) >= PAGES_KEPT:
             self._pages.clear()
@@ -67,10 +70,10 @@ class Workloads:
         cursor: str | None,
     ) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
         """Summaries with their units: what document 001's list shows."""
-        group = None if everyone else caller.group
+        groups = _groups(caller, everyone=everyone)
 
         def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
-            items, after = tx.workloads.page(group, name=name, statuses=statuses, limit=limit, cursor=cursor)
+            items, after = tx.workloads.page(groups, name=name, statuses=statuses, limit=limit, cursor=cursor)
             summaries = [Summary.model_validate_json(item) for item in items]
             return [(summary, latest(tx.workloads.units(summary.id))) for summary in summaries], after
 
@@ -101,13 +104,14 @@ class Workloads:
 
     async def stop(self, caller: Caller, ref: str) -> Summary:
         def change(tx: Store) -> Workload:
-            return self._ask_to_stop(tx, lookup.workload(tx, caller, ref), caller)
+            return self._ask_to_stop(tx, lookup.workload(tx, caller, ref, Verb.stop), caller)
 
         return self._stopped(await self._db.write(change))
 
     async def stop_all(self, caller: Caller, *, everyone: bool) -> list[Summary]:
         def change(tx: Store) -> list[Workload]:
-            mine = [w for w in tx.workloads.active() if everyone or w.group == caller.group]
+            groups = caller.where(Verb.stop, Kind.Workload)
+            mine = [w for w in tx.workloads.active() if everyone or w.group in groups]
             return [self._ask_to_stop(tx, workload, caller) for workload in mine if workload.wants is Wants.RUN]
 
         return [self._stopped(workload) for workload in await self._db.write(change)]
@@ -122,6 +126,7 @@ class Workloads:
         stopped: Workload = tx.workloads.move(
             workload, state, Reason.STOPPED_BY_USER, f"by {caller.user}", wants=Wants.STOP
         )
+        audit.note_of(tx, caller, Verb.stop, workload)
         return stopped
 
     def _stopped(self, workload: Workload) -> Summary:
@@ -131,12 +136,13 @@ class Workloads:
 
     async def delete(self, caller: Caller, ref: str) -> Workload:
         def change(tx: Store) -> Workload:
-            workload = lookup.workload(tx, caller, ref)
+            workload = lookup.workload(tx, caller, ref, Verb.delete)
             if not workload.ended:
                 raise Conflict(
                     f"{workload.name} ({workload.id}) is {workload.status}.", hint=f"penstock jobs stop {workload.id}"
                 )
             moved: Workload = tx.workloads.move(workload, State.DELETED, Reason.DELETED_BY_USER, wants=Wants.DELETE)
+            audit.note_of(tx, caller, Verb.delete, workload)
             return moved
 
         workload = await self._db.write(change)
@@ -145,3 +151,8 @@ class Workloads:
 
     async def counts(self) -> dict[str, int]:
         return await self._db.read(lambda tx: tx.workloads.counts())
+
+
+def _groups(caller: Caller, *, everyone: bool) -> tuple[str, ...] | None:
+    """Whose things a list shows; None is everyone's."""
+    return None if everyone else caller.where(Verb.get, Kind.Workload)

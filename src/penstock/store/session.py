@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Dialect, Engine
 
+from penstock.store.audit import Audit
 from penstock.store.failures import translated
+from penstock.store.outbox import Outbox
+from penstock.store.registered import Registered
 from penstock.store.submissions import Submissions
 from penstock.store.tokens import Tokens
 from penstock.store.transaction import Transaction
@@ -31,6 +34,9 @@ class Store(Transaction):
         self.workloads = Workloads(self)
         self.tokens = Tokens(self)
         self.submissions = Submissions(self)
+        self.registered = Registered(self)
+        self.audit = Audit(self)
+        self.outbox = Outbox(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,3 +154,48 @@ submissions = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 Index("submissions_created", submissions.c.created_at)
+
+registered = Table(
+    "registered",
+    metadata,
+    # What admins write down: users, groups, nodes, storages. Groups and users belong to no group: empty there.
+    Column("kind", Text, primary_key=True),
+    Column("group_name", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("doc", Text, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    _seq(),
+    Column("at", BigInteger, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("object_id", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Column("detail", Text),
+    sqlite_autoincrement=True,
+)
+Index("audit_user", audit.c.user_name, audit.c.seq)
+Index("audit_name", audit.c.name, audit.c.seq)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    _seq(),
+    # No reference to the workload: what it was is told even if it is deleted meanwhile.
+    Column("workload_id", Text, nullable=False),
+    Column("to", Text, nullable=False),
+    Column("doc", Text, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("outbox_due", outbox.c.due_at)

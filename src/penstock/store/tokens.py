@@ -25,6 +25,9 @@ _PAGE = (
 _DESCRIBED = _PAGE.where(t.c.description == value("described"))
 _REMOVE = delete(t).where(t.c.id == value("ref"))
 _REMOVE_OF = _REMOVE.where(t.c.user_name == value("user"))
+_REMOVE_ALL = delete(t).where(t.c.user_name == value("user"))
+_BY_ID = select(*_columns).where(t.c.id == value("ref"))
+_END = update(t).where(t.c.id == value("ref")).values(expires_at=value("end"))
 _TOUCH = update(t).where(t.c.id == value("ref")).values(last_used_at=value("time"))
 
 
@@ -82,6 +85,19 @@ class Tokens:
         if user is None:
             return self._tx.write(_REMOVE, {"ref": id}) > 0
         return self._tx.write(_REMOVE_OF, {"ref": id, "user": user}) > 0
+
+    def get(self, id: str, user: str | None) -> Token | None:
+        """This user's or (None) anyone's."""
+        row = self._tx.first(_BY_ID, {"ref": id}) if could_be_stored(id) else None
+        token = _token(row) if row else None
+        return token if token and user in (None, token.user) else None
+
+    def end(self, id: str, time: datetime) -> None:
+        self._tx.write(_END, {"ref": id, "end": to_ms(time)})
+
+    def remove_of(self, user: str) -> None:
+        """All of this user's."""
+        self._tx.write(_REMOVE_ALL, {"user": user})
 
     def touch(self, id: str, time: datetime) -> None:
         self._tx.write(_TOUCH, {"ref": id, "time": to_ms(time)})

@@ -75,6 +75,15 @@ def value(name: str) -> BindParameter[Any]:
     return bindparam(name, required=False)
 
 
+def group_names(count: int) -> list[str]:
+    """What the values are called that narrow a statement to so many groups."""
+    return [f"group_{number}" for number in range(count)]
+
+
+def group_values(groups: Sequence[str]) -> Values:
+    return dict(zip(group_names(len(groups)), groups, strict=True))
+
+
 def to_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, delete, insert, or_, select, update
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Volume
 from penstock.errors import NameTaken
 from penstock.store.cursors import read_cursor, write_cursor
 from penstock.store.tables import volumes as v
-from penstock.store.transaction import Transaction, could_be_stored, to_ms, value
+from penstock.store.transaction import Transaction, could_be_stored, group_names, group_values, to_ms, value
 
 _alive = v.c.phase != Phase.Deleting.value
 _by_id = v.c.id == value("ref")
@@ -31,9 +32,10 @@ _UNFINISHED = select(v.c.doc).where(v.c.phase.in_([Phase.Pending.value, Phase.De
 
 
 @lru_cache
-def _page(by_group: bool, by_name: bool, by_phase: bool) -> Select[Any]:
+def _page(groups: int | None, by_name: bool, by_phase: bool) -> Select[Any]:
     statement = select(v.c.seq, v.c.doc).where(v.c.seq <= value("start"))
-    statement = statement.where(_in_group) if by_group else statement
+    if groups is not None:
+        statement = statement.where(or_(*(v.c.group_name == value(name) for name in group_names(groups))))
     statement = statement.where(_by_name) if by_name else statement
     statement = statement.where(v.c.phase == value("phase")) if by_phase else statement.where(_alive)
     return statement.order_by(v.c.seq.desc()).limit(value("count"))
@@ -83,18 +85,21 @@ class Volumes:
 
     def page(
         self,
-        group: str | None,
+        groups: Sequence[str] | None,
         *,
         name: str | None = None,
         phase: Phase | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> tuple[list[Volume], str | None]:
-        """Newest first, and where the next page begins. Those being deleted only where that phase is asked for."""
-        values = {"group": group, "ref": name, "phase": phase, "start": read_cursor(cursor), "count": limit + 1}
-        if name is not None and not could_be_stored(name):
+        """Newest first, of these groups or (None) all, and where the next page begins. Those being deleted only where
+        that phase is asked for."""
+        values = {"ref": name, "phase": phase, "start": read_cursor(cursor), "count": limit + 1}
+        if (groups is not None and not groups) or (name is not None and not could_be_stored(name)):
             return [], None
-        rows = self._tx.rows(_page(group is not None, name is not None, phase is not None), values)
+        values |= group_values(groups or ())
+        statement = _page(None if groups is None else len(groups), name is not None, phase is not None)
+        rows = self._tx.rows(statement, values)
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [Volume.model_validate_json(doc) for _, doc in rows[:limit]], following
 

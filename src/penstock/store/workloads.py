@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import Update, delete, func, insert, select, true, update
 
-from penstock.domain.model import now
+from penstock.domain.model import iso, now
 from penstock.domain.workloads import (
     ENDED,
     SHORT,
@@ -22,12 +23,22 @@ from penstock.domain.workloads import (
 from penstock.errors import Conflict
 from penstock.store import listing
 from penstock.store.cursors import read_cursor, write_cursor
+from penstock.store.outbox import Outbox
 from penstock.store.tables import dependencies as d
 from penstock.store.tables import history as h
 from penstock.store.tables import mounts as m
 from penstock.store.tables import units as u
 from penstock.store.tables import workloads as w
-from penstock.store.transaction import Transaction, Values, could_be_stored, from_ms, storable, to_ms, value
+from penstock.store.transaction import (
+    Transaction,
+    Values,
+    could_be_stored,
+    from_ms,
+    group_values,
+    storable,
+    to_ms,
+    value,
+)
 from penstock.wire import Summary
 
 FOUND_LIMIT = 20
@@ -113,8 +124,10 @@ class Workloads:
             return [Workload.model_validate_json(row[0])]
         found: list[Workload] = []
         for states in (listing.LISTED - ENDED, listing.LISTED & ENDED):
-            values = {"group": group, "name": ref, "start": read_cursor(None), "count": FOUND_LIMIT - len(found)}
-            rows = self._tx.rows(listing.documents(states, group is not None, True), values)
+            within = () if group is None else (group,)
+            values = {"name": ref, "start": read_cursor(None), "count": FOUND_LIMIT - len(found)}
+            statement = listing.documents(states, None if group is None else 1, True)
+            rows = self._tx.rows(statement, values | group_values(within))
             found += [Workload.model_validate_json(row[0]) for row in rows]
         return found
 
@@ -147,7 +160,7 @@ class Workloads:
 
     def page(
         self,
-        group: str | None,
+        groups: Sequence[str] | None,
         *,
         name: str | None = None,
         states: Sequence[State] | None = None,
@@ -155,14 +168,16 @@ class Workloads:
         limit: int = 100,
         cursor: str | None = None,
     ) -> tuple[list[str], str | None]:
-        """Summaries as JSON text, newest first, and where the next page begins."""
+        """Summaries as JSON text, newest first, of these groups or (None) all, and where the next page begins."""
         wanted = listing.LISTED if states is None else listing.LISTED.intersection(states)
         if statuses is not None:
             wanted = frozenset(state for state in wanted if SHORT[state] in statuses)
-        values = {"group": group, "name": name, "start": read_cursor(cursor), "count": limit + 1}
-        if not wanted or (name is not None and not could_be_stored(name)):
+        values = {"name": name, "start": read_cursor(cursor), "count": limit + 1} | group_values(groups or ())
+        nowhere = groups is not None and not groups
+        if not wanted or nowhere or (name is not None and not could_be_stored(name)):
             return [], None
-        [(texts, count, last)] = self._tx.rows(listing.page(wanted, group is not None, name is not None), values)
+        statement = listing.page(wanted, None if groups is None else len(groups), name is not None)
+        [(texts, count, last)] = self._tx.rows(statement, values)
         if not count:
             return [], None
         summaries = texts.split(listing.SEPARATOR)
@@ -257,6 +272,26 @@ class Workloads:
             "at": to_ms(workload.updated_at),
         }
         self._tx.write(_ADD_LINE, line)
+        for notice in workload.spec.notify:
+            if workload.state in notice.on:
+                Outbox(self._tx).add(workload.id, notice.to, told(workload, message))
+
+
+def told(workload: Workload, message: str | None) -> str:
+    """What a webhook is told of a state."""
+    said = {
+        "id": workload.id,
+        "name": workload.name,
+        "group": workload.group,
+        "user": workload.user,
+        "state": workload.state.value,
+        "status": workload.status,
+        "reason": workload.reason.value,
+        "message": message,
+        "exit_code": workload.exit_code,
+        "at": iso(workload.updated_at),
+    }
+    return json.dumps(said)
 
 
 def _changing(workload: Workload) -> Values:

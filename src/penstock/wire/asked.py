@@ -11,9 +11,14 @@ class Body(BaseModel):
 
 class NewVolume(Body):
     name: str = Field(examples=["training-data"])
-    size: str = Field(examples=["10Gi"])
+    size: str | None = Field(None, examples=["10Gi"])
+    """May be left out where a storage is named: such a volume has the room its storage has."""
     storage_class: str | None = Field(None, examples=["standard"])
     access_modes: list[str] | None = Field(None, examples=[["ReadWriteOnce"]])
+    storage: str | None = Field(None, examples=["pwmzfs01"])
+    sub_path: str | None = Field(None, max_length=1024, examples=["datasets/hmdb_ucf"])
+    """The directory on the storage, below that of the group; without it the volume's own name."""
+    readonly: bool = False
 
 
 class Submission(Body):
@@ -50,6 +55,11 @@ class Application(Documents):
     files: dict[str, str] = {}
     venv: str | None = Field(None, max_length=4096)
     dry_run: bool = False
+
+
+class FirstUser(Body):
+    user: str | None = Field(None, max_length=64, examples=["alice"])
+    """Who becomes the admin; without it whoever asks."""
 
 
 class NewToken(Body):

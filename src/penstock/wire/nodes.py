@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.domain.model import Model
-from penstock.domain.nodes import Gpu
+from penstock.domain.model import Model, Time
+from penstock.domain.nodes import Allows, Gpu
 from penstock.wire.pages import Page
 
 
@@ -46,6 +46,15 @@ class NodeView(Model):
     """One by one, where the engine hands them out so."""
     gpu_pools: tuple[GpuPoolView, ...]
     limits_enforced: bool
+    group: str = ""
+    """Whose it is; empty: everyone's."""
+    address: str = ""
+    labels: dict[str, str] = {}
+    allows: tuple[Allows, ...] = tuple(Allows)
+    maintenance: bool = False
+    cpu_product: str = ""
+    last_seen: Time | None = None
+    """None where it is this very machine, or the cluster answers for it."""
 
 
 class GpuRow(GpuPoolView):

@@ -27,6 +27,9 @@ class VolumeView(Model):
     size_bytes: int
     storage_class: str
     access_modes: tuple[AccessMode, ...]
+    storage: str | None = None
+    sub_path: str | None = None
+    readonly: bool = False
     status: Phase
     message: str | None = None
     object_name: str

@@ -32,6 +32,8 @@ class Summary(Model):
     message: str | None
     exit_code: int | None
     nodes: int
+    hosts: tuple[str, ...] = ()
+    """The nodes it is placed on, by rank, where there are several to choose from."""
     array: ArrayView | None = None
     cpus: str | None
     memory: str | None
@@ -122,6 +124,7 @@ def _summary_fields(workload: Workload) -> dict[str, Any]:
         "message": workload.message,
         "exit_code": workload.exit_code,
         "nodes": workload.spec.nodes,
+        "hosts": workload.hosts,
         "array": _array(workload),
         "cpus": show_cpus(asked.cpus_milli) if asked.cpus_milli else None,
         "memory": show_bytes(asked.memory_bytes) if asked.memory_bytes else None,
@@ -145,8 +148,8 @@ class SummaryPage(Page):
 
 
 class Applied(Model):
-    """What became of one document; `result` is `created`, `resized`, `not changed`, `deleted`, `not present` or
-    `failed`."""
+    """What became of one document; `result` is `created`, `resized`, `not changed`, `deleted`, `is being stopped`,
+    `stopped`, `not running`, `not present` or `failed`."""
 
     kind: str
     name: str

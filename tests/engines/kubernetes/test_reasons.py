@@ -370,13 +370,35 @@ def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
 
 
 @pytest.mark.parametrize(
+    ("causes", "reason"),
+    [
+        ("1 node(s) were unschedulable.", Reason.VOLUME_NOT_READY),
+        ("1 Insufficient cpu, 1 node(s) had volume node affinity conflict.", Reason.VOLUME_NOT_READY),
+        ("1 Insufficient cpu, 1 node(s) were unschedulable.", Reason.NO_AVAILABLE_RESOURCES),
+        ("2 Insufficient cpu.", Reason.NO_AVAILABLE_RESOURCES),
+    ],
+)
+def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(causes: str, reason: Reason) -> None:
+    """Kubernetes 1.30 leaves them out of its sentence."""
+    message = f"0/2 nodes are available: {causes} preemption: 0/2 nodes are available: 2 Preemption is not helpful."
+    waits = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+    spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "local"}}]}
+    pod = msgspec.convert({"metadata": {"name": "a", "namespace": "n"}, "spec": spec, "status": waits}, Pod)
+    chosen = {"volume.kubernetes.io/selected-node": "node-1"}
+    bound = {"metadata": {"name": "local", "annotations": chosen}, "status": {"phase": "Bound"}}
+    cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, Claim)))
+    stock: Any = SimpleNamespace(node=lambda _: None, all=list)
+    assert Reasons(cluster, stock, None).why([], pod).reason is reason  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("happened", "state", "said"),
     [
-        ([], State.ASSIGNED, "on node-1"),
-        (["Scheduled"], State.ASSIGNED, "on node-1"),
+        ([], State.ASSIGNED, "it starts on node-1"),
+        (["Scheduled"], State.ASSIGNED, "it starts on node-1"),
         (["Scheduled", "Pulling"], State.PULLING, "node-1 pulls the image python:3.13-slim"),
-        (["Scheduled", "Pulling", "Pulled"], State.LAUNCHING, "on node-1"),
-        (["Scheduled", "Pulled", "Created"], State.LAUNCHING, "on node-1"),
+        (["Scheduled", "Pulling", "Pulled"], State.LAUNCHING, "it starts on node-1"),
+        (["Scheduled", "Pulled", "Created"], State.LAUNCHING, "it starts on node-1"),
     ],
 )
 def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, said: str) -> None:

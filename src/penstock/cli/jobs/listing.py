@@ -43,9 +43,10 @@ def list_jobs(
         return job_columns(items, details=details, all_users=all_users, wide=output == "wide")
 
     if watch:
+        from penstock.cli.views import View
         from penstock.cli.watch import watch as follow
 
-        follow(client, PATH, query, limit, output, columns)
+        follow(client, View(PATH, columns, told=True), query, limit, output)
         return
     listing = client.list(PATH, query, limit)
     if output in ("table", "wide") and not listing.items:

@@ -3,51 +3,60 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
 from penstock.cli.completion import job_names
 from penstock.cli.jobs.follow import Log, goes_on
-from penstock.cli.options import api_url_option, connect
+from penstock.cli.options import Function, api_url_option, connect
 from penstock.cli.output import note
 from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.client.patience import Patience
 
 
+def log_options(function: Function) -> Function:
+    """Which part of it."""
+    for option in reversed(
+        (
+            click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of what is there."),
+            click.option("--since", metavar="TIME", help="Only what is newer: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."),
+            click.option("-f", "--follow/--no-follow", default=None, help="Go on until the job ends."),
+            click.option("--node", type=click.IntRange(0), metavar="N", help="Only of this node."),
+            click.option("--index", type=click.IntRange(0), metavar="N", help="Only of this index of an array."),
+            click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt."),
+            api_url_option(short=True),
+        )
+    ):
+        function = option(function)
+    return function
+
+
 @command(
     "logs",
     examples="""
     penstock jobs logs train
-    penstock logs train --index 3
+    penstock jobs logs sweep --index 3
     penstock jobs logs train --tail 20 --no-follow
     penstock jobs logs train --since 10m --node 1""",
 )
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of what is there.")
-@click.option("--since", metavar="TIME", help="Only what is newer: 10m, 2h, or 2026-11-15T21:31:15 (UTC).")
-@click.option("--follow/--no-follow", default=True, show_default=True, help="Go on until the job ends.")
-@click.option("--node", type=click.IntRange(0), metavar="N", help="Only of this node.")
-@click.option("--index", type=click.IntRange(0), metavar="N", help="Only of this index of an array.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt.")
-@api_url_option(short=True)
-def logs(
-    ref: str,
-    tail: int | None,
-    since: str | None,
-    follow: bool,
-    node: int | None,
-    index: int | None,
-    attempt: int | None,
-    api_url: str | None,
-) -> None:
+@log_options
+def logs(ref: str, follow: bool | None, **asked: Any) -> None:
     """Show what a job prints, until it ends.
 
     Ctrl-C ends only the following: the job goes on, and the exit code is 0.
     """
-    query = {"tail": tail, "since": _moment(since), "node": node, "index": index, "attempt": attempt}
+    show_log(ref, follow=follow is not False, **asked)
+
+
+def show_log(
+    ref: str, *, follow: bool, since: str | None, api_url: str | None, group: str | None = None, **part: int | None
+) -> None:
+    query = {**part, "since": _moment(since), "group": group}
     client = connect(api_url)
-    job = client.get(f"/v1/workloads/{quote(ref)}")
+    job = client.get(f"/v1/workloads/{quote(ref)}", {"group": group})
     log = Log(client, Patience(client, note), job, query)
     if not follow:
         log.show()

@@ -38,7 +38,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
         raise click.UsageError("Name a job, or say --all.")
     client = connect(api_url)
     if not everything:
-        return each(refs, lambda ref: client.post(f"{PATH}/{quote(ref)}/stop"), output, _becomes)
+        return each(refs, lambda ref: client.post(f"{PATH}/{quote(ref)}/stop"), output, becomes)
     stopped = client.post(f"{PATH}/stop", query={"all_users": all_users})["items"]
     if output in ("table", "wide"):
         count = len(stopped)
@@ -48,7 +48,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
     return 0
 
 
-def _becomes(job: Row) -> str:
+def becomes(job: Row) -> str:
     over = job["status"] not in ("pending", "running")
     return f"Task {job['id']} ({job['name']}) is {job['status'] if over else 'being stopped'}"
 

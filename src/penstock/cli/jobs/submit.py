@@ -16,6 +16,7 @@ from penstock.cli.output import note, print_data
 from penstock.cli.table import coloured
 from penstock.cli.tree import command
 from penstock.client import Client
+from penstock.client.api import Query
 from penstock.errors import FilesNeeded, Invalid, Problem, TooLarge
 
 PATH = "/v1/workloads"
@@ -114,10 +115,10 @@ def active_venv(client: Client) -> dict[str, Any]:
     return {"venv": venv} if venv else {}
 
 
-def send(client: Client, body: dict[str, Any], base: Path, path: str = PATH) -> Any:
+def send(client: Client, body: dict[str, Any], base: Path, path: str = PATH, query: Query | None = None) -> Any:
     """Submit; where the server asks for the directory the text names, pack it, send it and submit again."""
     try:
-        return client.post(path, body, create=True)
+        return client.post(path, body, query, create=True)
     except FilesNeeded as asked:
         from penstock.cli.workdir import upload
 
@@ -125,7 +126,7 @@ def send(client: Client, body: dict[str, Any], base: Path, path: str = PATH) -> 
         files = {field: upload(client, base / named, limit) for field, named in asked.details["files"].items()}
     except TooLarge as error:
         raise TooLarge(f"{body['source']} is too large. {error.message}", hint=error.hint) from error
-    return client.post(path, body | {"files": files}, create=True)
+    return client.post(path, body | {"files": files}, query, create=True)
 
 
 def _show_dry_run(answer: dict[str, Any], base: Path, output: str) -> int:

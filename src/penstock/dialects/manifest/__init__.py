@@ -4,24 +4,7 @@ A field that is not carried is an error with its path; nothing is dropped in sil
 read or written: submitting a task does not need it.
 """
 
-from penstock.dialects.manifest.convert import convert
-from penstock.dialects.manifest.documents import (
-    Document,
-    ManifestVolume,
-    ManifestWorkload,
-    NewClaim,
-    TaskDocument,
-    read_documents,
-)
+from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload, NewClaim
 from penstock.dialects.manifest.write import write_manifest
 
-__all__ = [
-    "Document",
-    "ManifestVolume",
-    "ManifestWorkload",
-    "NewClaim",
-    "TaskDocument",
-    "convert",
-    "read_documents",
-    "write_manifest",
-]
+__all__ = ["ManifestVolume", "ManifestWorkload", "NewClaim", "write_manifest"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.manifest.fields import ManifestReading, Shape, as_it_is, below, read_fields
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, below, read_fields
 from penstock.dialects.task.accelerators import GPUS_LIMIT
 from penstock.dialects.task.resources import SMALLEST_MEMORY
 from penstock.dialects.text import Node, Pairs
@@ -15,7 +15,7 @@ from penstock.domain.workloads import Requests, Resources
 GPU = "nvidia.com/gpu"
 
 
-def resources(reading: ManifestReading, node: Node, path: str) -> Resources:
+def resources(reading: PlacedReading, node: Node, path: str) -> Resources:
     said = read_fields(reading, node, path, RESOURCES)
     limits = _amounts(reading, said.get("limits"))
     wanted = _amounts(reading, said.get("requests"))
@@ -30,7 +30,7 @@ Amount = tuple[int, Node, str]
 """With its place."""
 
 
-def _amounts(reading: ManifestReading, said: tuple[Node, str] | None) -> dict[str, Amount]:
+def _amounts(reading: PlacedReading, said: tuple[Node, str] | None) -> dict[str, Amount]:
     if said is None:
         return {}
     node, path = said
@@ -42,7 +42,7 @@ def _amounts(reading: ManifestReading, said: tuple[Node, str] | None) -> dict[st
     }
 
 
-def _request(reading: ManifestReading, name: str, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int | None:
+def _request(reading: PlacedReading, name: str, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int | None:
     """What a place must have free, where the limit does not say it."""
     if name not in wanted:
         return None
@@ -53,7 +53,7 @@ def _request(reading: ManifestReading, name: str, limits: dict[str, Amount], wan
     return amount if amount != limit else None
 
 
-def _gpus(reading: ManifestReading, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int:
+def _gpus(reading: PlacedReading, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int:
     limit = limits[GPU][0] if GPU in limits else 0
     if GPU in wanted and wanted[GPU][0] != limit:
         _, node, path = wanted[GPU]
@@ -61,7 +61,7 @@ def _gpus(reading: ManifestReading, limits: dict[str, Amount], wanted: dict[str,
     return limit
 
 
-def _cpu(reading: ManifestReading, node: Node, path: str) -> int | None:
+def _cpu(reading: PlacedReading, node: Node, path: str) -> int | None:
     text = reading.text(node, path)
     if text is None:
         return None
@@ -72,7 +72,7 @@ def _cpu(reading: ManifestReading, node: Node, path: str) -> int | None:
         return None
 
 
-def size(reading: ManifestReading, node: Node, path: str) -> int | None:
+def size(reading: PlacedReading, node: Node, path: str) -> int | None:
     text = reading.text(node, path)
     if text is None:
         return None
@@ -83,14 +83,14 @@ def size(reading: ManifestReading, node: Node, path: str) -> int | None:
         return None
 
 
-def _memory(reading: ManifestReading, node: Node, path: str) -> int | None:
+def _memory(reading: PlacedReading, node: Node, path: str) -> int | None:
     amount = size(reading, node, path)
     if amount is not None and amount < SMALLEST_MEMORY:
         reading.problem("is less than any program needs", node, path, "for example 512Mi")
     return amount
 
 
-def _whole_gpus(reading: ManifestReading, node: Node, path: str) -> int | None:
+def _whole_gpus(reading: PlacedReading, node: Node, path: str) -> int | None:
     return reading.whole(node, path, 0, GPUS_LIMIT)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.manifest.fields import ManifestReading, Shape, as_it_is, fields_of, read_fields, sequence
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, fields_of, read_fields, sequence
 from penstock.dialects.manifest.names import reference
 from penstock.dialects.manifest.refused import PVC_PLAIN, PVC_REFUSED
 from penstock.dialects.text import Node, Scalar
@@ -15,7 +15,7 @@ from penstock.domain.volumes import AccessMode
 MODES = ", ".join(AccessMode)
 
 
-def claim(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
+def claim(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     said = read_fields(reading, node, path, PVC)
     if "accessModes" not in said and _complete(reading, path, "accessModes"):
         reading.problem("is missing", node, f"{path}.accessModes", "for example [ReadWriteOnce]")
@@ -28,12 +28,12 @@ def claim(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
     }
 
 
-def _complete(reading: ManifestReading, path: str, name: str) -> bool:
+def _complete(reading: PlacedReading, path: str, name: str) -> bool:
     """Nothing was said to be wrong with it already."""
     return not any(problem.get("field", "").startswith(f"{path}.{name}") for problem in reading.problems)
 
 
-def _storage_class(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _storage_class(reading: PlacedReading, node: Node, path: str) -> str | None:
     if isinstance(node, Scalar) and not node.text:
         reading.problem("is empty: only volumes that are made when they are asked for are carried", node, path)
         return None
@@ -41,7 +41,7 @@ def _storage_class(reading: ManifestReading, node: Node, path: str) -> str | Non
     return reference(reading, node, path)
 
 
-def _modes(reading: ManifestReading, node: Node, path: str) -> tuple[AccessMode, ...] | None:
+def _modes(reading: PlacedReading, node: Node, path: str) -> tuple[AccessMode, ...] | None:
     reading.says(node, path, "access_modes")
     found = []
     for item, here in sequence(reading, node, path):
@@ -55,13 +55,13 @@ def _modes(reading: ManifestReading, node: Node, path: str) -> tuple[AccessMode,
     return tuple(dict.fromkeys(found)) or None
 
 
-def _resources(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _resources(reading: PlacedReading, node: Node, path: str) -> str | None:
     said = read_fields(reading, node, path, RESOURCES)
     size: str | None = fields_of(reading, said, "requests", REQUESTS).get("storage")
     return size
 
 
-def _size(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _size(reading: PlacedReading, node: Node, path: str) -> str | None:
     """As it was asked for."""
     text = reading.text(node, path)
     if text is None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.dialects.manifest.amounts import resources
-from penstock.dialects.manifest.expansion import expanded, expanded_length, referenced
-from penstock.dialects.manifest.fields import (
-    ManifestReading,
+from penstock.dialects.fields import (
+    PlacedReading,
     Shape,
     as_it_is,
     lacks,
@@ -16,6 +14,8 @@ from penstock.dialects.manifest.fields import (
     sequence,
     text,
 )
+from penstock.dialects.manifest.amounts import resources
+from penstock.dialects.manifest.expansion import expanded, expanded_length, referenced
 from penstock.dialects.manifest.refused import CONTAINER_PLAIN, CONTAINER_REFUSED
 from penstock.dialects.task.programs import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import IMAGE
@@ -38,7 +38,7 @@ BASH = ("/bin/bash", "-c")
 OWN_COMMAND = "for example 'command: [python, train.py]': the image's own program is not started"
 
 
-def container(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
+def container(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec, and `volumeMounts` as it is."""
     said = read_fields(reading, node, path, CONTAINER)
     if lacks(node, "image"):
@@ -59,7 +59,7 @@ def container(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]
 
 
 def _run(
-    reading: ManifestReading,
+    reading: PlacedReading,
     said: dict[str, Any],
     envs: Mapping[str, str],
     unknown: set[str],
@@ -86,7 +86,7 @@ def _run(
     return found[2] if len(found) == 3 and found[:2] == BASH and found[2].strip() else found
 
 
-def _word(reading: ManifestReading, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
+def _word(reading: PlacedReading, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
     word = argument(reading, node, path)
     for name in sorted(referenced(word) & unknown):
         message = f"asks for $({name}), which is not known before it runs"
@@ -99,7 +99,7 @@ def _word(reading: ManifestReading, node: Node, path: str, envs: Mapping[str, st
 # the other fields
 
 
-def _image(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _image(reading: PlacedReading, node: Node, path: str) -> str | None:
     name = reading.text(node, path)
     if name is None:
         return None
@@ -109,7 +109,7 @@ def _image(reading: ManifestReading, node: Node, path: str) -> str | None:
     return name
 
 
-def _directory(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _directory(reading: PlacedReading, node: Node, path: str) -> str | None:
     where = reading.text(node, path)
     if not where:
         return None
@@ -119,7 +119,7 @@ def _directory(reading: ManifestReading, node: Node, path: str) -> str | None:
     return where
 
 
-def _env(reading: ManifestReading, node: Node, path: str) -> tuple[dict[str, str], frozenset[str]]:
+def _env(reading: PlacedReading, node: Node, path: str) -> tuple[dict[str, str], frozenset[str]]:
     """The values, each with those before it put in, and the names that have none before the program runs."""
     values: dict[str, str] = {}
     ours: set[str] = set()
@@ -151,7 +151,7 @@ def _env(reading: ManifestReading, node: Node, path: str) -> tuple[dict[str, str
     return values, frozenset(ours)
 
 
-def _add(reading: ManifestReading, values: dict[str, str], name: str, value: str, node: Node, path: str) -> None:
+def _add(reading: PlacedReading, values: dict[str, str], name: str, value: str, node: Node, path: str) -> None:
     if name in values:
         reading.problem(f"the variable '{shorten(name)}' is here twice", node, f"{path}.name", "say it once")
     elif expanded_length(value, values) > ENTRY_LIMIT:
@@ -160,7 +160,7 @@ def _add(reading: ManifestReading, values: dict[str, str], name: str, value: str
         values[name] = expanded(value, values)
 
 
-def _refuse_source(reading: ManifestReading, node: Node, path: str, name: str) -> None:
+def _refuse_source(reading: PlacedReading, node: Node, path: str, name: str) -> None:
     index = "in a Job of several completions every program has JOB_COMPLETION_INDEX"
     known = "Penstock's own variables say who and where it is"
     secret = f"write its value, or give it in a task's envs with --env {shorten(name)}=…"

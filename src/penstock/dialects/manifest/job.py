@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.dialects.manifest.fields import ManifestReading, Shape, as_it_is, fields_of, read_fields, text, whole
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, fields_of, read_fields, text, whole
 from penstock.dialects.manifest.names import Metadata, template_metadata
 from penstock.dialects.manifest.pod import pod_spec, told_of_restarts
 from penstock.dialects.manifest.refused import JOB_PLAIN, JOB_REFUSED, SUBDOMAIN
@@ -23,7 +23,7 @@ Services = Mapping[str, str]
 """Headless Services of the same text: name → the Job whose Pods it names."""
 
 
-def job(reading: ManifestReading, node: Node, path: str, about: Metadata, services: Services) -> dict[str, Any]:
+def job(reading: PlacedReading, node: Node, path: str, about: Metadata, services: Services) -> dict[str, Any]:
     """What it says of a Spec."""
     shape = QUEUED if about.queue else JOB
     said = read_fields(reading, node, path, shape)
@@ -46,14 +46,14 @@ def job(reading: ManifestReading, node: Node, path: str, about: Metadata, servic
     return inside | _array(reading, said, node, path)
 
 
-def _check_policy(reading: ManifestReading, policy: str | None, node: Node, path: str) -> None:
+def _check_policy(reading: PlacedReading, policy: str | None, node: Node, path: str) -> None:
     if policy not in ("Never", "OnFailure"):
         message = f"must be Never or OnFailure, not '{shorten(policy)}'" if policy else "is missing"
         reading.problem(message, node, f"{path}.restartPolicy", "Never or OnFailure")
 
 
 def _deadline(
-    reading: ManifestReading, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
+    reading: PlacedReading, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
     """The Job's and the Pod's are one here: each attempt has this long."""
     of_job, of_pod = said.get("activeDeadlineSeconds"), inside["max_duration"]
@@ -63,7 +63,7 @@ def _deadline(
 
 
 def _repeats(
-    reading: ManifestReading, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
+    reading: PlacedReading, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
     """Kubernetes counts a lost node as a failure, so both get another attempt."""
     if "backoffLimit" in said and "backoffLimitPerIndex" in said:
@@ -74,7 +74,7 @@ def _repeats(
     return {"retries": retries, "requeue": ATTEMPTS_LIMIT if retries == UNLIMITED else retries}
 
 
-def _array(reading: ManifestReading, said: dict[str, Any], node: Node, path: str) -> dict[str, Any]:
+def _array(reading: PlacedReading, said: dict[str, Any], node: Node, path: str) -> dict[str, Any]:
     count, indexed = said.get("completions"), said.get("completionMode") == "Indexed"
     parallelism = said.get("parallelism", 1)
     if count is None and (indexed or parallelism > 1):
@@ -88,7 +88,7 @@ def _array(reading: ManifestReading, said: dict[str, Any], node: Node, path: str
 
 
 def _nodes(
-    reading: ManifestReading,
+    reading: PlacedReading,
     said: dict[str, Any],
     node: Node,
     path: str,
@@ -106,13 +106,13 @@ def _nodes(
     return count
 
 
-def _backoff(reading: ManifestReading, node: Node, path: str) -> int | None:
+def _backoff(reading: PlacedReading, node: Node, path: str) -> int | None:
     if isinstance(node, Scalar) and node.text == str(NO_LIMIT):
         return UNLIMITED
     return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
 
 
-def _mode(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _mode(reading: PlacedReading, node: Node, path: str) -> str | None:
     mode = reading.text(node, path)
     if mode not in (None, "Indexed", "NonIndexed"):
         reading.problem(f"must be Indexed or NonIndexed, not '{shorten(mode)}'", node, path)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.dialects.manifest.amounts import size
-from penstock.dialects.manifest.fields import (
-    ManifestReading,
+from penstock.dialects.fields import (
+    PlacedReading,
     Shape,
     flag,
     lacks,
@@ -15,6 +14,7 @@ from penstock.dialects.manifest.fields import (
     sequence,
     text,
 )
+from penstock.dialects.manifest.amounts import size
 from penstock.dialects.manifest.names import reference
 from penstock.dialects.manifest.refused import MOUNT_PLAIN, MOUNT_REFUSED, VOLUME_REFUSED
 from penstock.dialects.task.mounts import MOUNTS_LIMIT, Mounted
@@ -40,7 +40,7 @@ class _Source:
     mounted: list[str] = field(default_factory=list)
 
 
-def mounted(reading: ManifestReading, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
+def mounted(reading: PlacedReading, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
     """Every place, and /dev/shm as Kubernetes would have it."""
     sources = _sources(reading, *volumes) if volumes else {}
     found: dict[str, Mount | Scratch] = {}
@@ -72,7 +72,7 @@ def is_usual(scratch: Scratch, memory_limit: int | None) -> bool:
     return scratch == Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=half)
 
 
-def _fitting(reading: ManifestReading, scratch: Scratch, memory_limit: int | None) -> Scratch:
+def _fitting(reading: PlacedReading, scratch: Scratch, memory_limit: int | None) -> Scratch:
     """Of a ramdisk larger than the memory limit Kubernetes makes one of just that limit."""
     if scratch.medium is Medium.disk or not memory_limit or (scratch.size_bytes or 0) <= memory_limit:
         return scratch
@@ -83,7 +83,7 @@ def _fitting(reading: ManifestReading, scratch: Scratch, memory_limit: int | Non
 # volumes
 
 
-def _sources(reading: ManifestReading, node: Node, path: str) -> dict[str, _Source]:
+def _sources(reading: PlacedReading, node: Node, path: str) -> dict[str, _Source]:
     found: dict[str, _Source] = {}
     for item, here in sequence(reading, node, path):
         before = len(reading.problems)
@@ -112,7 +112,7 @@ def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> _Sou
     return None
 
 
-def _claim(reading: ManifestReading, node: Node, path: str) -> tuple[str, bool] | None:
+def _claim(reading: PlacedReading, node: Node, path: str) -> tuple[str, bool] | None:
     said = read_fields(reading, node, path, CLAIM)
     if "claimName" in said:
         return said["claimName"], said.get("readOnly", False)
@@ -121,12 +121,12 @@ def _claim(reading: ManifestReading, node: Node, path: str) -> tuple[str, bool] 
     return None
 
 
-def _empty_dir(reading: ManifestReading, node: Node, path: str) -> tuple[Medium, int | None]:
+def _empty_dir(reading: PlacedReading, node: Node, path: str) -> tuple[Medium, int | None]:
     said = read_fields(reading, node, path, EMPTY_DIR)
     return said.get("medium", Medium.disk), said.get("sizeLimit")
 
 
-def _medium(reading: ManifestReading, node: Node, path: str) -> Medium | None:
+def _medium(reading: PlacedReading, node: Node, path: str) -> Medium | None:
     name = reading.text(node, path)
     if name in ("", "Memory"):
         return Medium.memory if name else Medium.disk
@@ -144,7 +144,7 @@ EMPTY_DIR = Shape({"medium": _medium, "sizeLimit": size})
 
 
 def _place(
-    reading: ManifestReading, node: Node, path: str, sources: dict[str, _Source], found: dict[str, Mount | Scratch]
+    reading: PlacedReading, node: Node, path: str, sources: dict[str, _Source], found: dict[str, Mount | Scratch]
 ) -> Mount | Scratch | None:
     before = len(reading.problems)
     said = read_fields(reading, node, path, MOUNT)
@@ -168,7 +168,7 @@ def _place(
     return _scratch(reading, node, path, source, said.get("readOnly", False))
 
 
-def _scratch(reading: ManifestReading, node: Node, path: str, source: _Source, read_only: bool) -> Scratch:
+def _scratch(reading: PlacedReading, node: Node, path: str, source: _Source, read_only: bool) -> Scratch:
     if len(source.mounted) > 1:
         message = f"an emptyDir has one path here, and this one is at '{source.mounted[0]}' already"
         reading.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")
@@ -177,7 +177,7 @@ def _scratch(reading: ManifestReading, node: Node, path: str, source: _Source, r
     return Scratch(path=source.mounted[-1], medium=source.medium, size_bytes=source.size_bytes)
 
 
-def _path(reading: ManifestReading, node: Node, path: str) -> tuple[str, Node] | None:
+def _path(reading: PlacedReading, node: Node, path: str) -> tuple[str, Node] | None:
     where = reading.text(node, path)
     if where is None:
         return None

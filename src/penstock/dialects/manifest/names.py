@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.dialects.manifest.fields import ManifestReading, Shape, below, lacks, mapping, read_fields
+from penstock.dialects.fields import PlacedReading, Shape, below, lacks, mapping, read_fields
 from penstock.dialects.task.mounts import is_reference
 from penstock.dialects.task.waiting import queue
 from penstock.dialects.text import Node
@@ -22,14 +22,14 @@ class Metadata(NamedTuple):
     queue: str | None = None
 
 
-def metadata(reading: ManifestReading, node: Node, path: str) -> Metadata:
+def metadata(reading: PlacedReading, node: Node, path: str) -> Metadata:
     said = read_fields(reading, node, path, METADATA)
     if lacks(node, "name"):
         reading.problem("is missing", node, f"{path}.name", "for example 'name: train'")
     return Metadata(said.get("name"), said.get("labels"))
 
 
-def _name(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _name(reading: PlacedReading, node: Node, path: str) -> str | None:
     text = reading.text(node, path)
     if text is None or placeholder(reading, node, path, text):
         return None
@@ -39,7 +39,7 @@ def _name(reading: ManifestReading, node: Node, path: str) -> str | None:
     return text
 
 
-def placeholder(reading: ManifestReading, node: Node, path: str, text: str) -> bool:
+def placeholder(reading: PlacedReading, node: Node, path: str, text: str) -> bool:
     """Document 002's files have `<username>` where each reader's own name belongs."""
     found = PLACEHOLDER.search(text)
     if found:
@@ -48,7 +48,7 @@ def placeholder(reading: ManifestReading, node: Node, path: str, text: str) -> b
     return found is not None
 
 
-def reference(reading: ManifestReading, node: Node, path: str) -> str | None:
+def reference(reading: PlacedReading, node: Node, path: str) -> str | None:
     """A claim by the name a Pod mounts it with."""
     text = reading.text(node, path)
     if text is None or placeholder(reading, node, path, text):
@@ -59,7 +59,7 @@ def reference(reading: ManifestReading, node: Node, path: str) -> str | None:
     return text
 
 
-def _labels(reading: ManifestReading, node: Node, path: str) -> str | None:
+def _labels(reading: PlacedReading, node: Node, path: str) -> str | None:
     """One label has a meaning here: it hands the workload to a queue."""
     found = None
     for key, value in mapping(reading, node, path):
@@ -90,5 +90,5 @@ NO_METADATA = Shape(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN,
 """A template's: it has no name of its own."""
 
 
-def template_metadata(reading: ManifestReading, node: Node, path: str) -> None:
+def template_metadata(reading: PlacedReading, node: Node, path: str) -> None:
     read_fields(reading, node, path, NO_METADATA)

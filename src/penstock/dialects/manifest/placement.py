@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.manifest.fields import (
-    ManifestReading,
+from penstock.dialects.fields import (
+    PlacedReading,
     Shape,
     as_it_is,
     below,
@@ -26,7 +26,7 @@ EXAMPLE = "one matchExpressions of key nvidia.com/gpu.product, operator In and v
 Products = tuple[str, ...]
 
 
-def products(reading: ManifestReading, said: dict[str, Any], node: Node, path: str) -> Products:
+def products(reading: PlacedReading, said: dict[str, Any], node: Node, path: str) -> Products:
     """Any one of these; empty is any product."""
     by_affinity: Products = said.get("affinity", ())
     by_selector: Products = said.get("nodeSelector", ())
@@ -36,7 +36,7 @@ def products(reading: ManifestReading, said: dict[str, Any], node: Node, path: s
     return by_affinity or by_selector
 
 
-def node_selector(reading: ManifestReading, node: Node, path: str) -> Products:
+def node_selector(reading: PlacedReading, node: Node, path: str) -> Products:
     found: Products = ()
     for key, value in mapping(reading, node, path):
         here = below(path, key.text)
@@ -47,7 +47,7 @@ def node_selector(reading: ManifestReading, node: Node, path: str) -> Products:
     return found
 
 
-def affinity(reading: ManifestReading, node: Node, path: str) -> Products | None:
+def affinity(reading: PlacedReading, node: Node, path: str) -> Products | None:
     said = read_fields(reading, node, path, AFFINITY)
     said = fields_of(reading, said, "nodeAffinity", NODE_AFFINITY)
     said = fields_of(reading, said, REQUIRED, REQUIREMENT)
@@ -59,7 +59,7 @@ def affinity(reading: ManifestReading, node: Node, path: str) -> Products | None
     return None if expression is None else _expression(reading, *expression)
 
 
-def _the_one(reading: ManifestReading, said: tuple[Node, str] | None) -> tuple[Node, str] | None:
+def _the_one(reading: PlacedReading, said: tuple[Node, str] | None) -> tuple[Node, str] | None:
     items = sequence(reading, *said) if said else []
     if said and len(items) > 1:
         reading.problem(f"has {len(items):,} items; one can be carried", *said, EXAMPLE)
@@ -67,7 +67,7 @@ def _the_one(reading: ManifestReading, said: tuple[Node, str] | None) -> tuple[N
     return items[0] if items else None
 
 
-def _expression(reading: ManifestReading, node: Node, path: str) -> Products | None:
+def _expression(reading: PlacedReading, node: Node, path: str) -> Products | None:
     said = read_fields(reading, node, path, EXPRESSION)
     key, operator = said.get("key"), said.get("operator")
     if key != PRODUCT_LABEL:
@@ -81,7 +81,7 @@ def _expression(reading: ManifestReading, node: Node, path: str) -> Products | N
     return None
 
 
-def _names(reading: ManifestReading, items: list[tuple[Node, str]]) -> Products:
+def _names(reading: PlacedReading, items: list[tuple[Node, str]]) -> Products:
     found: dict[str, None] = {}
     for node, path in items[: PRODUCTS_LIMIT + 1]:
         name = reading.text(node, path)

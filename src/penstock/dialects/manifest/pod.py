@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, sequence, text, whole
 from penstock.dialects.manifest.container import container
-from penstock.dialects.manifest.fields import ManifestReading, Shape, as_it_is, read_fields, sequence, text, whole
 from penstock.dialects.manifest.mounts import is_usual, mounted
 from penstock.dialects.manifest.placement import affinity, node_selector, products
 from penstock.dialects.manifest.refused import POD_PLAIN, POD_REFUSED
@@ -24,7 +24,7 @@ RESTARTS = {
 }
 
 
-def pod(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
+def pod(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec."""
     said = pod_spec(reading, node, path)
     policy = said.pop("restartPolicy", None) or "Always"
@@ -39,18 +39,18 @@ def pod(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
     return {**said, **restarts}
 
 
-def only_node(reading: ManifestReading, node: Node, path: str) -> Node:
+def only_node(reading: PlacedReading, node: Node, path: str) -> Node:
     return node
 
 
-def told_of_restarts(reading: ManifestReading, said: dict[str, Any], what: str) -> None:
+def told_of_restarts(reading: PlacedReading, said: dict[str, Any], what: str) -> None:
     if said.get("max_duration"):
         reading.notices.append(f"{what}: activeDeadlineSeconds ends an attempt, and the next begins")
     if any(there.path != SHARED_MEMORY for there in said["scratch"]):
         reading.notices.append(f"{what}: each attempt begins with empty emptyDirs")
 
 
-def pod_spec(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
+def pod_spec(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     """As above, with `restartPolicy` and `subdomain` still as they are written."""
     said = read_fields(reading, node, path, POD)
     inside = _the_container(reading, said.get("containers"), node, path)
@@ -71,7 +71,7 @@ def pod_spec(reading: ManifestReading, node: Node, path: str) -> dict[str, Any]:
     }
 
 
-def _the_container(reading: ManifestReading, said: tuple[Node, str] | None, node: Node, path: str) -> dict[str, Any]:
+def _the_container(reading: PlacedReading, said: tuple[Node, str] | None, node: Node, path: str) -> dict[str, Any]:
     items = sequence(reading, *said) if said else []
     if len(items) > 1:
         hint = "put each into a workload of its own"

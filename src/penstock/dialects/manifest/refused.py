@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.dialects.manifest.fields import Refusal
+from penstock.dialects.fields import Refusal
 
 FALSE = frozenset({"false", "False", "FALSE"})
 TRUE = frozenset({"true", "True", "TRUE"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.dialects.manifest.fields import ManifestReading, Shape, as_it_is, mapping, read_fields, text
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, mapping, read_fields, text
 from penstock.dialects.text import Node
 
 JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
@@ -10,7 +10,7 @@ WHY = "only a headless Service that names the Pods of a Job in the same file is 
 HINT = "clusterIP: None, and selector: {job-name: NAME}"
 
 
-def service(reading: ManifestReading, node: Node, path: str) -> str | None:
+def service(reading: PlacedReading, node: Node, path: str) -> str | None:
     """The Job it is for."""
     said = read_fields(reading, node, path, SERVICE)
     if said.get("clusterIP") != "None":

@@ -9,6 +9,7 @@ from penstock.dialects.task.repeating import ATTEMPTS_LIMIT
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED, Spec
 
+OF_PENSTOCK = ("selectors", "labels", "terminal", "ports", "priority", "idle_timeout", "notify")
 UNKNOWN_VARIABLES = ("PENSTOCK_TASK_ID", "PENSTOCK_ATTEMPT", "SKYPILOT_TASK_ID", "SKYPILOT_NODE_IPS")
 
 
@@ -21,6 +22,7 @@ def unsaid(spec: Spec, name: str, image: str | None) -> Iterator[str]:
         yield f"after: kubectl starts it at once; first must complete {shorten(', '.join(spec.after), 200)}"
     if spec.workdir is not None and not spec.workdir.startswith("/"):
         yield f"workdir: the code in '{shorten(spec.workdir)}' is not sent; put it into the image or a volume"
+    yield from _of_documents(spec)
     yield from _of_programs(spec)
     yield from _of_repeats(spec)
     if spec.nodes > 1:
@@ -31,9 +33,23 @@ def unsaid(spec: Spec, name: str, image: str | None) -> Iterator[str]:
         yield "volumes: Kubernetes takes no path with ':' in it"
 
 
+def _of_documents(spec: Spec) -> Iterator[str]:
+    """What Penstock has beyond Kubernetes' own."""
+    plain = Spec(run=spec.run)
+    more = [key for key in OF_PENSTOCK if getattr(spec, key) != getattr(plain, key)]
+    if more:
+        yield f"{', '.join(more)}: cannot be said in a manifest that Penstock reads"
+    if spec.resources.exclusive_cpus:
+        yield "exclusive_cpus: the cluster's own settings decide who has CPUs to itself"
+    if any(mount.group or mount.storage or mount.sub_path for mount in spec.mounts):
+        yield "volumes: here each is a claim of the same namespace, mounted as a whole"
+
+
 def _of_programs(spec: Spec) -> Iterator[str]:
     text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
     named = [variable for variable in UNKNOWN_VARIABLES if variable in text]
+    if spec.run is None:
+        yield "run: none is said, so the image's own command runs"
     if named:
         yield f"run: nobody sets {', '.join(named)}"
     if isinstance(spec.run, str) and len(text.encode()) >= ARGUMENT_LIMIT:

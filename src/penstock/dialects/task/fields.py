@@ -13,6 +13,8 @@ NODES_LIMIT = 1000
 SECONDS_LIMIT = 2**31 - 1
 AT_ONCE = frozenset({"0", "0s"})
 PATH_LIMIT = 4096
+PRIORITY = re.compile(r"-?[0-9]{1,4}\Z", re.ASCII)
+HIGHEST = 1000
 REPOSITORY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
 
 
@@ -46,6 +48,17 @@ def duration(reading: Reading, node: Node, path: str) -> int | None:
 def duration_or_none(reading: Reading, node: Node, path: str) -> int | None:
     """`0s` is "at once"."""
     return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(reading, node, path)
+
+
+def priority(reading: Reading, node: Node, path: str) -> int | None:
+    text = reading.text(node, path, "for example 10")
+    if text is None:
+        return None
+    if PRIORITY.match(text) and -HIGHEST <= int(text) <= HIGHEST:
+        return int(text)
+    message = f"must be a whole number from -{HIGHEST:,} to {HIGHEST:,}, not '{shorten(text)}'"
+    reading.problem(message, node, path, "for example 10; 0 is what others have")
+    return None
 
 
 def workdir(reading: Reading, node: Node, path: str) -> str | None:

@@ -56,19 +56,26 @@ TOP_LEVEL = [
     "queue",
     "workdir",
     "resources",
+    "selectors",
+    "labels",
     "envs",
     "secrets",
     "volumes",
     "setup",
     "run",
+    "terminal",
+    "ports",
     "max_duration",
     "stop_grace",
     "retries",
     "requeue",
     "restart",
     "ttl",
+    "priority",
+    "idle_timeout",
+    "notify",
 ]
-RESOURCES = ["cpus", "memory", "disk_size", "accelerators", "image_id", "requests"]
+RESOURCES = ["cpus", "exclusive_cpus", "memory", "disk_size", "accelerators", "image_id", "requests"]
 PREFIX = "resources."
 OTHER_WORDS = {
     "command": "run",
@@ -88,6 +95,9 @@ OTHER_WORDS = {
     "grace_period": "stop_grace",
     "disk": "disk_size",
     "args": "run",
+    "tty": "terminal",
+    "node_selector": "selectors",
+    "plugins": "notify",
 }
 OF_A_MANIFEST = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
@@ -108,7 +118,8 @@ def read_keys(
                 said[name] = value
         elif name in ignored:
             if not is_null(node):
-                reading.notices.append(f"{prefix}{name}: has no effect on this engine")
+                where = f"here; '{name}' at the top level has" if prefix and name in TOP_LEVEL else "on this engine"
+                reading.notices.append(f"{prefix}{name}: has no effect {where}")
         elif prefix + name in REFUSED:
             if not is_null(node) and not (type(node) is Pairs and not node.items):
                 message, hint = REFUSED[prefix + name]
@@ -125,7 +136,7 @@ def _nearest(name: str, prefix: str, readers: Collection[str]) -> str:
         near = get_close_matches(name[:60].lower(), readers, n=1, cutoff=0.5)
         return f"did you mean '{near[0]}'?" if near else f"the keys here are {', '.join(readers)}"
     if not prefix and name in OF_A_MANIFEST:
-        return "a Kubernetes manifest is taken by: penstock apply -f FILE"
+        return "a document with a 'kind' is taken by: penstock apply -f FILE"
     here, elsewhere = (RESOURCES, TOP_LEVEL) if prefix else (TOP_LEVEL, RESOURCES)
     if name in elsewhere:
         return "it belongs at the top level" if prefix else "it belongs under 'resources'"

@@ -2,7 +2,8 @@
 
 `/data: ml-data` is a volume, `/data: ml-data:ro` read-only, `/data: {name: ml-data, read_only: true}` the same written
 out. A mapping without a `name` is scratch, which lives and dies with the job: `/scratch: {size: 10Gi}` on disk,
-`/dev/shm: {size: 2Gi, medium: memory}` in memory.
+`/dev/shm: {size: 2Gi, medium: memory}` in memory. A volume may be another group's, made on its first use, or mounted
+in part: `/home: {name: home, storage: nfs01}`, `/data: {name: datasets, group: pwm.resource, sub_path: images}`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 from penstock.dialects.reading import Reading
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.text import Node, Pairs, Scalar
-from penstock.domain.names import VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
+from penstock.domain.names import USER, VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
 from penstock.domain.paths import NotAMountPath, mount_path
+from penstock.domain.paths import sub_path as directory_below
 from penstock.domain.quantities import NotAQuantity, parse_bytes
+from penstock.domain.users import EVERYTHING
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 Mounted = tuple[tuple[Mount, ...], tuple[Scratch, ...]]
@@ -83,7 +86,7 @@ def _written_out(reading: Reading, node: Pairs, field: str, where: str) -> Mount
     if len(reading.problems) > before:
         return None
     if "name" in said:
-        return Mount(path=where, volume=said["name"], read_only=said.get("read_only", False))
+        return Mount(path=where, volume=said.pop("name"), **said)
     if "size" in said or "medium" in said:
         return _scratch(said, where)
     reading.problem("says neither a volume's name nor the size or medium of a scratch", node, field, SCRATCH_EXAMPLE)
@@ -124,9 +127,43 @@ def _medium(reading: Reading, node: Node, path: str) -> Medium | None:
     return None
 
 
+def group(reading: Reading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path, "for example pwm.resource")
+    if text is None or USER.match(text):
+        return text
+    message = f"'{shorten(text)}' is not a group's name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
+    reading.problem(message, node, path, "for example pwm.resource")
+    return None
+
+
+def storage(reading: Reading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path, "for example nfs01")
+    if text is None or (is_reference(text) and text != EVERYTHING):
+        return text
+    reading.problem(f"'{shorten(text)}' is not a storage's name", node, path, "for example nfs01")
+    return None
+
+
+def sub_path(reading: Reading, node: Node, path: str) -> str | None:
+    text = reading.text(node, path, "for example datasets/images")
+    if text is None:
+        return None
+    try:
+        return directory_below(text)
+    except NotAMountPath as error:
+        reading.problem(str(error), node, path, error.hint)
+        return None
+
+
 def _flag(reading: Reading, node: Node, path: str) -> bool | None:
     return reading.flag(node, path)
 
 
-VOLUME: dict[str, Reader] = {"name": _name, "read_only": _flag}
+VOLUME: dict[str, Reader] = {
+    "name": _name,
+    "read_only": _flag,
+    "group": group,
+    "storage": storage,
+    "sub_path": sub_path,
+}
 SCRATCH: dict[str, Reader] = {"size": size, "medium": _medium}

@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 
 from penstock.dialects.reading import Reading
 from penstock.dialects.task.envs import envs, merged
-from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, workdir
+from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, priority, workdir
 from penstock.dialects.task.keys import IGNORED, Reader, read_keys
+from penstock.dialects.task.labels import labels
 from penstock.dialects.task.mounts import mounts
+from penstock.dialects.task.notices import notify
 from penstock.dialects.task.programs import run, setup
+from penstock.dialects.task.reaching import ports, terminal
 from penstock.dialects.task.repeating import array, requeue, restart, retries
 from penstock.dialects.task.resources import resources
-from penstock.dialects.task.together import check_together
+from penstock.dialects.task.selecting import selectors
+from penstock.dialects.task.together import Place, check_run, check_together, nearest, places_in
 from penstock.dialects.task.waiting import after, queue
 from penstock.dialects.text import Node, Pairs, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem
@@ -28,23 +32,26 @@ READERS: dict[str, Reader] = {
     "queue": queue,
     "workdir": workdir,
     "resources": resources,
+    "selectors": selectors,
+    "labels": labels,
     "envs": envs,
     "secrets": envs,
     "volumes": mounts,
     "setup": setup,
     "run": run,
+    "terminal": terminal,
+    "ports": ports,
     "max_duration": duration,
     "stop_grace": duration_or_none,
     "retries": retries,
     "requeue": requeue,
     "restart": restart,
     "ttl": duration_or_none,
+    "priority": priority,
+    "idle_timeout": duration,
+    "notify": notify,
 }
 SECRETS = "secrets: are passed like envs, and kept and shown with the job"
-
-
-Place = tuple[str | None, str]
-"""Where a thing is said, and the full name of the field that says it."""
 
 
 class Task(NamedTuple):
@@ -74,11 +81,7 @@ class Task(NamedTuple):
         return ".".join(keys) if self.places is None else self._place(keys)[1]
 
     def _place(self, keys: tuple[str, ...]) -> Place:
-        places = self.places or {}
-        for length in range(len(keys), 0, -1):
-            if keys[:length] in places:
-                return places[keys[:length]]
-        return places.get((), (None, ".".join(keys)))
+        return nearest(self.places or {}, keys) or (None, ".".join(keys))
 
 
 def read_task(
@@ -117,13 +120,18 @@ def task_of(
     if "secrets" in said:
         reading.notices.append(SECRETS)
     said["envs"] = merged(reading, said.pop("envs", {}), said.pop("secrets", {}), overrides or {})
-    check_together(reading, top, said)
-    if reading.problems:
-        return None
-    if "num_nodes" in said:
-        said["nodes"] = said.pop("num_nodes")
-    if "volumes" in said:
-        said["mounts"], said["scratch"] = said.pop("volumes")
-    if said.get("restart"):
-        said["retries"] = UNLIMITED
-    return Task(Spec(**said), tuple(reading.notices), top, reading.source)
+    check_run(reading, top, said)
+    check_together(reading, said, places_in(reading, top))
+    return None if reading.problems else Task(spec_of(said), tuple(reading.notices), top, reading.source)
+
+
+def spec_of(said: dict[str, Any]) -> Spec:
+    """The values of a task's keys, which are right together."""
+    values = {"run": None, **said}
+    if "num_nodes" in values:
+        values["nodes"] = values.pop("num_nodes")
+    if "volumes" in values:
+        values["mounts"], values["scratch"] = values.pop("volumes")
+    if values.get("restart"):
+        values["retries"] = UNLIMITED
+    return Spec(**values)

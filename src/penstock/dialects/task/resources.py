@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from penstock.dialects.reading import Reading
 from penstock.dialects.task.accelerators import accelerators
@@ -31,6 +32,10 @@ def cpus(reading: Reading, node: Node, path: str) -> int | None:
     if text.endswith("+"):
         reading.notices.append(f"{path}: {text} is taken as {text[:-1]}")
     return milli
+
+
+def exclusive(reading: Reading, node: Node, path: str) -> bool | None:
+    return reading.flag(node, path)
 
 
 def memory(reading: Reading, node: Node, path: str) -> int | None:
@@ -85,6 +90,7 @@ def requests(reading: Reading, node: Node, path: str) -> dict[str, tuple[int, No
 
 READERS: dict[str, Reader] = {
     "cpus": cpus,
+    "exclusive_cpus": exclusive,
     "memory": memory,
     "disk_size": disk,
     "ephemeral_storage": disk,
@@ -106,20 +112,31 @@ def resources(reading: Reading, node: Node, path: str) -> Resources:
             if usual in said:
                 reading.problem(f"is the same as '{usual}'; say one of them", node, f"{path}.{word}")
             said[usual] = said[word]
+    _check_exclusive(reading, said, node, path)
     count, products = said.get("accelerators") or (0, ())
     limits = {field: said.get(key) for key, field in LIMITS.items()}
     return Resources(
         cpus_milli=limits["cpus_milli"],
         memory_bytes=limits["memory_bytes"],
         disk_bytes=limits["disk_bytes"],
-        requests=_below(reading, said.get("requests", {}), limits, f"{path}.requests"),
+        requests=requests_below(reading, said.get("requests", {}), limits, f"{path}.requests"),
         gpus=count,
         gpu_products=products,
+        exclusive_cpus=said.get("exclusive_cpus", False),
         image=said.get("image_id"),
     )
 
 
-def _below(reading: Reading, wanted: dict[str, tuple[int, Node]], limits: dict[str, int | None], path: str) -> Requests:
+def _check_exclusive(reading: Reading, said: dict[str, Any], node: Node, path: str) -> None:
+    if not said.get("exclusive_cpus") or said.get("cpus", 1) % 1000 == 0:
+        return
+    message = "are whole CPUs that nobody else gets meanwhile: say how many"
+    reading.problem(message, node, f"{path}.exclusive_cpus", f"for example '{path}.cpus: 4'")
+
+
+def requests_below(
+    reading: Reading, wanted: dict[str, tuple[int, Node]], limits: dict[str, int | None], path: str
+) -> Requests:
     """A request that equals its limit says nothing; one beyond it cannot be."""
     if not wanted:
         return NO_REQUESTS

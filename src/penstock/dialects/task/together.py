@@ -1,36 +1,82 @@
-"""Keys of a task that are right alone and wrong together."""
+"""What is right alone and wrong together, in a task and in every other text that says the same."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.dialects.reading import Reading
 from penstock.dialects.text import Node, Pairs, place
 from penstock.domain.names import shorten
-from penstock.domain.paths import WORKDIR, mount_path
+from penstock.domain.paths import WORKDIR, NotAMountPath, mount_path
 from penstock.domain.workloads import UNLIMITED, Medium, Resources
 from penstock.errors import Problem
 
+Place = tuple[str | None, str]
+"""Where a thing is said, and the full name of the field that says it."""
 
-def check_together(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    _check_run(reading, top, said)
+
+def nearest(places: Mapping[tuple[str, ...], Place], keys: tuple[str, ...]) -> Place | None:
+    """The place of a key, or of what is nearest above it."""
+    ways = (keys[:length] for length in range(len(keys), -1, -1))
+    return next((places[way] for way in ways if way in places), None)
+
+
+Places = Callable[[tuple[str, ...]], Place]
+"""The place of a key of a task in the text that is read."""
+Wrong = Callable[..., None]
+"""What is wrong, a hint, and the keys that say it."""
+
+
+def check_together(reading: Reading, said: dict[str, Any], places: Places) -> None:
+    def wrong(message: str, hint: str, *keys: str) -> None:
+        where, field = places(keys)
+        reading.problems.append(Problem(message, where=where, field=field, hint=hint))
+
+    if type(said.get("run")) is tuple and "setup" in said:
+        message = f"cannot be there when '{places(('run',))[1]}' is a program and its arguments"
+        wrong(message, "put it in the program, or write 'run' as a script", "setup")
+    elif "setup" in said and "run" not in said and not reading.problems:
+        wrong("cannot be there without 'run': an image's own command has none before it", "write 'run', too", "setup")
     if "volumes" in said:
-        _check_workdir(reading, top, said)
-        _check_scratch(reading, top, said)
+        _check_workdir(said, wrong)
+        _check_scratch(said, wrong)
     if "array" in said:
-        _check_array(reading, top, said)
+        _check_array(said, wrong)
     if said.get("restart") and said.get("retries", UNLIMITED) != UNLIMITED:
         message = "cannot be counted: 'restart: always' starts it again however often it fails"
-        reading.problem(message, _value(top, "retries"), "retries", "leave one of them out")
+        wrong(message, "leave one of them out", "retries")
 
 
-def _check_run(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    """Without `run` there is no task; one that is there and wrong has its problem already."""
-    run = said.get("run")
-    if type(run) is tuple and "setup" in said:
-        message = "cannot be there when 'run' is a program and its arguments"
-        reading.problem(message, _value(top, "setup"), "setup", "put it in the program, or write 'run' as a script")
-    if run is not None or any(problem.get("field", "").startswith("run") for problem in reading.problems):
+def _check_workdir(said: dict[str, Any], wrong: Wrong) -> None:
+    mounts, scratch = said["volumes"]
+    if said.get("workdir", "/").startswith("/") or all(there.path != WORKDIR for there in (*mounts, *scratch)):
+        return
+    wrong(f"'{WORKDIR}' is where the code of a relative workdir is", "mount the volume elsewhere", "volumes", WORKDIR)
+
+
+def _check_scratch(said: dict[str, Any], wrong: Wrong) -> None:
+    limit = said.get("resources", Resources()).memory_bytes
+    for scratch in said["volumes"][1]:
+        if scratch.medium is Medium.memory and limit and (scratch.size_bytes or 0) > limit:
+            message = "is more memory than 'resources.memory' allows: what is in it counts there"
+            wrong(message, "make it smaller, or the memory larger", "volumes", scratch.path, "size")
+
+
+def _check_array(said: dict[str, Any], wrong: Wrong) -> None:
+    if said.get("num_nodes", 1) > 1:
+        wrong(f"cannot be together with 'num_nodes: {said['num_nodes']}'", "say one of them", "array")
+    if said.get("restart"):
+        wrong("cannot be 'always' for an array, which ends when all its indexes have", "leave it out", "restart")
+
+
+# of a task
+
+
+def check_run(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
+    """Without `run` a task is what its image does by itself; one that is there and wrong has its problem already."""
+    image = said.get("resources", Resources()).image
+    if "run" in said or image or any(problem.get("field", "").startswith("run") for problem in reading.problems):
         return
     hint = "for example 'run: python train.py'"
     where = _document(reading, top)
@@ -44,38 +90,24 @@ def _document(reading: Reading, top: Pairs) -> str | None:
     return place(reading.source, top.mark) if top.mark.line else shorten(reading.source, 200)
 
 
-def _check_workdir(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    mounts, scratch = said["volumes"]
-    if said.get("workdir", "/").startswith("/") or all(there.path != WORKDIR for there in (*mounts, *scratch)):
-        return
-    message = f"'{WORKDIR}' is where the code of a relative workdir is"
-    reading.problem(message, _value(top, "volumes"), f"volumes.{WORKDIR}", "mount the volume elsewhere")
+def places_in(reading: Reading, top: Pairs) -> Places:
+    """The value of a key, found by the keys that lead to it."""
+
+    def found(keys: tuple[str, ...]) -> Place:
+        node: Node = top
+        for depth, key in enumerate(keys):
+            inside = node.items if isinstance(node, Pairs) else []
+            node = next((value for name, value in inside if _is(name.text, key, depth)), node)
+        return reading.where(node), ".".join(map(shorten, keys))
+
+    return found
 
 
-def _check_scratch(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    limit = said.get("resources", Resources()).memory_bytes
-    for scratch in said["volumes"][1]:
-        if scratch.medium is Medium.memory and limit and (scratch.size_bytes or 0) > limit:
-            message = "is more memory than 'resources.memory' allows: what is in it counts there"
-            field = f"volumes.{shorten(scratch.path)}.size"
-            reading.problem(message, _size(top, scratch.path), field, "make it smaller, or the memory larger")
-
-
-def _check_array(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
-    if said.get("num_nodes", 1) > 1:
-        message = f"cannot be together with 'num_nodes: {said['num_nodes']}'"
-        reading.problem(message, _value(top, "array"), "array", "say one of them")
-    if said.get("restart"):
-        message = "cannot be 'always' for an array, which ends when all its indexes have"
-        reading.problem(message, _value(top, "restart"), "restart", "leave it out")
-
-
-def _size(top: Pairs, path: str) -> Node:
-    volumes = _value(top, "volumes")
-    entries = volumes.items if isinstance(volumes, Pairs) else []
-    there = next(node for key, node in entries if isinstance(node, Pairs) and mount_path(key.text) == path)
-    return _value(there, "size")
-
-
-def _value(top: Pairs, key: str) -> Node:
-    return next(node for name, node in top.items if name.text == key)
+def _is(written: str, key: str, depth: int) -> bool:
+    """Below `volumes` stand paths, which have several spellings."""
+    if depth != 1 or not written.startswith("/"):
+        return written == key
+    try:
+        return mount_path(written) == key
+    except NotAMountPath:
+        return False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.dialects.task.notices import HOW_IT_ENDED
+from penstock.dialects.task.reaching import show_port
 from penstock.dialects.writing import OnOneLine, Words, dump, only_said
 from penstock.domain.quantities import BINARY, show_cpus
-from penstock.domain.workloads import UNLIMITED, Array, Medium, Resources, Scratch, Spec
+from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Notice, Port, Resources, Scratch, Selectors, Spec
 
 DAY = 86_400
 
@@ -15,44 +17,74 @@ def write_task(spec: Spec) -> str:
     said = {
         "name": spec.name,
         "num_nodes": spec.nodes if spec.nodes != 1 else None,
-        "array": spec.array and _array(spec.array),
+        "array": spec.array and show_array(spec.array),
         "after": spec.after[0] if len(spec.after) == 1 else Words(spec.after),
         "queue": spec.queue,
         "workdir": spec.workdir,
         "resources": _resources(spec.resources),
+        "selectors": _selectors(spec.selectors),
+        "labels": spec.labels,
         "envs": spec.envs,
         "volumes": _volumes(spec),
         "setup": spec.setup,
         "run": spec.run if isinstance(spec.run, str) else Words(spec.run or ()),
+        "terminal": spec.terminal or None,
+        "ports": _ports(spec.ports),
         "max_duration": spec.max_duration and show_seconds(spec.max_duration),
         "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
-        "retries": _retries(spec),
+        "retries": show_retries(spec),
         "requeue": spec.requeue or None,
         "restart": "always" if spec.restart else None,
         "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
+        "priority": spec.priority or None,
+        "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
+        "notify": _notify(spec.notify),
     }
     return dump(only_said(said.items()))
 
 
-def _array(array: Array) -> int | OnOneLine:
+def show_array(array: Array) -> int | OnOneLine:
     if array.parallelism is None:
         return array.count
     return OnOneLine(count=array.count, parallelism=array.parallelism)
 
 
-def _retries(spec: Spec) -> int | str | None:
+def _selectors(wanted: Selectors) -> dict[str, Any]:
+    return only_said([("node", wanted.node), ("cpu_product", wanted.cpu_product), ("labels", OnOneLine(wanted.labels))])
+
+
+def _ports(ports: tuple[Port, ...]) -> int | str | Words | None:
+    shown = [show_port(port) for port in ports]
+    return shown[0] if len(shown) == 1 else Words(shown)
+
+
+def _notify(notices: tuple[Notice, ...]) -> str | Words | dict[str, Any]:
+    if all(notice.on == HOW_IT_ENDED for notice in notices):
+        told = [notice.to for notice in notices]
+        return told[0] if len(told) == 1 else Words(told)
+    return {notice.to: Words(map(str, notice.on)) for notice in notices}
+
+
+def show_retries(spec: Spec) -> int | str | None:
     """`restart: always` says "unlimited" by itself."""
     if spec.restart or not spec.retries:
         return None
     return "unlimited" if spec.retries == UNLIMITED else spec.retries
 
 
-def _volumes(spec: Spec) -> dict[str, str | OnOneLine]:
-    mounts = {mount.path: f"{mount.volume}{':ro' * mount.read_only}" for mount in spec.mounts}
-    return {**mounts, **{scratch.path: _scratch(scratch) for scratch in spec.scratch}}
+def _volumes(spec: Spec) -> dict[str, Any]:
+    mounts = {mount.path: _mount(mount) for mount in spec.mounts}
+    return {**mounts, **{scratch.path: show_scratch(scratch) for scratch in spec.scratch}}
 
 
-def _scratch(there: Scratch) -> OnOneLine:
+def _mount(there: Mount) -> str | OnOneLine:
+    more = only_said([("group", there.group), ("storage", there.storage), ("sub_path", there.sub_path)])
+    if not more:
+        return f"{there.volume}{':ro' * there.read_only}"
+    return OnOneLine({"name": there.volume, **more} | ({"read_only": True} if there.read_only else {}))
+
+
+def show_scratch(there: Scratch) -> OnOneLine:
     said = only_said(
         [
             ("size", there.size_bytes and show_size(there.size_bytes)),
@@ -65,15 +97,22 @@ def _scratch(there: Scratch) -> OnOneLine:
 def _resources(wanted: Resources) -> dict[str, Any]:
     return only_said(
         [
-            *_amounts(wanted.cpus_milli, wanted.memory_bytes, wanted.disk_bytes).items(),
+            ("cpus", wanted.cpus_milli and show_milli(wanted.cpus_milli)),
+            ("exclusive_cpus", wanted.exclusive_cpus or None),
+            *_amounts(None, wanted.memory_bytes, wanted.disk_bytes).items(),
             ("accelerators", _accelerators(wanted)),
-            ("image_id", wanted.image),
-            ("requests", OnOneLine(_requests(wanted))),
+            ("image_id", wanted.image and _image(wanted.image)),
+            ("requests", OnOneLine(show_requests(wanted))),
         ]
     )
 
 
-def _requests(wanted: Resources) -> dict[str, Any]:
+def _image(name: str) -> str:
+    """SkyPilot's `docker:` in front of an image says nothing, unless the image is called so."""
+    return f"docker:{name}" if name.startswith("docker:") else name
+
+
+def show_requests(wanted: Resources) -> dict[str, Any]:
     requests = wanted.requests
     return _amounts(requests.cpus_milli, requests.memory_bytes, requests.disk_bytes)
 

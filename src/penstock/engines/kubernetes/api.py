@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import httpx2
 import msgspec
 
 from penstock.engines.kubernetes import failures
@@ -18,7 +19,7 @@ from penstock.engines.kubernetes.connection import Connection
 from penstock.engines.kubernetes.failures import ApiError, Gone, NotFound
 from penstock.engines.kubernetes.objects import Object, Pod
 from penstock.engines.kubernetes.splitting import lines
-from penstock.engines.kubernetes.streams import ExecSession, upgrade
+from penstock.engines.kubernetes.streams import V4, ExecSession, upgrade
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,17 @@ class Api:
 
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         return _decode(kind, await self._calls.call("GET", _path(kind, namespace, name)))
+
+    async def raw(self, kind: type[Object], name: str, namespace: str) -> dict[str, Any]:
+        """An object whole, as the server has it: for people to look at."""
+        return dict(msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace, name))))
+
+    async def raw_list(self, kind: type[Object], namespace: str, labels: str) -> list[dict[str, Any]]:
+        """The same of all that have the labels. In a list, the server leaves out what kind they are."""
+        params = {"labelSelector": labels}
+        found = msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace), params=params))
+        about = {"apiVersion": kind.kind.api_version, "kind": kind.kind.name}
+        return [about | each for each in found["items"]]
 
     async def find(self, kind: type[T], name: str, namespace: str | None = None) -> T | None:
         try:
@@ -269,6 +281,10 @@ class Api:
         path = f"{_path(Pod, namespace, pod)}/exec"
         response = await self._calls.upgraded(path, params, upgrade())
         return ExecSession(response, self.server)
+
+    async def forward(self, pod: str, namespace: str, port: int) -> httpx2.Response:
+        """A connection that is the port's from now on; whether anything listens there is told on it."""
+        return await self._calls.upgraded(f"{_path(Pod, namespace, pod)}/portforward", {"ports": port}, upgrade(V4))
 
     # about the server
 

@@ -40,8 +40,7 @@ IN_NAMESPACE: tuple[Right, ...] = (
     *((verb, Service, "") for verb in (*WATCH, "create", "patch", "delete")),
     *((verb, Pod, "") for verb in ("get", *WATCH, "delete")),
     ("get", Pod, "log"),
-    ("get", Pod, "exec"),
-    ("create", Pod, "exec"),
+    *((verb, Pod, part) for part in ("exec", "portforward") for verb in ("get", "create")),
     *((verb, Event, "") for verb in WATCH),
 )
 FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))

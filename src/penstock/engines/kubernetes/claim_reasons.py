@@ -10,6 +10,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.inventory import Inventory
 from penstock.engines.kubernetes.objects import Claim, Event, Pod, StorageClass
+from penstock.engines.kubernetes.shortages import left_out
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 FIRST_USE = "binds when first used"
@@ -45,7 +46,10 @@ def claims_wait(pod: Pod, message: str, cluster: Cluster, stock: Inventory) -> C
         if claim.status.phase != "Bound" and (said := _not_bound(claim, message, cluster)):
             return ClaimsWait(f"the volume {shown} is not ready: {said}")
     if any(words in message for words in _ELSEWHERE):
-        return ClaimsWait(_elsewhere(pod, cluster, stock))
+        said = _elsewhere(pod, cluster, stock)
+        return ClaimsWait(said or "its volumes can only be used on other nodes than those that have room")
+    if left_out(message) and (said := _elsewhere(pod, cluster, stock)):
+        return ClaimsWait(said)
     if _UNBOUND in message:
         return ClaimsWait("its volumes have just become ready; it looks for a place again")
     return None
@@ -76,7 +80,7 @@ def why_not_bound(claim: Claim, class_: StorageClass | None, events: Sequence[Ev
     return f"the storage class {name} makes it" if name else "nothing there is fits it, and it names no storage class"
 
 
-def _elsewhere(pod: Pod, cluster: Cluster, stock: Inventory) -> str:
+def _elsewhere(pod: Pod, cluster: Cluster, stock: Inventory) -> str | None:
     found = [claim for name in pod.claims() if (claim := cluster.claims.get(name, pod.namespace))]
     for claim in found:
         node = claim.annotations.get(SELECTED_NODE)
@@ -86,4 +90,4 @@ def _elsewhere(pod: Pod, cluster: Cluster, stock: Inventory) -> str:
             if counted is None:
                 why = "which is gone"
             return f"the volume {volume_name(claim)} can only be used on {node}, {why}"
-    return "its volumes can only be used on other nodes than those that have room"
+    return None

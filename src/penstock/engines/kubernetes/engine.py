@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
-from penstock.domain.nodes import Node
+from penstock.domain.nodes import Host, Node
 from penstock.domain.users import Account
-from penstock.domain.volumes import StorageClass, Volume
+from penstock.domain.volumes import Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
@@ -28,12 +29,13 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.kubernetes import adoption, checks, kueue, refusing
+from penstock.engines.kubernetes import adoption, checks, kueue, looking, refusing
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.entering import enter
 from penstock.engines.kubernetes.failures import shown
+from penstock.engines.kubernetes.forwarding import forward
 from penstock.engines.kubernetes.measuring import Measuring
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.observing import Observing
@@ -41,7 +43,7 @@ from penstock.engines.kubernetes.pod_settings import read_pod_settings
 from penstock.engines.kubernetes.runs import Runs
 from penstock.engines.kubernetes.sending import Sending
 from penstock.settings import Settings
-from penstock.wire import Check
+from penstock.wire import Check, Measure, NodeMeasure
 
 RUNS_PATIENCE = 5.0
 """Seconds until what a job waits for is said: whoever starts, stops and removes runs tries again by themselves."""
@@ -50,6 +52,7 @@ RUNS_PATIENCE = 5.0
 class KubernetesEngine:
     name = "kubernetes"
     schedules = True
+    keeps_records = True
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -86,6 +89,9 @@ class KubernetesEngine:
         await self._closing.aclose()
 
     # -- the cluster -------------------------------------------------------------------------------------------------
+
+    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
+        """The cluster has nodes of its own."""
 
     async def checks(self) -> list[Check]:
         return await checks.all_checks(self._api, self._cluster, self._claims, self._namespaces, self._settings)
@@ -220,3 +226,21 @@ class KubernetesEngine:
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
         self._place(run)
         return await enter(self._api, self._cluster, run, part, command, terminal)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    async def inspect(self, run: Run) -> dict[str, Any]:
+        self._cluster.require()
+        self._place(run)
+        return await looking.inspect(self._api, self._cluster, run)
+
+    async def top(self, run: Run, part: int) -> Measure:
+        self._place(run)
+        return await looking.top(self._api, self._cluster, run, part)
+
+    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+        return looking.activity(node for node in await self.nodes() if node.name in names)
+
+    async def connect(self, run: Run, part: int, port: int) -> Session:
+        self._place(run)
+        return await forward(self._api, self._cluster, run, part, port)

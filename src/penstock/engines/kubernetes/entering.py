@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from penstock.engines.base import Run, Terminal
+from penstock.engines.inside import ENTER, LEAVE
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
@@ -26,29 +27,6 @@ from penstock.errors import Conflict
 log = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 10.0
-ENTER = r"""
-export PENSTOCK_SESSION=$1; shift
-if [[ -t 0 ]]; then
-  exec {idle}<> <(:)
-  shopt -s checkwinsize; for _ in {1..50}; do (:); ((LINES)) && break; read -r -t 0.02 -u "$idle"; done
-  exec {idle}>&-
-fi
-exec "$@"
-""".strip()
-LEAVE = r"""
-exec {idle}<> <(:)
-for ((try = 0; try < 40; try++)); do
-  left=; signal=HUP; ((try >= 20)) && signal=KILL
-  for each in /proc/[0-9]*; do
-    while IFS= read -r -d '' line; do
-      [[ $line == "PENSTOCK_SESSION=$1" ]] || continue
-      left=1; kill -$signal "${each#/proc/}"; kill -CONT "${each#/proc/}"; break
-    done <"$each/environ"
-  done
-  [[ $left ]] || exit 0
-  read -r -t 0.1 -u "$idle"
-done 2>/dev/null
-""".strip()
 
 
 class Entered:
@@ -115,7 +93,7 @@ class Entered:
 async def enter(
     api: Api, cluster: Cluster, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
 ) -> Entered:
-    pod = _running(cluster, run, part)
+    pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: a program can be started only in what runs.")
     mark = secrets.token_hex(8) if names.HAS_BASH in pod.annotations else None
@@ -133,7 +111,7 @@ async def enter(
     return entered
 
 
-def _running(cluster: Cluster, run: Run, part: int) -> Pod | None:
+def running_pod(cluster: Cluster, run: Run, part: int) -> Pod | None:
     for pod in cluster.pods_of(run):
         status = pod.container(names.CONTAINER)
         if names.part_of(pod) == part and status and status.state.running:

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.domain.envs import is_ours
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
-from penstock.domain.workloads import Medium, Resources, Scratch
+from penstock.domain.workloads import Medium, Resources, Scratch, Selectors
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.pod_settings import PodSettings, security
@@ -31,6 +31,7 @@ CAPABILITIES = (
 """What root in a container needs to install packages and change accounts, and nothing more."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+ANYWHERE = Selectors()
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,27 @@ def _spec(launch: Launch, made: PodSettings, place: Place) -> Fields:
         spec["subdomain"] = place.job
     if launch.spec.max_duration and not needs_bash(launch):
         spec["activeDeadlineSeconds"] = launch.spec.max_duration
-    return spec | placement(made, place.products)
+    return spec | placement(made, place.products, launch.spec.selectors)
 
 
-def placement(made: PodSettings, products: Sequence[str] = ()) -> Fields:
+def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Selectors = ANYWHERE) -> Fields:
+    """What the admin selects nodes by goes before what a user does."""
     fields: Fields = {}
-    if made.node_selector:
-        fields["nodeSelector"] = made.node_selector
+    if selected := wanted_of.labels | made.node_selector:
+        fields["nodeSelector"] = selected
     if made.tolerations:
         fields["tolerations"] = list(made.tolerations)
     if made.runtime_class:
         fields["runtimeClassName"] = made.runtime_class
     if made.pull_secrets:
         fields["imagePullSecrets"] = [{"name": name} for name in made.pull_secrets]
+    wanted: Fields = {}
     if products:
-        wanted = {"key": names.GPU_PRODUCT, "operator": "In", "values": list(products)}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+        wanted["matchExpressions"] = [{"key": names.GPU_PRODUCT, "operator": "In", "values": list(products)}]
+    if wanted_of.node:
+        wanted["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": [wanted_of.node]}]
+    if wanted:
+        terms = {"nodeSelectorTerms": [wanted]}
         fields["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     return fields
 
@@ -118,12 +124,15 @@ def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fie
     container: Fields = {
         "name": names.CONTAINER,
         "image": spec.resources.image or made.image,
-        "command": command(launch, made.peer_patience) or None,
         "env": _env(launch, place),
         "resources": resources(spec.resources, made.default_cpus_milli),
         "volumeMounts": mounts,
         "securityContext": container_security(restricted=made.restricted),
     }
+    if words := command(launch, made.peer_patience):
+        container["command"] = words
+    if spec.terminal:
+        container |= {"stdin": True, "tty": True}
     if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
         container["workingDir"] = workdir
     return container

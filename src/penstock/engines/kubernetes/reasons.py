@@ -142,7 +142,7 @@ class Reasons:
         if waiting and waiting.reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
             return _not_made(waiting, events)
         latest = next((event for event in reversed(events) if event.reason in _STEPS), None)
-        where = f"on {pod.spec.node_name}"
+        where = f"it starts on {pod.spec.node_name}"
         if latest is None:
             return Why(State.ASSIGNED, Reason.PLACED, where)
         if latest.reason in ("FailedMount", "FailedAttachVolume", "FailedMapVolume"):

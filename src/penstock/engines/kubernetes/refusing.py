@@ -19,7 +19,27 @@ Products = Mapping[str, tuple[int, int]]
 
 
 def refusals(spec: Spec, products: Products, *, kueue: bool) -> list[Refusal]:
-    return [*_no_command(spec), *_too_long(spec), *_unknown_products(spec, products), *_no_queue(spec, kueue=kueue), *_twice(spec)]
+    return [
+        *_no_command(spec),
+        *_too_long(spec),
+        *_unknown_products(spec, products),
+        *_no_queue(spec, kueue=kueue),
+        *_twice(spec),
+        *_not_here(spec),
+    ]
+
+
+def _not_here(spec: Spec) -> list[Refusal]:
+    """What Kubernetes knows nothing of, or decides by itself."""
+    found = []
+    if spec.selectors.cpu_product:
+        said = "Kubernetes does not say which CPUs its nodes have"
+        hint = "ask for a node label instead: selectors, labels"
+        found.append(Refusal(keys=("selectors",), message=said, hint=hint))
+    if spec.priority:
+        said = "in Kubernetes the admin's PriorityClass decides"
+        found.append(Refusal(keys=("priority",), message=said, hint="leave it out"))
+    return found
 
 
 def matching(wanted: Sequence[str], products: Products) -> tuple[str, ...]:

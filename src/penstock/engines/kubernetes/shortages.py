@@ -45,6 +45,12 @@ def causes_of(message: str) -> Causes:
     )
 
 
+def left_out(message: str) -> bool:
+    """There are nodes for which no cause is given: those without its volumes, of which Kubernetes 1.30 says nothing."""
+    found = _LIST.match(message)
+    return found is not None and 0 < sum(int(count) for count, _ in _CAUSES.findall(found[2])) < int(found[1])
+
+
 def shortage(pod: Pod, message: str, stock: Inventory) -> str:
     causes, asked, products = causes_of(message), requests(pod), wanted_products(pod)
     nodes = stock.all()

@@ -46,14 +46,14 @@ class ExecFailed(ApiError):
         return 127 if "file not found" in self.message or "no such file" in self.message else 126
 
 
-def upgrade() -> dict[str, str]:
-    """The headers that ask for a WebSocket."""
+def upgrade(*protocols: str) -> dict[str, str]:
+    """The headers that ask for a WebSocket, by default one to a program."""
     return {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Key": base64.b64encode(secrets.token_bytes(16)).decode(),
         "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Protocol": f"{V5}, {V4}",
+        "Sec-WebSocket-Protocol": ", ".join(protocols or (V5, V4)),
     }
 
 

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.domain.nodes import Gpu, Node
+from penstock.domain.nodes import Gpu, Host, Node
 from penstock.domain.quantities import parse_bytes, parse_cpus
 from penstock.domain.users import Account
-from penstock.domain.volumes import StorageClass, Volume
+from penstock.domain.volumes import Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
@@ -32,10 +32,12 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.local import checks, launching, records
+from penstock.engines.local import checks, launching, looking, measuring, records
 from penstock.engines.local.claims import Claims
+from penstock.engines.local.connecting import Connecting
 from penstock.engines.local.exec import execute
 from penstock.engines.local.following import Following
+from penstock.engines.local.gauges import Gauges, Reading
 from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
 from penstock.engines.local.happenings import happenings
 from penstock.engines.local.layout import Layout, disk_errors
@@ -51,7 +53,7 @@ from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.wire import Check
+from penstock.wire import Check, Measure, NodeMeasure
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
@@ -61,6 +63,7 @@ REMOVE_PATIENCE = 1000
 class LocalEngine:
     name = "local"
     schedules = False
+    keeps_records = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -68,6 +71,8 @@ class LocalEngine:
         self._claims = Claims(settings, self._layout)
         self._limits = Limits()
         self._gpus: tuple[Gpu, ...] = ()
+        self._gauges = Gauges()
+        self._connecting = Connecting()
         self._holding: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to."""
         self._progress: dict[Run, Progress] = {}
@@ -85,6 +90,9 @@ class LocalEngine:
             write_programs(self._layout.programs)
         self._limits = await asyncio.to_thread(detect, self._settings.max_processes)
         self._gpus = await asyncio.to_thread(find_gpus)
+        if self._gpus:
+            await self._gauges.open()
+        self._closing.callback(self._gauges.close)
         with suppress(PenstockError):  # whoever starts something then hears it
             await self._try_sandbox()
         self._following = Following(self._layout)
@@ -115,6 +123,9 @@ class LocalEngine:
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
+    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
+        """There is this machine."""
+
     async def checks(self) -> list[Check]:
         found = await asyncio.to_thread(checks.all_checks, self._settings, self._limits, self._gpus)
         locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
@@ -124,12 +135,14 @@ class LocalEngine:
         ours = {uuid for uuids in self._holding.values() for uuid in uuids}
         others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
         taken = set(locked(self._settings.gpu_lock_dir, others))
+        readings = await self._gauges.read()
         return [
             Node(
                 name=socket.gethostname(),
                 cpus_milli=parse_cpus(self._settings.cpus) if self._settings.cpus else _cpus(),
                 memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else memory_of_machine(),
-                gpus=tuple(gpu.model_copy(update={"taken_elsewhere": gpu.uuid in taken}) for gpu in self._gpus),
+                gpus=tuple(_seen(gpu, readings.get(gpu.uuid), elsewhere=gpu.uuid in taken) for gpu in self._gpus),
+                cpu_product=measuring.cpu_product(),
                 limits_enforced=self._limits.enforced,
             )
         ]
@@ -299,6 +312,30 @@ class LocalEngine:
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
         return await execute(self._layout.run_dir(run), part, command, terminal)
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    async def inspect(self, run: Run) -> dict[str, Any]:
+        return await asyncio.to_thread(looking.inspect, self._layout.run_dir(run), run.attempt)
+
+    async def top(self, run: Run, part: int) -> Measure:
+        gpus = {gpu.uuid: gpu for gpu in self._gpus}
+        return await measuring.measure(self._layout.run_dir(run), part, gpus, await self._gauges.read())
+
+    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+        name = socket.gethostname()
+        if name not in names:
+            return []
+        gpus = {gpu.uuid: gpu for gpu in self._gpus}
+        return [await measuring.machine(name, gpus, await self._gauges.read())]
+
+    async def connect(self, run: Run, part: int, port: int) -> Session:
+        return await self._connecting.connect(self._layout.run_dir(run), part, port)
+
+
+def _seen(gpu: Gpu, reading: Reading | None, *, elsewhere: bool) -> Gpu:
+    known = {"memory_used_bytes": reading.memory_used_bytes, "processes": reading.processes} if reading else {}
+    return gpu.model_copy(update={"taken_elsewhere": elsewhere, **known})
 
 
 def _clean_up(run_dir: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import marshal
 import os
 import select
@@ -21,7 +20,8 @@ from shlex import quote
 from typing import Any
 
 from penstock.engines.base import Terminal
-from penstock.engines.local import launching, records
+from penstock.engines.local import launching
+from penstock.engines.local.inside import part_of
 from penstock.engines.local.keyring import new_session_keyring
 from penstock.engines.local.plans import BASH
 from penstock.errors import Conflict, Unavailable
@@ -59,23 +59,16 @@ async def execute(run_dir: Path, part: int, command: Sequence[str], terminal: Te
 
 
 def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> dict[str, Any]:
-    began, went = records.read_began(run_dir), _went(run_dir, part)
-    if not began or not went or records.ended(run_dir) or not records.lock_is_held(run_dir):
-        raise Conflict("It is not running.")
-    try:
-        plan = marshal.loads((run_dir / "plan").read_bytes())  # noqa: S302 (written by this server or the one before)
-    except FileNotFoundError:
-        raise Conflict("It is not running.") from None
-    place = went.get("place")
-    node = plan["ranks"][part if place is None else place]
+    entered = part_of(run_dir, part)
+    node = entered.node
     scripts = node["argv"][-1].rpartition("/")[0]
     begin = f'. {quote(scripts)}/enter.sh; {TERM if terminal else ""} exec -- "$@"'
-    index = {"JOB_COMPLETION_INDEX": str(part)} if plan.get("array") else {}
+    index = {"JOB_COMPLETION_INDEX": str(part)} if entered.array else {}
     return {
         "package": str(launching.PACKAGE),
-        "supervisor": began.get("pid"),
-        "pid": went["pid"],
-        "kept": node["kept"],
+        "supervisor": entered.supervisor,
+        "pid": entered.pid,
+        "kept": entered.kept,
         "cgroups": [group["join"] for group in node["cgroups"]],
         "identity": node["identity"],
         "inside": _inside(node["argv"]),
@@ -83,18 +76,6 @@ def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal |
         "argv": ["bash", "--noprofile", "--norc", "-c", begin, "penstock", *command],
         "env": node["env"] | index,
     }
-
-
-def _went(run_dir: Path, part: int) -> dict[str, Any] | None:
-    """What was written down when this part began; None if it did not, or has ended."""
-    found = None
-    with suppress(FileNotFoundError), (run_dir / "events").open("rb") as lines:
-        for line in lines:
-            with suppress(ValueError):
-                event = json.loads(line)
-                if event.get("rank", 0) + event.get("index", 0) == part and event["event"] in ("go", "ended"):
-                    found = event if event["event"] == "go" and "pid" in event else None
-    return found
 
 
 def _inside(argv: Sequence[str]) -> dict[str, Any] | None:

@@ -122,7 +122,8 @@ def _rank(job: Job, number: int) -> dict[str, Any]:
     launch, machine, who = job.launch, job.machine, job.who
     folder = job.run_dir / f"rank-{number}"
     place = _place(folder, launch, machine)
-    entries = _private(job, place, _envs(job, place, folder, number))
+    envs = _envs(job, place, folder, number)
+    entries = _private(job, place, envs)
     owner = (who.account.uid, who.account.gid) if os.geteuid() == 0 else None
     erase(str(folder))
     make(str(folder), entries, owner)
@@ -135,6 +136,7 @@ def _rank(job: Job, number: int) -> dict[str, Any]:
         "argv": _argv(place, machine, who),
         "options": _options(job, place, folder, number) if machine.sandboxed else [],
         "env": {"PATH": DEFAULT_PATH},
+        "envs": envs,
         "identity": who.drop,
         "kept": not machine.sandboxed,
         "archive": str(launch.workdir_archive) if place.unpack else None,
@@ -153,7 +155,7 @@ def _private(job: Job, place: Place, envs: dict[str, str]) -> list[Entry]:
         "env.sh": env_script(envs),
         "enter.sh": enter_script(place),
         "setup.sh": (spec.setup or "") + "\n",
-        "run.sh": run_script(spec.run or ()),
+        "run.sh": run_script(spec.run or (), waits=spec.terminal),
     }
     layer = venvs.layer(venv, place.home) if venv else []
     return [

@@ -65,14 +65,15 @@ def _or_fail(command: str, sentence: str) -> str:
     return f"{command} || {{ printf '%s\\n' {said} >&3; printf '%s\\n' {told}; exit 125; }}"
 
 
-def run_script(run: str | tuple[str, ...]) -> str:
-    """A program and its arguments take the shell's place."""
+def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
+    """A program and its arguments take the shell's place. `waits`: its input never ends, so that a shell stays."""
+    opened = "exec 0<> <(:)\n" if waits else ""
     if isinstance(run, str):
-        return f"{run}\n"
+        return f"{opened}{run}\n"
     program = quote(run[0])
     said = quote(f"[penstock] '{shorten(run[0])}' was not found: there is no such program in this job.")
     look = f"type -P -- {program} >/dev/null || [ -e {program} ] || {{ printf '%s\\n' {said}; exit 127; }}"
-    return f"{look}\nexec -- {join(run)}\n"
+    return f"{look}\n{opened}exec -- {join(run)}\n"
 
 
 def enter_script(place: Place) -> str:

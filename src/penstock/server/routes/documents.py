@@ -1,4 +1,4 @@
-"""/v1/apply, /v1/delete and /v1/convert: whole texts of tasks and manifests. What reads manifests is imported here."""
+"""/v1/apply, /v1/delete, /v1/stop and /v1/convert: whole texts of documents. What reads them is imported here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
     from penstock.services.apply import Apply
 
     parts = asked.parts
-    applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads)
+    applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places)
     return answer(ApplyResults(results=await applying.apply(asked.caller, body, key)))
 
 
@@ -29,14 +29,24 @@ async def delete(body: Documents, asked: Asked) -> Response:
     from penstock.services.unapply import Unapply
 
     parts = asked.parts
-    undoing = Unapply(parts.db, parts.workloads, parts.volumes)
+    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places)
     return answer(ApplyResults(results=await undoing.delete(asked.caller, body)))
+
+
+@router.post("/v1/stop", response_model=ApplyResults)
+async def stop(body: Documents, asked: Asked) -> Response:
+    """Stops the workloads the text describes, by name. They stay listed, and volumes stay as they are."""
+    from penstock.services.unapply import Unapply
+
+    parts = asked.parts
+    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places)
+    return answer(ApplyResults(results=await stopping.stop(asked.caller, body)))
 
 
 @router.post("/v1/convert", response_model=Converted)
 async def convert(body: Documents, asked: Asked) -> Response:
     """The task for a manifest, the manifest for a task. Nothing is made."""
-    from penstock.dialects.manifest import convert
+    from penstock.dialects.convert import convert
 
     image = asked.parts.settings.kubernetes_image
     return answer(Converted(text=convert(body.text, body.source, image=image)))

@@ -17,9 +17,10 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 from fastapi import APIRouter, Depends, Query, Response, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from penstock.domain.policy import Kind, Verb
 from penstock.engines.base import Session, Terminal
 from penstock.errors import BadRequest, PenstockError, Unavailable
-from penstock.server.identity import Asked
+from penstock.server.identity import Asked, Asking
 from penstock.wire import ErrorBody
 
 router = APIRouter(tags=["exec"])
@@ -31,6 +32,7 @@ NORMAL, GOING_AWAY = 1000, 1001
 HEARD_AHEAD = 16
 """Messages taken from the client before the program has taken the one before them; then it must wait."""
 LAST_WORD_SECONDS = 0.5
+STOPPED = "The server is stopping, and the program was ended with it."
 INTERRUPT = b"\x03"
 
 Result = dict[str, Any]
@@ -57,7 +59,7 @@ async def exec_in_workload(socket: WebSocket, ref: str, asked: Asked, wanted: Wa
     line, sessions = Line(socket), asked.parts.sessions
     async with sessions.exec(asked.caller, ref, part, wanted.command, wanted.terminal) as session:
         await line.accept()
-        result = await line.carry(_given(session), sessions.stopped())
+        result = await line.carry(given(session), over(asked, Kind.Workload))
     await line.end(result)
 
 
@@ -67,7 +69,7 @@ async def shell_on_volume(socket: WebSocket, ref: str, asked: Asked, wanted: Wan
     async with sessions.holding(asked.caller, ref) as workload:
         await line.accept()
         shell = sessions.shell(workload, wanted.command, wanted.terminal, line.say)
-        result = await line.carry(shell, sessions.stopped(), interruptible=wanted.terminal is not None)
+        result = await line.carry(shell, over(asked, Kind.Volume), interruptible=wanted.terminal is not None)
     await line.end(result)  # by now the volume is free again
 
 
@@ -78,21 +80,35 @@ async def exec_without_websocket(ref: str, asked: Asked, wanted: Wants, part: Pa
     Binary messages whose first byte is the channel: 0 input, 1 output, 2 errors, 3 how it ended (`{"exit_code": 0}` or
     `{"error": {…}}`), 4 the terminal's size (`{"Width": 80, "Height": 24}`), 255 and a channel: that one ends.
     """
-    raise _needs_websocket()
+    raise needs_websocket()
 
 
 @router.get("/v1/volumes/{ref}/shell", status_code=400, response_model=ErrorBody)
 async def shell_without_websocket(ref: str, asked: Asked, wanted: Wants) -> Response:
     """A WebSocket like that of `exec`, to a program that sees the volume at `/volume`; nothing need run for that."""
-    raise _needs_websocket()
+    raise needs_websocket()
 
 
-def _needs_websocket() -> BadRequest:
+def needs_websocket() -> BadRequest:
     return BadRequest("This address speaks WebSocket.", hint=f"open it as one, with the sub-protocol {PROTOCOL}")
 
 
+async def over(asked: Asking, kind: Kind) -> None:
+    """Until the server stops; raises if the caller loses the right to be there."""
+    stopped = asyncio.ensure_future(asked.parts.sessions.stopped())
+    refused = asyncio.ensure_future(asked.parts.people.until_refused(asked.caller, Verb.exec, kind))
+    try:
+        await asyncio.wait([stopped, refused], return_when=asyncio.FIRST_COMPLETED)
+        if refused.done():
+            refused.result()
+    finally:
+        stopped.cancel()
+        refused.cancel()
+        await asyncio.gather(stopped, refused, return_exceptions=True)
+
+
 @asynccontextmanager
-async def _given(session: Session) -> AsyncIterator[Session]:
+async def given(session: Session) -> AsyncIterator[Session]:
     yield session
 
 
@@ -103,8 +119,10 @@ class Interrupted(Exception):
 class Line:
     """One connection, and what comes and goes on it."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: WebSocket, stopped: str = STOPPED) -> None:
+        """`stopped` is what is said when the server ends."""
         self._socket = socket
+        self._stopped = stopped
         self._lost: asyncio.Event = socket.scope["state"]["lost"]
         self._heard: asyncio.Queue[bytes] = asyncio.Queue(HEARD_AHEAD)
         self._interruptible = False
@@ -139,8 +157,8 @@ class Line:
             await asyncio.gather(*tasks, return_exceptions=True)
         if first is leaving:
             return None
-        if first is stopping:
-            return {"error": Unavailable("The server is stopping, and the program was ended with it.").body()}
+        if first is stopping and stopping.exception() is None:
+            return {"error": Unavailable(self._stopped).body()}
         try:
             result: Result | None = first.result()
             return result

@@ -8,7 +8,6 @@ import signal
 from fastapi import APIRouter, Response
 
 from penstock import __version__
-from penstock.domain.policy import is_admin
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of, page_of_few
 from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
@@ -44,7 +43,7 @@ async def whoami(asked: Asked) -> Response:
         Whoami(
             user=asked.caller.user,
             group=asked.caller.group,
-            admin=is_admin(asked.caller),
+            admin=asked.caller.admin,
             proof=asked.caller.proof,
             uid=asked.caller.uid,
         )

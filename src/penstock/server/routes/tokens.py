@@ -34,6 +34,12 @@ async def list_tokens(
     return page_of(tokens, after, asked.parts.db.version)
 
 
+@router.post("/v1/tokens/{token_id}/rotate", status_code=201, response_model=NewTokenView)
+async def rotate_token(token_id: str, asked: Asked) -> Response:
+    """A new token in the place of an old one. The old one works for another day, so that nobody is locked out."""
+    return answer(await asked.parts.tokens.rotate(asked.caller, token_id), 201)
+
+
 @router.delete("/v1/tokens/{token_id}", response_model=Deleted)
 async def delete_token(token_id: str, asked: Asked) -> Response:
     """Revokes a token at once; an admin anyone's."""

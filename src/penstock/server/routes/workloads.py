@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import datetime
 from typing import Annotated
 
@@ -9,10 +11,10 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from penstock.domain.policy import Kind
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.workloads import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.server.identity import Asked, require_all_groups
+from penstock.server.identity import Asked, Asking, require_all_groups
 from penstock.server.routes.bodies import KEY, Key, documented, read_body
 from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
 from penstock.wire import Deleted, DryRun, Events, Retry, Submission, Summary, SummaryPage, Uploaded, WorkloadView
@@ -102,7 +104,16 @@ async def stream_logs(
     query = LogQuery(follow=follow, tail=tail, since=since)
     part = node if index is None else index
     stream = await asked.parts.logs.open(asked.caller, ref, query, part, attempt)
-    return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
+    return StreamingResponse(_while_allowed(asked, stream), media_type="text/plain; charset=utf-8")
+
+
+async def _while_allowed(asked: Asking, stream: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """One who loses the right while they follow a log reads no further."""
+    async with aclosing(stream) as chunks:
+        async for chunk in chunks:
+            if not asked.parts.people.may_still(asked.caller, Verb.logs, Kind.Workload):
+                return
+            yield chunk
 
 
 @router.post("/v1/workloads/{ref}/stop", response_model=Summary)

@@ -1,4 +1,4 @@
-"""A mapping of a manifest, field by field: what is read, what says only what is so anyway, what is refused and why."""
+"""A mapping of a manifest or document, field by field: what is read, what says nothing new, what is refused and why."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Refusal = tuple[str, str | None]
 
 
 @dataclass(slots=True)
-class ManifestReading(Reading):
-    """A Reading that also remembers where the manifest says what a key of a task would say."""
+class PlacedReading(Reading):
+    """A Reading that also remembers where the text says what a key of a task would say."""
 
     places: dict[tuple[str, ...], tuple[str | None, str]] = field(default_factory=dict)
 
@@ -25,7 +25,7 @@ class ManifestReading(Reading):
         self.places[keys] = (self.where(node), path)
 
 
-Reader = Callable[[ManifestReading, Node, str], Any]
+Reader = Callable[[PlacedReading, Node, str], Any]
 """Reads one field's value; None is "not said", or a problem that is noted."""
 
 
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     """Fields that may be there if they say what is so anyway; what else they say is refused."""
 
 
-def read_fields(reading: ManifestReading, node: Node, path: str, shape: Shape) -> dict[str, Any]:
+def read_fields(reading: PlacedReading, node: Node, path: str, shape: Shape) -> dict[str, Any]:
     """The values of the fields that were said; one with null is not."""
     said = {}
     for key, value in mapping(reading, node, path):
@@ -50,7 +50,7 @@ def read_fields(reading: ManifestReading, node: Node, path: str, shape: Shape) -
     return said
 
 
-def fields_of(reading: ManifestReading, said: Mapping[str, Any], name: str, shape: Shape) -> dict[str, Any]:
+def fields_of(reading: PlacedReading, said: Mapping[str, Any], name: str, shape: Shape) -> dict[str, Any]:
     """The fields inside one that was read as it is; none if it was not said."""
     if name not in said:
         return {}
@@ -102,21 +102,31 @@ def below(path: str, name: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def as_it_is(reading: ManifestReading, node: Node, path: str) -> tuple[Node, str]:
+def as_it_is(reading: PlacedReading, node: Node, path: str) -> tuple[Node, str]:
     """For a field that is read together with others."""
     return node, path
 
 
-def text(reading: ManifestReading, node: Node, path: str) -> str | None:
+def text(reading: PlacedReading, node: Node, path: str) -> str | None:
     return reading.text(node, path)
 
 
-def flag(reading: ManifestReading, node: Node, path: str) -> bool | None:
+def flag(reading: PlacedReading, node: Node, path: str) -> bool | None:
     return reading.flag(node, path)
 
 
 def whole(low: int, high: int) -> Reader:
-    def read(reading: ManifestReading, node: Node, path: str) -> int | None:
+    def read(reading: PlacedReading, node: Node, path: str) -> int | None:
         return reading.whole(node, path, low, high)
+
+    return read
+
+
+def placed(reader: Reader, *keys: str) -> Reader:
+    """With the place remembered under a task's keys, for what is wrong beyond the text."""
+
+    def read(reading: PlacedReading, node: Node, path: str) -> Any:
+        reading.says(node, path, *keys)
+        return reader(reading, node, path)
 
     return read

@@ -1,0 +1,48 @@
+"""A file of any number of documents: how it is named, what is sent of it, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from penstock.cli.options import Function
+from penstock.cli.output import note, print_data
+from penstock.cli.table import Row
+
+
+def file_option(function: Function) -> Function:
+    return _file(required=True)(function)
+
+
+def optional_file(function: Function) -> Function:
+    """Where a thing can be named instead."""
+    return _file(required=False)(function)
+
+
+def _file(*, required: bool) -> Callable[[Function], Function]:
+    kind = click.Path(dir_okay=False, allow_dash=True)
+    return click.option("-f", "--file", required=required, type=kind, help="The file; - is standard input.")
+
+
+def documents_body(file: str) -> dict[str, Any]:
+    """The text as it is: the server reads it, so that every client gets the same errors."""
+    from penstock.cli.jobs.submit import read_file
+
+    return {"text": read_file(file), "source": "<stdin>" if file == "-" else file}
+
+
+def show_results(results: list[Row], output: str, mark: str = "") -> int:
+    """One line for each document; 1 if any failed."""
+    failed = any(result.get("result") == "failed" for result in results)
+    if output not in ("table", "wide"):
+        print_data(results, output)
+        return int(failed)
+    for result in results:
+        named = f" ({result['id']})" if result.get("id") else ""
+        line = f"{result['kind']} {result['name']}{named} {result['result']}{mark}"
+        click.echo(f"{line}: {result['message']}" if result.get("message") else line)
+        for notice in result.get("notices") or ():
+            note(f"Note: {result['name']}: {notice}")
+    return int(failed)

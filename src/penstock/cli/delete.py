@@ -1,0 +1,88 @@
+"""`penstock delete`: one thing by its name, or all that a file describes."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import click
+
+from penstock.cli.batch import documents_body, optional_file, show_results
+from penstock.cli.completion import kinds_and_names
+from penstock.cli.confirm import confirmed
+from penstock.cli.each import each
+from penstock.cli.kinds import Kind, KindWord, one_thing, speaks_document
+from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.output import note
+from penstock.cli.table import Row
+from penstock.cli.tree import command
+from penstock.cli.views import PATHS, SINGLE
+from penstock.client.address import quote
+
+KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")
+VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
+
+
+@command(
+    "delete",
+    examples="""
+    penstock delete -f sweep.yaml
+    penstock delete -f pvc.yaml --force
+    penstock delete wk first-test -g your-group""",
+)
+@click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
+@optional_file
+@group_option
+@click.option("--force", is_flag=True, help="Do not ask, although volumes lose their data.")
+@output_option
+@api_url_option(short=True)
+def delete(
+    words: tuple[str, ...], file: str | None, group: str | None, force: bool, output: str, api_url: str | None
+) -> int:
+    """Delete one thing, or stop and delete what a file describes.
+
+    Of a file: all jobs of its names, and volumes with all their data. pwmcli asks only before volumes, and only at a
+    terminal.
+    """
+    if bool(words) == (file is not None):
+        raise click.UsageError("Name a thing, or a file with -f.")
+    if file is not None:
+        return _delete_described(file, group, force, output, api_url)
+    kind, ref = one_thing(words, KINDS)
+    client = connect(api_url)
+
+    def delete_one(_: str) -> Row | None:
+        if not force and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
+            return None
+        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(ref)}", {"group": group})
+        return gone or {"name": ref}
+
+    return each([ref], delete_one, output, lambda gone: _said(kind, gone))
+
+
+def _delete_described(file: str, group: str | None, force: bool, output: str, api_url: str | None) -> int:
+    body = documents_body(file)
+    volumes = bool(VOLUMES.search(str(body["text"])))
+    question = f"Delete everything {file} describes, volumes with all their data?"
+    if not force and not _agreed(question, volumes=volumes):
+        click.echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
+        return 0
+    return show_results(connect(api_url).post("/v1/delete", body, {"group": group})["results"], output)
+
+
+def _agreed(question: str, *, volumes: bool) -> bool:
+    """Document 003's program never asked; it does where data would be lost before someone's eyes."""
+    if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
+        return True
+    return confirmed(question)
+
+
+def _loss(kind: Kind) -> str:
+    losses = {"Workload": " and its log", "Volume": " and all its data"}
+    return losses.get(kind.noun, "")
+
+
+def _said(kind: Kind, gone: Row) -> str:
+    id_ = f" ({gone['id']})" if gone.get("id") and kind.noun in SINGLE else ""
+    waits = f": {gone['message']}" if gone.get("message") else ""
+    return f"{kind.noun} {gone.get('name')}{id_} {'is being deleted' if waits else 'deleted'}{waits}"

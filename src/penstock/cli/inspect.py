@@ -1,0 +1,31 @@
+"""`penstock inspect`: what the engine knows of a workload, in the engine's own words."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.completion import kinds_and_names
+from penstock.cli.kinds import KindWord, one_thing
+from penstock.cli.options import api_url_option, connect, group_option
+from penstock.cli.output import print_data
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+
+@command(
+    "inspect",
+    examples="""
+    penstock inspect wk first-test -g your-group
+    penstock inspect train -o yaml""",
+)
+@click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
+@group_option
+@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), default="json", show_default=True, help="As what.")
+@api_url_option(short=True)
+def inspect(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
+    """Show what the engine knows of a workload: containers, mounts, limits, variables.
+
+    What looks secret is masked.
+    """
+    _, ref = one_thing(words, KindWord("Workload"))
+    print_data(connect(api_url).get(f"/v1/workloads/{quote(ref)}/inspect", {"group": group}), output)

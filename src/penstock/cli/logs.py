@@ -1,0 +1,35 @@
+"""`penstock logs`: document 003's spelling of `penstock jobs logs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli.completion import kinds_and_names
+from penstock.cli.jobs.logs import log_options, show_log
+from penstock.cli.kinds import KindWord, one_thing, speaks_document
+from penstock.cli.options import group_option
+from penstock.cli.tree import command
+
+
+@command(
+    "logs",
+    examples="""
+    penstock logs wk first-test -g your-group
+    penstock logs train --index 3
+    penstock logs train --tail 20 --follow""",
+)
+@click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
+@group_option
+@log_options
+def logs(words: tuple[str, ...], group: str | None, follow: bool | None, **asked: Any) -> None:
+    """Show what a workload prints.
+
+    penstock goes on until it ends, pwmcli shows what is there; --follow and --no-follow say which. Ctrl-C ends only
+    the following: the workload goes on, and the exit code is 0.
+    """
+    _, ref = one_thing(words, KindWord("Workload"))
+    if follow is None:
+        follow = not speaks_document(click.get_current_context())
+    show_log(ref, group=group, follow=follow, **asked)

@@ -1,0 +1,118 @@
+"""`penstock port-forward`: a port of a running job as a port of this machine, for this machine alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.completion import active_job_names
+from penstock.cli.options import api_url_option, connect, group_option
+from penstock.cli.output import note, show_error
+from penstock.cli.tree import command
+from penstock.client.address import quote
+from penstock.errors import Conflict, PenstockError, Unavailable
+
+if TYPE_CHECKING:
+    from penstock.client import Client
+    from penstock.client.api import Query
+
+HOST = "127.0.0.1"
+"""Nothing is ever published to the network."""
+BACKLOG = 128
+
+
+class Ports(click.ParamType["tuple[int, int]"]):
+    """`8888`, or `9000:8888` for another one here, as kubectl has it; `0:8888` for any that is free."""
+
+    name = "ports"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        here, colon, there = value.rpartition(":")
+        words = (here, there) if colon else (there, there)
+        if not all(word.isascii() and word.isdigit() and int(word) <= 65535 for word in words) or int(there) == 0:
+            self.fail(f"'{value}' is not PORT or LOCAL:PORT, each up to 65535.", param, ctx)
+        return int(words[0]), int(words[1])
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        return "[LOCAL:]PORT..."
+
+
+@command(
+    "port-forward",
+    examples="""
+    penstock port-forward notebook 8888
+    penstock port-forward notebook 9000:8888 6006
+    penstock port-forward --node 1 train 0:29500""",
+)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=active_job_names)
+@click.argument("ports", type=Ports(), nargs=-1, required=True)
+@click.option("--node", type=click.IntRange(0), metavar="N", help="Of this node. [default: the first that runs]")
+@click.option("--index", type=click.IntRange(0), metavar="I", help="Of this index of an array.")
+@group_option
+@api_url_option()
+def port_forward(
+    ref: str,
+    ports: tuple[tuple[int, int], ...],
+    node: int | None,
+    index: int | None,
+    group: str | None,
+    api_url: str | None,
+) -> None:
+    """Reach what a running job listens on through a port of this machine, until Ctrl-C.
+
+    It listens on 127.0.0.1 alone, takes as many connections as come, and goes on while the server is restarted.
+    """
+    if node is not None and index is not None:
+        raise click.UsageError("--node and --index cannot be used together.")
+    client = connect(api_url)
+    found = client.get(f"/v1/workloads/{quote(ref)}", {"group": group})
+    if found["status"] != "running":
+        raise Conflict(f"{found['name']} ({found['id']}) is not running: {found['status']}.")
+    client.stay()  # a server that somebody stopped is not started again by a browser's next click
+    part = node if index is None else index
+    listening = [_listen(here, there) for here, there in ports]
+    for each, (_, there) in zip(listening, ports, strict=True):
+        query: Query = {"port": there, "part": part, "group": group}
+        threading.Thread(target=_serve, args=(each, client, found["id"], query), daemon=True).start()
+        note(f"{HOST}:{each.getsockname()[1]} is port {there} of {found['name']} ({found['id']}); Ctrl-C ends it.")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        note("")
+
+
+def _listen(here: int, there: int) -> socket.socket:
+    try:
+        return socket.create_server((HOST, here), backlog=BACKLOG)
+    except OSError as error:
+        raise Unavailable(
+            f"Port {here} of this machine cannot be used: {os.strerror(error.errno or 0)}.",
+            hint=f"another one: 0:{there}",
+        ) from error
+
+
+def _serve(listening: socket.socket, client: Client, workload_id: str, query: Query) -> None:
+    while True:
+        here, _ = listening.accept()
+        threading.Thread(target=_pass_on, args=(here, client, workload_id, query), daemon=True).start()
+
+
+def _pass_on(here: socket.socket, client: Client, workload_id: str, query: Query) -> None:
+    """What goes wrong with one connection ends that one."""
+    from penstock.cli.relay import PROTOCOL, Relay
+
+    with here:
+        try:
+            there = client.websocket(f"/v1/workloads/{workload_id}/connect", query, PROTOCOL)
+            here.setblocking(False)
+            Relay(there, here.fileno(), here.fileno()).run()
+        except PenstockError as error:
+            show_error(error)

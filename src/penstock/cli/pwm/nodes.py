@@ -1,0 +1,140 @@
+"""Nodes, CPUs and GPUs in document 003's columns. All come from the list of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.cli.pwm.ages import last_seen
+from penstock.cli.table import Column, Row, constant, field
+from penstock.domain.quantities import show_bytes
+
+MIB = 1 << 20
+SEEN = Column("lastSeen", last_seen, drop=2)
+
+
+def node_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        constant("kind", "Node", drop=15),
+        field("group", "group", drop=6, least=8),
+        field("name", "name", least=12),
+        field("product_name", "cpu_product", drop=9, least=12),
+        field("address", "address", drop=10, least=12),
+        Column("allow", lambda row: ",".join(row.get("allows") or ()) or "-", drop=11, least=11),
+        field("cpus", "cpus", drop=4),
+        Column("cpusLoad", lambda row: _share(_number(row, "cpus"), _number(row, "cpus_free")), drop=3),
+        Column("mem", lambda row: _bytes(row.get("memory_bytes")), drop=7),
+        Column("memLoad", lambda row: _share(_number(row, "memory_bytes"), _number(row, "memory_free_bytes")), drop=5),
+        Column("gpus", lambda row: str(_pools(row, "total")), drop=1),
+        Column("gpusLoad", lambda row: _share(_pools(row, "total"), _pools(row, "total") - _pools(row, "taken"))),
+        field("version", "version", drop=12),
+        SEEN,
+        Column("status", node_status),
+    ]
+    if wide:
+        columns.append(Column("labels", lambda row: _labels(row), drop=14, least=12))
+        columns.append(field("message", "message", drop=13, least=20, wrap=True))
+    return columns
+
+
+def node_status(row: Row) -> str:
+    if row.get("maintenance"):
+        return "MAINTENANCE"
+    return "READY" if row.get("ready", True) and not row.get("message") else "NOT_READY"
+
+
+def _labels(row: Row) -> str:
+    return ",".join(f"{key}={value}" for key, value in (row.get("labels") or {}).items()) or "-"
+
+
+def _number(row: Row, key: str) -> float:
+    return float(row.get(key) or 0)
+
+
+def _pools(row: Row, key: str) -> int:
+    return sum(pool.get(key) or 0 for pool in row.get("gpu_pools") or ())
+
+
+def _share(total: float, free: float) -> str:
+    return f"{100 * (total - free) / total:.0f}%" if total else "-"
+
+
+def _bytes(amount: int | None) -> str:
+    return "-" if amount is None else show_bytes(amount)
+
+
+def cpus(nodes: Sequence[Row]) -> list[Row]:
+    """One row for all the CPUs of a node: they are alike."""
+    return [
+        {
+            "name": node["name"],
+            "product_name": node.get("cpu_product"),
+            "count": node.get("cpus"),
+            "free": node.get("cpus_free"),
+            "node": node["name"],
+            "group": node.get("group"),
+            "ready": node.get("ready", True),
+            "last_seen": node.get("last_seen"),
+        }
+        for node in nodes
+    ]
+
+
+def cpu_columns(*, wide: bool) -> list[Column]:
+    columns = [constant("kind", "CPU", drop=3), field("name", "name", least=12)]
+    columns += [field("product_name", "product_name", least=16), field("count", "count"), field("free", "free")]
+    columns += [field("node", "node", drop=1, least=12), SEEN]
+    return [*columns, field("group", "group", drop=4)] if wide else columns
+
+
+def gpus(nodes: Sequence[Row]) -> list[Row]:
+    """One row for each; where a cluster counts them and does not name them, one for each product of a node."""
+    rows = []
+    for node in nodes:
+        seen = {"node": node["name"], "ready": node.get("ready", True), "last_seen": node.get("last_seen")}
+        if node.get("gpus"):
+            rows += [gpu | {"name": gpu["uuid"]} | seen for gpu in node["gpus"]]
+        else:
+            rows += [
+                pool | {"name": f"{node['name']}/{pool['product']}"} | seen for pool in node.get("gpu_pools") or ()
+            ]
+    return rows
+
+
+def gpu_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        constant("kind", "GPU", drop=5),
+        field("name", "name") if wide else Column("name", lambda row: short_uuid(row["name"]), least=18),
+        field("product_name", "product", least=16),
+        field("minor_number", "minor", drop=4),
+        Column("fb_memory", frame_buffer),
+        field("node", "node", drop=1, least=12),
+        SEEN,
+    ]
+    if wide:
+        columns += [
+            Column("taken", _taken, drop=8),
+            field("user", "user", drop=7),
+            field("workload", "workload", drop=6),
+        ]
+    return columns
+
+
+def _taken(row: Row) -> str:
+    return f"{row['taken']} of {row['total']}" if "total" in row else str(bool(row.get("taken"))).lower()
+
+
+def frame_buffer(row: Row) -> str:
+    """`14286 MiB / 16130 MiB`: what is used of its memory."""
+    if row.get("memory_bytes") is None:
+        return "-"
+    return f"{mebibytes(row.get('memory_used_bytes'))} / {mebibytes(row['memory_bytes'])}"
+
+
+def mebibytes(amount: int | None) -> str:
+    return "-" if amount is None else f"{amount // MIB} MiB"
+
+
+def short_uuid(uuid: str) -> str:
+    """`GPU-9a4f8-f4a98f3e`: enough to tell it from any other; commands take it, too."""
+    first, _, rest = uuid.removeprefix("GPU-").partition("-")
+    return f"GPU-{first[:5]}-{rest[-8:]}" if uuid.startswith("GPU-") and len(rest) >= 8 else uuid

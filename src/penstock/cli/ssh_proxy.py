@@ -1,0 +1,45 @@
+"""`penstock ssh-proxy`: standard input and output as a connection to a port of a running job, for ssh."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from penstock.cli.completion import active_job_names
+from penstock.cli.options import api_url_option, connect, group_option
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+
+@command(
+    "ssh-proxy",
+    examples="""
+    penstock ssh-proxy train 2222
+    ssh -o ProxyCommand='penstock ssh-proxy %h %p' -p 2222 train""",
+)
+@click.argument("ref", metavar="NAME_OR_ID", shell_complete=active_job_names)
+@click.argument("port", type=click.IntRange(1, 65535), default=22)
+@click.option("--node", type=click.IntRange(0), metavar="N", help="Of this node. [default: the first that runs]")
+@click.option("--index", type=click.IntRange(0), metavar="I", help="Of this index of an array.")
+@group_option
+@api_url_option()
+def ssh_proxy(ref: str, port: int, node: int | None, index: int | None, group: str | None, api_url: str | None) -> None:
+    """Connect standard input and output to a port of a running job: what ssh wants as its ProxyCommand.
+
+    An ssh server must run in the job; the port is 22 unless another is named.
+    """
+    from penstock.cli.relay import PROTOCOL, Relay
+
+    if node is not None and index is not None:
+        raise click.UsageError("--node and --index cannot be used together.")
+    query = {"port": port, "part": node if index is None else index, "group": group}
+    there = connect(api_url).websocket(f"/v1/workloads/{quote(ref)}/connect", query, PROTOCOL)
+    before = [os.get_blocking(descriptor) for descriptor in (0, 1)]
+    try:
+        for descriptor in (0, 1):
+            os.set_blocking(descriptor, False)
+        Relay(there, 0, 1).run()
+    finally:  # a terminal is shared with the shell that started us
+        for descriptor, blocking in enumerate(before):
+            os.set_blocking(descriptor, blocking)

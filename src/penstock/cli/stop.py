@@ -1,0 +1,44 @@
+"""`penstock stop`: end what runs; it stays listed."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.batch import documents_body, optional_file, show_results
+from penstock.cli.completion import kinds_and_names
+from penstock.cli.each import each
+from penstock.cli.jobs.stop import becomes
+from penstock.cli.kinds import KindWord, one_thing
+from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+KINDS = KindWord("Workload")
+
+
+@command(
+    "stop",
+    examples="""
+    penstock stop -f example.yaml
+    penstock stop wk first-test
+    penstock stop train""",
+)
+@click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
+@optional_file
+@group_option
+@output_option
+@api_url_option(short=True)
+def stop(words: tuple[str, ...], file: str | None, group: str | None, output: str, api_url: str | None) -> int:
+    """Stop a workload, or those a file describes.
+
+    They stay listed, with their logs, until they are deleted. What has not started yet is stopped at once.
+    """
+    if bool(words) == (file is not None):
+        raise click.UsageError("Name a workload, or a file with -f.")
+    client = connect(api_url)
+    if file is not None:
+        answer = client.post("/v1/stop", documents_body(file), {"group": group})
+        return show_results(answer["results"], output)
+    _, ref = one_thing(words, KINDS)
+    path = f"/v1/workloads/{quote(ref)}/stop"
+    return each([ref], lambda _: client.post(path, query={"group": group}), output, becomes)

@@ -1,0 +1,192 @@
+"""`penstock top`: what a workload or a node uses now, again and again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from penstock.cli.completion import kinds_and_names
+from penstock.cli.kinds import KindWord, one_thing
+from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.output import note, print_data
+from penstock.cli.table import GAP, Column, Row, field, printable, table
+from penstock.cli.tree import command
+from penstock.cli.watch import redraw
+from penstock.client import Client
+from penstock.client.address import quote
+from penstock.client.patience import Patience
+from penstock.domain.quantities import show_bytes
+from penstock.errors import NotFound
+
+PAUSE_SECONDS = 2
+NODES = ("node", "nodes")
+
+Ask = Callable[[], Any]
+
+
+@command(
+    "top",
+    examples="""
+    penstock top wk first-test -g your-group
+    penstock top train --node 1
+    penstock top node""",
+)
+@click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, required=True, shell_complete=kinds_and_names)
+@group_option
+@click.option("--node", type=click.IntRange(0), metavar="N", help="Of this node of the workload.")
+@click.option("--index", type=click.IntRange(0), metavar="N", help="Of this index of an array.")
+@click.option("-w", "--watch/--no-watch", default=None, help="Go on until Ctrl-C. [default: at a terminal]")
+@output_option
+@api_url_option(short=True)
+def top(
+    words: tuple[str, ...],
+    group: str | None,
+    node: int | None,
+    index: int | None,
+    watch: bool | None,
+    output: str,
+    api_url: str | None,
+) -> None:
+    """Show what a workload or the nodes use now: processes, CPUs, memory, GPUs, disk and network."""
+    if node is not None and index is not None:
+        raise click.UsageError("--node and --index cannot be used together.")
+    client = connect(api_url)
+    part = node if index is None else index
+    ask, lines = _asked(client, words, {"group": group, "part": part})
+    plain = output in ("table", "wide")
+    if watch is None:
+        watch = plain and sys.stdout.isatty()
+    if not watch:
+        _print(ask(), output, lines)
+        return
+    try:
+        _go_on(client, ask, output, lines)
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            note("")
+
+
+def _asked(client: Client, words: tuple[str, ...], query: dict[str, Any]) -> tuple[Ask, Callable[[Any], list[str]]]:
+    """`top node` is all of them."""
+    if len(words) == 1 and words[0].lower() in NODES:
+        return partial(_nodes, client, query, None), node_lines
+    kind, ref = one_thing(words, KindWord("Workload", "Node"))
+    if kind.noun == "Node":
+        return partial(_nodes, client, query, ref), node_lines
+    return partial(client.get, f"/v1/workloads/{quote(ref)}/top", query), workload_lines
+
+
+def _nodes(client: Client, query: dict[str, Any], ref: str | None) -> list[Row]:
+    items = client.list("/v1/nodes/top", {"group": query["group"], "name": ref}, 0).items
+    if ref is not None and not items:
+        raise NotFound(f"Node {ref} not found", hint="penstock top node")
+    return items
+
+
+def _go_on(client: Client, ask: Ask, output: str, lines: Callable[[Any], list[str]]) -> None:
+    from time import sleep
+
+    found = ask()
+    patience = Patience(client, note)
+    while True:
+        if output in ("table", "wide") and sys.stdout.isatty():
+            redraw(lines(found))
+        else:
+            _print(found, output, lines)
+            sys.stdout.flush()
+        sleep(PAUSE_SECONDS)
+        found = patience.ask(ask)
+
+
+def _print(found: Any, output: str, lines: Callable[[Any], list[str]]) -> None:
+    if output in ("table", "wide"):
+        click.echo("\n".join(lines(found)))
+    else:
+        print_data(found, output)
+
+
+def workload_lines(measure: Row) -> list[str]:
+    """A line for each of what it uses, then its GPUs, then its processes."""
+    lines = [f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}"]
+    lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
+    lines += [GAP.join(used)] if (used := [*_disk(measure), *_network(measure)]) else []
+    lines += [printable(str(measure["message"]))] if measure.get("message") else []
+    if measure.get("gpus"):
+        lines += ["", *table(measure["gpus"], GPUS)]
+    if measure.get("processes"):
+        lines += ["", *table(sorted(measure["processes"], key=_busy), PROCESSES)]
+    return lines
+
+
+def node_lines(nodes: list[Row]) -> list[str]:
+    return table(nodes, NODE)
+
+
+def _busy(process: Row) -> float:
+    return -float(process.get("cpu_percent") or 0)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}%"
+
+
+def _memory(measure: Row) -> str:
+    limit = measure.get("memory_limit_bytes")
+    return _bytes(measure.get("memory_bytes")) + (f" of {show_bytes(limit)}" if limit else "")
+
+
+def _disk(measure: Row) -> list[str]:
+    read, written = measure.get("disk_read_bytes"), measure.get("disk_written_bytes")
+    return [] if read is None and written is None else [f"Disk {_bytes(read)} read, {_bytes(written)} written"]
+
+
+def _network(measure: Row) -> list[str]:
+    came, went = measure.get("network_received_bytes"), measure.get("network_sent_bytes")
+    return [] if came is None and went is None else [f"Network {_bytes(came)} received, {_bytes(went)} sent"]
+
+
+def _bytes(amount: int | None) -> str:
+    return "-" if amount is None else show_bytes(amount)
+
+
+def _used(key: str) -> Callable[[Row], str]:
+    """`2.5Gi of 16Gi`"""
+    return lambda row: f"{_bytes(row.get(key))} of {_bytes(row.get('memory_bytes'))}"
+
+
+def _gpus(node: Row) -> str:
+    """`12%, 80%`: each in its order."""
+    return ", ".join(_percent(gpu.get("utilization")) for gpu in node.get("gpus") or ()) or "-"
+
+
+def _load(node: Row) -> str:
+    return " ".join(f"{value:.2f}" for value in node.get("load") or ()) or "-"
+
+
+GPUS = [
+    field("GPU", "uuid", drop=2, least=12),
+    field("Product", "product", least=12),
+    Column("Memory", _used("memory_used_bytes")),
+    Column("Use", lambda row: _percent(row.get("utilization"))),
+    Column("Processes", lambda row: str(len(row.get("processes") or ())), drop=1),
+]
+PROCESSES = [
+    field("PID", "pid"),
+    field("User", "user", drop=1, least=8),
+    Column("CPU", lambda row: _percent(row.get("cpu_percent"))),
+    Column("Memory", lambda row: _bytes(row.get("memory_bytes"))),
+    field("Command", "command", least=16),
+]
+NODE = [
+    field("Node", "name", least=12),
+    field("CPUs", "cpus"),
+    Column("CPU", lambda row: _percent(row.get("cpu_percent"))),
+    Column("Load", _load, drop=2),
+    Column("Memory", _used("memory_used_bytes")),
+    Column("GPUs", _gpus, least=8),
+    field("Message", "message", drop=1, least=12),
+]

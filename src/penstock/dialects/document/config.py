@@ -1,0 +1,188 @@
+"""`image` and `config`: what runs, with which variables and labels."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from penstock.dialects.document.ports import NAMED, ports
+from penstock.dialects.fields import PlacedReading, Refusal, Shape, lacks, read_fields, sequence
+from penstock.dialects.reading import kind_of
+from penstock.dialects.task.labels import read_labels
+from penstock.dialects.task.programs import SCRIPT_LIMIT, TOO_LONG, arguments
+from penstock.dialects.task.resources import IMAGE
+from penstock.dialects.text import Items, Node, Pairs, Scalar, is_null
+from penstock.domain.envs import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
+from penstock.domain.names import shorten
+from penstock.errors import Problem
+
+REGISTRY = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9][a-z0-9._/-]{0,200})?\Z"
+)
+START_MODE = re.compile(r"-?[itd]{1,3}\Z")
+IMAGE_EXAMPLE = "for example python:3.13-slim"
+EXAMPLE = "for example 'cmd: python train.py'"
+
+# image
+
+
+def image(reading: PlacedReading, node: Node, path: str) -> str | None:
+    if isinstance(node, Scalar):
+        hint = f"write 'image: {{image: {shorten(node.text)}}}'"
+        reading.problem(f"must be a mapping, not {kind_of(node)}", node, path, hint)
+        return None
+    said = read_fields(reading, node, path, IMAGE_SHAPE)
+    if lacks(node, "image"):
+        reading.problem("is missing", node, f"{path}.image", "for example 'image: ubuntu'")
+    name, registry = said.get("image"), said.get("registry")
+    whole = f"{registry}/{name}" if name and registry else name
+    if whole is not None and not IMAGE.match(whole):
+        where, field = reading.places["resources", "image_id"]
+        message = f"'{shorten(whole)}' is not an image"
+        reading.problems.append(Problem(message, where=where, field=field, hint=IMAGE_EXAMPLE))
+    return whole
+
+
+def _image(reading: PlacedReading, node: Node, path: str) -> str | None:
+    name = reading.text(node, path)
+    if name is None:
+        return None
+    reading.says(node, path, "resources", "image_id")
+    return name
+
+
+def _registry(reading: PlacedReading, node: Node, path: str) -> str | None:
+    name = reading.text(node, path)
+    if name is None:
+        return None
+    if not REGISTRY.match(name.rstrip("/")):
+        hint = "for example registry.example.com:5000"
+        reading.problem(f"'{shorten(name)}' is not a registry: a host, and its port", node, path, hint)
+        return None
+    return name.rstrip("/")
+
+
+IMAGE_SHAPE = Shape({"image": _image, "registry": _registry})
+
+
+# config
+
+
+def config(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
+    """What it says of a Spec."""
+    said = read_fields(reading, node, path, CONFIG)
+    found = {key: said[name] for name, key in MEANS.items() if name in said}
+    return found | {"ports": [*said.get("exposedPorts", ()), *said.get("ports", ())]}
+
+
+def _cmd(reading: PlacedReading, node: Node, path: str) -> tuple[str, ...] | None:
+    """A text is split as a shell would, and nothing else of a shell is done to it."""
+    reading.says(node, path, "run")
+    if isinstance(node, Items):
+        return arguments(reading, node, path, EXAMPLE)
+    line = reading.text(node, path, EXAMPLE)
+    if line is None:
+        return None
+    if len(line) > SCRIPT_LIMIT:
+        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB", node, path, TOO_LONG)
+        return None
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        reading.problem("a quote is opened and never closed", node, path, "write a list of texts")
+        return None
+    if not words:
+        reading.problem("is empty", node, path, "leave it out for the image's own command")
+        return None
+    return arguments(reading, Items([Scalar(word, quoted=True, mark=node.mark) for word in words]), path, EXAMPLE)
+
+
+def _start_mode(reading: PlacedReading, node: Node, path: str) -> bool | None:
+    """As of `docker run`: an open input or a terminal is both; detached it is anyway."""
+    reading.says(node, path, "terminal")
+    letters = reading.text(node, path, "-itd")
+    if letters is None:
+        return None
+    if not START_MODE.match(letters):
+        message = f"'{shorten(letters)}' is not a start mode: the letters i and t for a terminal, and d"
+        reading.problem(message, node, path, "-itd, or -d for no terminal")
+        return None
+    return "i" in letters or "t" in letters
+
+
+def _env(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
+    reading.says(node, path, "envs")
+    pairs = _pairs(reading, node, path)
+    if len(pairs) > ENTRIES_LIMIT:
+        reading.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+        return {}
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        here = f"{path}.{shorten(name.text)}"
+        if is_null(value):
+            reading.problem("has no value", value, here, f'write {shorten(name.text)}: ""')
+            continue
+        content = reading.text(value, here)
+        wrong = name_problem(name.text, field=here, where=reading.where(name))
+        if content is not None and not reading.found(wrong):
+            reading.found(value_problem(name.text, content, field=here, where=reading.where(value)))
+            found[name.text] = content
+    reading.found(total_problem(found, field=path, where=reading.where(node)))
+    ours = ", ".join(filter(is_ours, found))
+    if ours:
+        reading.notices.append(f"{path}: Penstock sets {ours} itself, in place of what is said here")
+    return found
+
+
+def _labels(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
+    reading.says(node, path, "labels")
+    return read_labels(reading, _pairs(reading, node, path), node, path)
+
+
+def _pairs(reading: PlacedReading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
+    """A mapping, or document 003's lists: of `{name, value}`, or of texts `NAME=value`."""
+    if isinstance(node, Pairs):
+        return node.items
+    found: dict[str, tuple[Scalar, Node]] = {}
+    for item, here in sequence(reading, node, path):
+        pair = _pair(reading, item, here)
+        if pair and pair[0].text in found:
+            reading.problem(f"'{shorten(pair[0].text)}' is here twice", item, here, "say it once")
+        if pair:
+            found[pair[0].text] = pair
+    return list(found.values())
+
+
+def _pair(reading: PlacedReading, item: Node, path: str) -> tuple[Scalar, Node] | None:
+    if isinstance(item, Scalar):
+        name, equals, value = item.text.partition("=")
+        if not equals:
+            reading.problem(f"'{shorten(item.text)}' has no value", item, path, "write NAME=value")
+            return None
+        return Scalar(name, quoted=True, mark=item.mark), Scalar(value, quoted=True, mark=item.mark)
+    said = read_fields(reading, item, path, NAMED)
+    if lacks(item, "name"):
+        reading.problem("is missing", item, f"{path}.name")
+    empty: Node = Scalar("", quoted=True, mark=item.mark)
+    return (said["name"], said.get("value", (empty, path))[0]) if "name" in said else None
+
+
+MEANS = {"cmd": "run", "startMode": "terminal", "env": "envs", "labels": "labels"}
+KEPT_APART = "a workload is kept apart from the node it runs on"
+CONFIG_REFUSED: dict[str, Refusal] = {
+    "hostConfig": (KEPT_APART, "volumes, ports and resources have keys of their own under spec"),
+    "privileged": (KEPT_APART, "remove it"),
+    "volumes": ("volumes have a list of their own", "write spec.volumes"),
+    "workingDir": ("a directory is said as in a task", "write spec.workdir"),
+    "entrypoint": ("a command is one list", "write it in front of cmd"),
+    "user": ("whose program it is, is not the program's to say", "remove it"),
+    "tty": ("a terminal is asked for by startMode", "write 'startMode: -itd'"),
+    "openStdin": ("a terminal is asked for by startMode", "write 'startMode: -itd'"),
+    "image": ("the image is not part of it", "write spec.image"),
+}
+CONFIG = Shape(
+    {"cmd": _cmd, "startMode": _start_mode, "env": _env, "labels": _labels, "exposedPorts": ports, "ports": ports},
+    CONFIG_REFUSED,
+    {"privileged": {"false"}},
+)

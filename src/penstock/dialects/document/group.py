@@ -1,0 +1,68 @@
+"""kind Group: what its people may hold at once, and what their workloads have unless they say otherwise."""
+
+from __future__ import annotations
+
+from penstock.dialects.document.metadata import Metadata
+from penstock.dialects.fields import PlacedReading, Shape, flag, placed, read_fields
+from penstock.dialects.reading import Reading
+from penstock.dialects.task.fields import duration
+from penstock.dialects.task.mounts import size
+from penstock.dialects.task.resources import cpus
+from penstock.dialects.text import Node, Scalar
+from penstock.domain.users import Group, Limits
+
+LARGEST = 1_000_000
+
+
+def group(reading: PlacedReading, about: Metadata, node: Node | None, path: str) -> Group | None:
+    """A group needs no spec."""
+    said = read_fields(reading, node, path, GROUP) if node else {}
+    defaults = said.pop("defaults", {})
+    return None if reading.problems or about.name is None else Group(name=about.name, **said, **defaults)
+
+
+def _limits(reading: PlacedReading, node: Node, path: str) -> Limits:
+    said = read_fields(reading, node, path, LIMITS)
+    return Limits(
+        gpus=said.get("gpus"),
+        cpus_milli=said.get("cpus"),
+        workloads=said.get("workloads"),
+        volume_bytes=said.get("volume_size"),
+    )
+
+
+def _defaults(reading: PlacedReading, node: Node, path: str) -> dict[str, int]:
+    return read_fields(reading, node, path, DEFAULTS)
+
+
+def _count(reading: Reading, node: Node, path: str) -> int | None:
+    return reading.whole(node, path, 0, LARGEST)
+
+
+def _cpus(reading: Reading, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else cpus(reading, node, path)
+
+
+def _size(reading: Reading, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else size(reading, node, path)
+
+
+def _is_none(node: Node) -> bool:
+    """0 lets nothing be held at all."""
+    return isinstance(node, Scalar) and node.text == "0"
+
+
+LIMITS = Shape({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
+DEFAULTS = Shape({"max_duration": duration, "idle_timeout": duration})
+GROUP = Shape(
+    {
+        "limits": placed(_limits, "limits"),
+        "limits_each": placed(_limits, "limits_each"),
+        "defaults": _defaults,
+        "stop_idle": flag,
+    },
+    {
+        "max_duration": ("it is what workloads have that say none", "write it under 'defaults'"),
+        "idle_timeout": ("it is what workloads have that say none", "write it under 'defaults'"),
+    },
+)

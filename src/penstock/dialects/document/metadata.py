@@ -1,0 +1,105 @@
+"""`metadata` of a document: the name, which each kind has its own rules for, and the group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.dialects.fields import PlacedReading, Reader, Refusal, Shape, lacks, read_fields
+from penstock.dialects.task.mounts import group, is_reference
+from penstock.dialects.text import Node
+from penstock.domain.names import USER, name_problem, shorten
+from penstock.domain.users import EVERYTHING, SHARED_GROUP
+from penstock.errors import Problem
+
+
+class Metadata(NamedTuple):
+    name: str | None = None
+    group: str | None = None
+
+
+def metadata(kind: str) -> Reader:
+    def read(reading: PlacedReading, node: Node, path: str) -> Metadata:
+        said = read_fields(reading, node, path, SHAPES[kind])
+        if lacks(node, "name"):
+            reading.problem("is missing", node, f"{path}.name", f"for example 'name: {EXAMPLES[kind]}'")
+        return Metadata(said.get("name"), said.get("group"))
+
+    return read
+
+
+def _own_name(text: str, where: str | None, path: str) -> Problem | None:
+    return name_problem(text, field=path, where=where)
+
+
+def _persons(text: str, where: str | None, path: str) -> Problem | None:
+    if USER.match(text):
+        return None
+    message = f"'{shorten(text)}' is not a name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
+    return Problem(message, field=path, where=where)
+
+
+def _groups(text: str, where: str | None, path: str) -> Problem | None:
+    if text == EVERYTHING:
+        return Problem(f"'{EVERYTHING}' stands for all groups", field=path, where=where, hint="choose another name")
+    return _persons(text, where, path)
+
+
+def _machines(text: str, where: str | None, path: str) -> Problem | None:
+    if is_reference(text):
+        return None
+    message = f"'{shorten(text)}' is not a name: lower-case letters, digits, '-' and '.', 253 characters at most"
+    return Problem(message, field=path, where=where, hint=shorten(f"for example {text.lower()}") if text else None)
+
+
+def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:
+    def read(reading: PlacedReading, node: Node, path: str) -> str | None:
+        text = reading.text(node, path)
+        if text is None or reading.found(rule(text, reading.where(node), path)):
+            return None
+        reading.says(node, path, "name")
+        return text
+
+    return read
+
+
+def _group(reading: PlacedReading, node: Node, path: str) -> str | None:
+    reading.says(node, path, "group")
+    name = group(reading, node, path)
+    if name == EVERYTHING:
+        reading.problem(
+            f"'{EVERYTHING}' is all groups, and this belongs to one", node, path, f"{SHARED_GROUP} is shared"
+        )
+    return name
+
+
+MARKS: dict[str, Refusal] = {
+    "labels": ("what is marked is said under spec", "config.labels for a Workload, labels for a Node"),
+    "namespace": ("things belong to groups", "write 'group'"),
+}
+NO_GROUP: dict[str, Refusal] = {
+    "Group": ("a group is in no other one", "remove it"),
+    "User": ("a user's groups are in spec.groups", "write it there"),
+}
+RULES = {
+    "Workload": _own_name,
+    "Volume": _own_name,
+    "Storage": _machines,
+    "Node": _machines,
+    "Group": _groups,
+    "User": _persons,
+}
+EXAMPLES = {
+    "Workload": "train",
+    "Volume": "ml-data",
+    "Storage": "nfs01",
+    "Node": "gpu01",
+    "Group": "vision",
+    "User": "alice",
+}
+SHAPES = {
+    kind: Shape({"name": _name(rule)}, MARKS | {"group": NO_GROUP[kind]})
+    if kind in NO_GROUP
+    else Shape({"name": _name(rule), "group": _group}, MARKS)
+    for kind, rule in RULES.items()
+}

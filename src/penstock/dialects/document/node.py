@@ -1,0 +1,155 @@
+"""kind Node: a Docker engine that takes work."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from penstock.dialects.document.metadata import Metadata
+from penstock.dialects.fields import PlacedReading, Shape, flag, lacks, placed, read_fields, sequence
+from penstock.dialects.task.accelerators import GPUS_LIMIT, PRODUCT
+from penstock.dialects.task.labels import node_labels
+from penstock.dialects.task.mounts import size
+from penstock.dialects.text import Items, Node, Scalar
+from penstock.domain.names import shorten
+from penstock.domain.nodes import Allows, Gpu, Host
+
+HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
+ADDRESS = re.compile(
+    rf"unix://(?:/[A-Za-z0-9._-]+){{1,20}}\Z|ssh://(?:[A-Za-z0-9_][A-Za-z0-9._-]{{0,31}}@)?{HOST}(?::[0-9]{{1,5}})?\Z"
+    rf"|tcp://{HOST}(?::[0-9]{{1,5}})\Z"
+)
+AGENT = re.compile(r"(?:https?://)?([A-Za-z0-9][A-Za-z0-9.-]{0,252})(?::[0-9]{1,5})?/?\Z")
+UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+MINORS = 255
+EXAMPLE = "unix:///var/run/docker.sock, ssh://user@host or tcp://host:2376"
+
+
+def node(reading: PlacedReading, about: Metadata, top: Node, path: str) -> Host | None:
+    said = read_fields(reading, top, path, NODE)
+    if lacks(top, "address"):
+        reading.problem("is missing", top, f"{path}.address", f"one of {EXAMPLE}")
+    gpus = _named(reading, said.get("gpus", []), about.name or "")
+    if reading.problems or about.name is None:
+        return None
+    return Host(
+        name=about.name,
+        group=about.group or "",
+        address=said["address"],
+        allows=said.get("allow", tuple(Allows)),
+        maintenance=said.get("maintenance", False),
+        labels=said.get("labels", {}),
+        gpus=gpus,
+    )
+
+
+def _address(reading: PlacedReading, top: Node, path: str) -> str | None:
+    """Document 003 has a list of addresses of an agent of its own; here it is where Docker itself listens."""
+    items = top.items if isinstance(top, Items) else [top]
+    if isinstance(top, Items) or (isinstance(top, Scalar) and _agents(top.text)):
+        first = items[0].text if items and isinstance(items[0], Scalar) else ""
+        found = AGENT.match(first)
+        host = shorten(found[1]) if found else "host"
+        message = "is one address, that of a Docker engine: there is no agent of Penstock's on a node"
+        reading.problem(message, top, path, f"for example ssh://user@{host}, or tcp://{host}:2376")
+        return None
+    text = reading.text(top, path, EXAMPLE)
+    if text is None:
+        return None
+    if not ADDRESS.match(text):
+        reading.problem(f"'{shorten(text)}' is not an address of a Docker engine", top, path, f"one of {EXAMPLE}")
+        return None
+    return text
+
+
+def _agents(text: str) -> bool:
+    return not text.startswith(("unix:", "ssh:", "tcp:")) and AGENT.match(text) is not None
+
+
+def _allow(reading: PlacedReading, top: Node, path: str) -> tuple[Allows, ...]:
+    items = top.items if isinstance(top, Items) else [top]
+    words = [(item, reading.text(item, path)) for item in items]
+    for item, word in words:
+        if word is not None and word not in Allows.__members__:
+            reading.problem(
+                f"'{shorten(word)}' is not something a node takes", item, path, f"{' and '.join(Allows)} are"
+            )
+    if not items:
+        reading.problem("allows nothing", top, path, "'maintenance: true' lets nothing new come")
+    said = {word for _, word in words}
+    return tuple(each for each in Allows if each in said)
+
+
+# gpus
+
+
+def _gpus(reading: PlacedReading, top: Node, path: str) -> list[dict[str, Any]]:
+    """Each as it is said; what is left out follows from its place in the list."""
+    items = sequence(reading, top, path)
+    if len(items) > GPUS_LIMIT:
+        reading.problem(f"has {len(items):,} entries; {GPUS_LIMIT:,} at most", top, path)
+        return []
+    found = []
+    for item, here in items:
+        said = read_fields(reading, item, here, GPU)
+        for key, example in (("product_name", "Tesla V100"), ("memory", "16Gi")):
+            if lacks(item, key):
+                reading.problem("is missing", item, f"{here}.{key}", f"for example '{key}: {example}'")
+        found.append({**said, "place": (item, here)})
+    return found
+
+
+def _named(reading: PlacedReading, gpus: list[dict[str, Any]], name: str) -> tuple[Gpu, ...]:
+    found: list[Gpu] = []
+    for number, said in enumerate(gpus):
+        item, here = said["place"]
+        minor = said.get("minor_number", number)
+        uuid = said.get("uuid") or declared_uuid(name, minor)
+        if any(minor == gpu.minor or uuid == gpu.uuid for gpu in found):
+            reading.problem(f"a GPU with this number or uuid is there already: {minor}, {uuid}", item, here)
+        if not reading.problems:
+            product, memory = said["product_name"], said["memory"]
+            found.append(Gpu(uuid=uuid, product=product, memory_bytes=memory, minor=minor))
+    return tuple(found)
+
+
+def declared_uuid(name: str, minor: int) -> str:
+    """What a GPU is known by if nobody says how the driver calls it."""
+    return f"GPU-{name}-{minor}"
+
+
+def _product(reading: PlacedReading, top: Node, path: str) -> str | None:
+    text = reading.text(top, path)
+    if text is None or PRODUCT.match(text):
+        return text
+    reading.problem(f"'{shorten(text)}' names no GPU product", top, path, "for example 'Tesla V100-SXM2-16GB'")
+    return None
+
+
+def _minor(reading: PlacedReading, top: Node, path: str) -> int | None:
+    return reading.whole(top, path, 0, MINORS)
+
+
+def _uuid(reading: PlacedReading, top: Node, path: str) -> str | None:
+    text = reading.text(top, path)
+    if text is None or UUID.match(text):
+        return text
+    reading.problem(f"'{shorten(text)}' is not a GPU's uuid", top, path, "as nvidia-smi -L shows it")
+    return None
+
+
+GPU = Shape({"product_name": _product, "memory": size, "minor_number": _minor, "uuid": _uuid})
+NODE = Shape(
+    {
+        "address": placed(_address, "address"),
+        "allow": placed(_allow, "allow"),
+        "maintenance": flag,
+        "labels": placed(node_labels, "labels"),
+        "gpus": placed(_gpus, "gpus"),
+    },
+    {
+        "properties": ("what a node has is seen there", "remove it"),
+        "status": ("the server wrote it", "remove it"),
+        "allows": ("document 003's word is 'allow'", "write allow"),
+    },
+)

@@ -1,0 +1,52 @@
+"""One document of ours to its noun; every problem with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.dialects.document.group import group
+from penstock.dialects.document.metadata import Metadata, metadata
+from penstock.dialects.document.node import node
+from penstock.dialects.document.nouns import Noun, NounDocument, WorkloadDocument
+from penstock.dialects.document.storage import storage
+from penstock.dialects.document.user import user
+from penstock.dialects.document.volume import volume
+from penstock.dialects.document.workload import workload
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, text
+from penstock.dialects.text import Node, Pairs
+from penstock.domain.kinds import APPLIED
+
+WORKLOAD, GROUP = "Workload", "Group"
+NOUNS: dict[str, Callable[[PlacedReading, Metadata, Node, str], Noun | None]] = {
+    "Volume": volume,
+    "Storage": storage,
+    "Node": node,
+    "User": user,
+}
+
+
+def document(reading: PlacedReading, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
+    """None where there is a problem; it is noted in `reading`."""
+    reading.places[()] = (reading.where(top), kind)
+    said = read_fields(reading, top, path, SHAPES[kind])
+    prefix = f"{path}." if path else ""
+    for key in ("metadata", *(["spec"] if kind != GROUP else [])):
+        if key not in said and not reading.problems:
+            reading.problem("is missing", top, f"{prefix}{key}")
+    about, spec = said.get("metadata", Metadata()), said.get("spec")
+    if kind == WORKLOAD:
+        return workload(reading, about, *spec) if spec else None
+    if kind == GROUP:
+        noun: Noun | None = group(reading, about, spec[0] if spec else None, f"{prefix}spec")
+    else:
+        noun = NOUNS[kind](reading, about, *spec) if spec else None
+    if noun is None:
+        return None
+    return NounDocument(kind, noun.name, about.group, noun, reading.places)
+
+
+STATUS = {"status": ("the server wrote it", "remove it")}
+SHAPES = {
+    kind: Shape({"apiVersion": text, "kind": text, "metadata": metadata(kind), "spec": as_it_is}, STATUS)
+    for kind in APPLIED
+}

@@ -1,0 +1,98 @@
+"""`selectors`: the node, the GPUs and the CPUs a workload asks for.
+
+Without GPUs and CPUs it is one CPU of any product, as in document 003; with GPUs alone, the CPUs are whatever comes
+with them. CPUs are the workload's own while it runs unless `exclusive` is false; `count: 0` asks for none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.dialects.fields import PlacedReading, Shape, flag, placed, read_fields
+from penstock.dialects.reading import Reading
+from penstock.dialects.task.accelerators import ANY, GPUS_LIMIT, PRODUCT, PRODUCTS_LIMIT
+from penstock.dialects.task.labels import node_labels
+from penstock.dialects.task.resources import cpus
+from penstock.dialects.task.selecting import cpu_product, node_name
+from penstock.dialects.text import Items, Node, Scalar
+from penstock.domain.names import shorten
+from penstock.domain.users import EVERYTHING
+from penstock.domain.workloads import Resources, Selectors
+
+ONE_CPU = 1000
+NO_CPU = 0
+
+
+class Selected(NamedTuple):
+    selectors: Selectors = Selectors()
+    resources: Resources = Resources(cpus_milli=ONE_CPU, exclusive_cpus=True)
+    """Only GPUs and CPUs."""
+
+
+def selectors(reading: PlacedReading, node: Node, path: str) -> Selected:
+    reading.says(node, path, "selectors")
+    said = read_fields(reading, node, path, SELECTORS)
+    gpus, products = said.get("gpu", (0, ()))
+    milli, exclusive, product = said.get("cpu", (None, False, None) if gpus else (ONE_CPU, True, None))
+    return Selected(
+        Selectors(node=said.get("node"), cpu_product=product, labels=said.get("label", {})),
+        Resources(gpus=gpus, gpu_products=products, cpus_milli=milli, exclusive_cpus=exclusive),
+    )
+
+
+def _node(reading: PlacedReading, node: Node, path: str) -> str | None:
+    name: str | None = read_fields(reading, node, path, NODE).get("name")
+    return name
+
+
+# gpu
+
+
+def _gpu(reading: PlacedReading, node: Node, path: str) -> tuple[int, tuple[str, ...]]:
+    reading.says(node, path, "resources", "accelerators")
+    said = read_fields(reading, node, path, GPU)
+    count, products = said.get("count", 1), said.get("product_name", ())
+    if products and not count:
+        reading.problem("chooses a GPU product and asks for no GPU", node, path, "for example 'count: 1'")
+    return count, products
+
+
+def _gpu_count(reading: PlacedReading, node: Node, path: str) -> int | None:
+    return reading.whole(node, path, 0, GPUS_LIMIT)
+
+
+def _gpu_products(reading: PlacedReading, node: Node, path: str) -> tuple[str, ...]:
+    """One, or a list of which any will do."""
+    items = node.items if isinstance(node, Items) else [node]
+    if not 0 < len(items) <= PRODUCTS_LIMIT:
+        reading.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, f"{EVERYTHING} is any")
+    names = [reading.text(item, path) for item in items[:PRODUCTS_LIMIT]]
+    for item, name in zip(items, names, strict=False):
+        if name is not None and not PRODUCT.match(name):
+            hint = f"for example 'Quadro RTX 6000'; {EVERYTHING} is any"
+            reading.problem(f"'{shorten(name)}' names no GPU product", item, path, hint)
+    found = tuple(dict.fromkeys(name for name in names if name is not None))
+    return () if {EVERYTHING, ANY}.intersection(found) else found
+
+
+# cpu
+
+
+def _cpu(reading: PlacedReading, node: Node, path: str) -> tuple[int | None, bool, str | None]:
+    reading.says(node, path, "resources", "cpus")
+    said = read_fields(reading, node, path, CPU)
+    milli, exclusive = said.get("count", ONE_CPU), said.get("exclusive", True)
+    if exclusive and milli % ONE_CPU:
+        message = "is not a whole number of CPUs, and these are its own while it runs"
+        reading.problem(message, node, f"{path}.count", "write 'exclusive: false' beside it")
+    return milli or None, exclusive and milli != NO_CPU, said.get("product_name")
+
+
+def _cpu_count(reading: Reading, node: Node, path: str) -> int | None:
+    return NO_CPU if isinstance(node, Scalar) and node.text == "0" else cpus(reading, node, path)
+
+
+NODE = Shape({"name": placed(node_name, "selectors", "node")})
+GPU = Shape({"product_name": _gpu_products, "count": _gpu_count})
+CPU = Shape({"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": _cpu_count, "exclusive": flag})
+SELECTORS = Shape({"node": _node, "gpu": _gpu, "cpu": _cpu, "label": placed(node_labels, "selectors", "labels")})

@@ -1,0 +1,156 @@
+"""A text of one or several documents to what each of them is: a task, a manifest, one of ours; all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from penstock.dialects.document.nouns import NounDocument, WorkloadDocument
+from penstock.dialects.document.read import document
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, sequence, text
+from penstock.dialects.manifest.job import Services
+from penstock.dialects.manifest.read import (
+    CLAIM,
+    INSTEAD,
+    JOB,
+    POD,
+    SERVICE,
+    STATUS,
+    VERSIONS,
+    ManifestVolume,
+    ManifestWorkload,
+    Read,
+    manifest,
+    services,
+)
+from penstock.dialects.task.read import Task, task_of
+from penstock.dialects.task.together import Place
+from penstock.dialects.text import Node, Pairs, Scalar, invalid, read_mappings
+from penstock.domain.kinds import APPLIED, READ_ONLY
+from penstock.domain.names import shorten
+from penstock.errors import Problem
+
+LIST = "List"
+VERSION_OF = {**VERSIONS, LIST: "v1", **dict.fromkeys(APPLIED, "v1")}
+KINDS = f"the kinds are {', '.join(APPLIED)}, and Kubernetes' {POD}, {JOB}, {CLAIM} and {LIST}; a task has no kind"
+
+
+class TaskDocument(NamedTuple):
+    """A task as `penstock jobs submit` takes it."""
+
+    task: Task
+
+
+Document = TaskDocument | ManifestWorkload | ManifestVolume | WorkloadDocument | NounDocument
+
+
+def read_documents(text: str | bytes, source: str) -> list[Document]:
+    """In the order of the text. Raises Invalid with every problem of every document."""
+    tops, problems = read_mappings(text, source)
+    opened = [one for top in tops for one in _opened(top, source, problems)]
+    known = services(opened, source, problems)
+    found = [read for one in opened if (read := _document(one, source, problems, known)) is not None]
+    problems += _twice(found)
+    if problems:
+        raise invalid(source, problems)
+    return found
+
+
+def _opened(top: Pairs, source: str, problems: list[Problem], path: str = "") -> Iterator[Read]:
+    """What a List holds stands in its place. A task has no kind."""
+    reading = PlacedReading(source)
+    keys = {key.text: node for key, node in top.items}
+    if "kind" not in keys and "apiVersion" not in keys and not {"metadata", "spec"} <= keys.keys():
+        yield top, "", path
+        return
+    kind = _kind(reading, keys, top, path)
+    inside = read_fields(reading, top, path, LISTED).get("items") if kind == LIST else None
+    items = sequence(reading, *inside) if inside else []
+    problems += reading.problems
+    if kind is not None and kind != LIST:
+        yield top, kind, path
+    for node, here in items:
+        if isinstance(node, Pairs):
+            yield from _opened(node, source, problems, here)
+        else:
+            problems.append(Problem("must be a mapping", where=reading.where(node), field=here))
+
+
+def _kind(reading: PlacedReading, keys: Mapping[str, Node], top: Pairs, path: str) -> str | None:
+    prefix = f"{path}." if path else ""
+    kind = keys.get("kind")
+    if not isinstance(kind, Scalar) or not kind.text:
+        reading.problem("is missing", kind or top, f"{prefix}kind", KINDS)
+        return None
+    if kind.text not in VERSION_OF:
+        _refuse_kind(reading, kind, f"{prefix}kind")
+        return None
+    version, right = keys.get("apiVersion"), VERSION_OF[kind.text]
+    if not isinstance(version, Scalar) or version.text != right:
+        reading.problem(f"must be '{right}' for a {kind.text}", version or top, f"{prefix}apiVersion", f"write {right}")
+    return kind.text
+
+
+def _refuse_kind(reading: PlacedReading, kind: Scalar, path: str) -> None:
+    if kind.text in READ_ONLY:
+        hint = f"penstock get {kind.text.lower()} shows them"
+        reading.problem(f"a {kind.text} is not applied: {READ_ONLY[kind.text]}", kind, path, hint)
+        return
+    instead = INSTEAD.get(kind.text)
+    hint = f"{instead}; {KINDS}" if instead else KINDS
+    reading.problem(f"'{shorten(kind.text)}' is not a kind Penstock knows", kind, path, hint)
+
+
+def _document(one: Read, source: str, problems: list[Problem], known: Services) -> Document | None:
+    top, kind, path = one
+    if kind == SERVICE:
+        return None
+    reading = PlacedReading(source)
+    read: Document | None
+    if kind in APPLIED:
+        read = document(reading, top, kind, path)
+    else:
+        read = manifest(reading, top, kind, path, known) if kind else _task(reading, top, path)
+    problems += reading.problems
+    return read
+
+
+def _task(reading: PlacedReading, top: Pairs, path: str) -> TaskDocument | None:
+    if path:
+        reading.problem("is missing", top, f"{path}.kind", KINDS)
+        return None
+    task = task_of(reading, top)
+    return TaskDocument(task) if task else None
+
+
+def _twice(found: list[Document]) -> list[Problem]:
+    """Two of one name would each undo the other."""
+    seen: set[tuple[str, str | None, str]] = set()
+    problems = []
+    for each in found:
+        kind, group, name, (where, field) = _identity(each)
+        if name and (kind, group, name) in seen:
+            problems.append(Problem(f"a {kind} '{name}' is in this file already", where=where, field=field))
+        seen.add((kind, group, name))
+    return problems
+
+
+def _identity(each: Document) -> tuple[str, str | None, str, Place]:
+    """Its kind in a person's words, its group, its name, and where that is said."""
+    if isinstance(each, NounDocument):
+        return each.kind.lower(), each.group, each.name, each.place("name")
+    if isinstance(each, ManifestVolume):
+        return "volume", None, each.claim.name, each.place("name")
+    group = each.group if isinstance(each, WorkloadDocument) else None
+    task = each.task
+    return "workload", group, task.spec.name or "", (task.where("name"), task.field("name"))
+
+
+def _list_metadata(reading: PlacedReading, node: Node, path: str) -> None:
+    read_fields(reading, node, path, LIST_METADATA)
+
+
+LIST_METADATA = Shape(
+    {}, dict.fromkeys(("resourceVersion", "continue", "selfLink"), STATUS["status"]), {"resourceVersion": {""}}
+)
+LISTED = Shape({"apiVersion": text, "kind": text, "items": as_it_is, "metadata": _list_metadata})

@@ -1,0 +1,117 @@
+"""One manifest to what it is, a workload or a volume; every problem with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, text
+from penstock.dialects.manifest.claim import claim
+from penstock.dialects.manifest.job import Services, job
+from penstock.dialects.manifest.names import Metadata, metadata
+from penstock.dialects.manifest.pod import pod
+from penstock.dialects.manifest.service import service
+from penstock.dialects.task.read import Task
+from penstock.dialects.text import Node, Pairs, Scalar
+from penstock.domain.names import shorten
+from penstock.domain.volumes import AccessMode
+from penstock.domain.workloads import Spec
+from penstock.errors import Problem
+
+POD, JOB, CLAIM, SERVICE = "Pod", "Job", "PersistentVolumeClaim", "Service"
+VERSIONS = {POD: "v1", JOB: "batch/v1", CLAIM: "v1", SERVICE: "v1"}
+INSTEAD = {
+    "Deployment": "a Pod is started again when it ends",
+    "ReplicaSet": "a Pod is started again when it ends",
+    "StatefulSet": "a Pod is started again when it ends",
+    "CronJob": "a Job runs once",
+    "ConfigMap": "values go under env, files into a volume",
+    "Secret": "values go under env",
+    "Namespace": "the admin decides where things are made",
+    "PersistentVolume": "a PersistentVolumeClaim gets one",
+}
+
+
+class ManifestWorkload(NamedTuple):
+    task: Task
+    kind: str
+    """`Pod` or `Job`."""
+    name: str
+
+
+class NewClaim(NamedTuple):
+    """A volume to be made, as it was asked for."""
+
+    name: str
+    size: str
+    storage_class: str | None
+    access_modes: tuple[AccessMode, ...]
+
+
+class ManifestVolume(NamedTuple):
+    claim: NewClaim
+    where: str | None
+    places: Mapping[tuple[str, ...], tuple[str | None, str]] = {}
+    """`name`, `size`, `storage_class`, `access_modes` → where it is said, and the manifest's own name for it."""
+
+    def place(self, key: str) -> tuple[str | None, str]:
+        return self.places.get((key,), (self.where, key))
+
+
+Read = tuple[Pairs, str, str]
+"""A document, its kind, and the path that leads to it."""
+
+
+def services(opened: list[Read], source: str, problems: list[Problem]) -> Services:
+    jobs = {_name_of(top) for top, kind, _ in opened if kind == JOB}
+    found = {}
+    for top, _, path in (one for one in opened if one[1] == SERVICE):
+        reading = PlacedReading(source)
+        about, spec = _parts(reading, top, path)
+        wanted = service(reading, *spec) if spec else None
+        if wanted and wanted not in jobs:
+            here = f"{path}.spec.selector" if path else "spec.selector"
+            reading.problem(f"there is no Job '{shorten(wanted)}' in this file", top, here)
+        if about.name and wanted:
+            found[about.name] = wanted
+        problems += reading.problems
+    return found
+
+
+def _name_of(top: Pairs) -> str | None:
+    about = next((node for key, node in top.items if key.text == "metadata"), None)
+    pairs = about.items if isinstance(about, Pairs) else []
+    return next((node.text for key, node in pairs if key.text == "name" and isinstance(node, Scalar)), None)
+
+
+def _parts(reading: PlacedReading, top: Pairs, path: str) -> tuple[Metadata, tuple[Node, str] | None]:
+    said = read_fields(reading, top, path, MANIFEST)
+    prefix = f"{path}." if path else ""
+    for key in ("metadata", "spec"):
+        if key not in said:
+            reading.problem("is missing", top, f"{prefix}{key}")
+    return said.get("metadata", Metadata()), said.get("spec")
+
+
+def manifest(
+    reading: PlacedReading, top: Pairs, kind: str, path: str, services: Services
+) -> ManifestWorkload | ManifestVolume | None:
+    about, spec = _parts(reading, top, path)
+    reading.places[()] = (reading.where(top), kind)
+    if spec is None:
+        return None
+    said: dict[str, Any] = (
+        pod(reading, *spec) if kind == POD else job(reading, *spec, about, services) if kind == JOB else {}
+    )
+    asked = claim(reading, *spec) if kind == CLAIM else {}
+    if reading.problems or about.name is None:
+        return None
+    if kind == CLAIM:
+        return ManifestVolume(NewClaim(about.name, **asked), reading.places[("name",)][0], reading.places)
+    workload = Spec(name=about.name, queue=about.queue, **said)
+    task = Task(workload, tuple(reading.notices), None, reading.source, reading.places)
+    return ManifestWorkload(task, kind, about.name)
+
+
+STATUS = {"status": ("the cluster wrote it", "remove it")}
+MANIFEST = Shape({"apiVersion": text, "kind": text, "metadata": metadata, "spec": as_it_is}, STATUS)

@@ -1,0 +1,100 @@
+"""Which nodes a job gets: packed, so that whole nodes stay free, or spread if it asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from penstock.domain.scheduling.asks import Held, Job, Place
+from penstock.domain.scheduling.fitting import count, fill
+from penstock.domain.scheduling.reservations import Reservation
+from penstock.domain.scheduling.rooms import Free, Room
+from penstock.domain.scheduling.shapes import Choice, Shape
+
+
+class Choosing:
+    def __init__(self, rooms: Mapping[str, Room], reservations: Mapping[str, Reservation], now: datetime) -> None:
+        self._rooms = rooms
+        self._reservations = reservations
+        self._now = now
+        self._beside: dict[tuple[str, bool], Free] = {}
+
+    def started(self, held: Held) -> None:
+        """Its nodes are different now."""
+        for place in held.places:
+            self._beside.pop((place.node, True), None)
+            self._beside.pop((place.node, False), None)
+
+    def find(self, job: Job, shape: Shape, most: int, least: int) -> tuple[Place, ...] | None:
+        """All its places, of one product if that can be; or as many as there are, if they are enough."""
+        shape.look()
+        together = 1 < most <= shape.largest and not job.ask.array
+        for choice in shape.choices:
+            if choice.total >= most and (found := self._collect(job, choice, most, most, together)):
+                return found
+        if least < most and shape.widest.total >= least:
+            return self._collect(job, shape.widest, most, least, together)
+        return None
+
+    def _collect(self, job: Job, choice: Choice, most: int, least: int, together: bool) -> tuple[Place, ...] | None:
+        if job.ask.spread:
+            picked = self._spread(job, choice, most)
+        else:
+            picked = (self._together(job, choice, most) if together else None) or self._pack(job, choice, most)
+        if sum(picked.values()) < least:
+            return None
+        return tuple(
+            place
+            for name, number in picked.items()
+            for place in fill(job.ask, choice.products, number, self._rooms[name], self._free(job, name))
+        )
+
+    def _together(self, job: Job, choice: Choice, most: int) -> dict[str, int] | None:
+        """Ranks that belong together on one node, if one has room for all."""
+        for name in choice.nodes():
+            if choice.counts[name] >= most and self._fits(job, choice, name) >= most:
+                return {name: most}
+        return None
+
+    def _pack(self, job: Job, choice: Choice, most: int) -> dict[str, int]:
+        """The fullest nodes first."""
+        picked: dict[str, int] = {}
+        for name in choice.nodes():
+            fits = min(self._fits(job, choice, name), most)
+            if fits:
+                picked[name] = fits
+                most -= fits
+            if not most:
+                break
+        return picked
+
+    def _spread(self, job: Job, choice: Choice, most: int) -> dict[str, int]:
+        """One to each node, the emptiest first, then a second to each, and so on."""
+        room: dict[str, int] = {}
+        for name in choice.nodes(emptiest_first=True):
+            if fits := self._fits(job, choice, name):
+                room[name] = fits
+            if len(room) == most:
+                break
+        picked = dict.fromkeys(room, 0)
+        while most and any(picked[name] < room[name] for name in room):
+            for name in room:
+                if most and picked[name] < room[name]:
+                    picked[name] += 1
+                    most -= 1
+        return picked
+
+    def _fits(self, job: Job, choice: Choice, name: str) -> int:
+        if name not in self._reservations:
+            return choice.counts[name]
+        return count(job.ask, choice.products, self._free(job, name), self._rooms[name].node)
+
+    def _free(self, job: Job, name: str) -> Free:
+        """What it may use of a node: all that is free, if none of those ahead has a reservation."""
+        kept = self._reservations.get(name)
+        if kept is None:
+            return self._rooms[name].free
+        over = kept.over_by_then(job, self._now)
+        if (name, over) not in self._beside:
+            self._beside[name, over] = kept.beside(over, self._rooms[name])
+        return self._beside[name, over]

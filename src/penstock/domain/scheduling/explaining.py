@@ -1,0 +1,201 @@
+"""Why a job does not start now, in its owner's words: in one sentence, and node by node.
+
+Nodes of groups it may not use are never mentioned: they read as if they were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.scheduling.asks import Ask, Job
+from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
+from penstock.domain.scheduling.limits import Usage
+from penstock.domain.scheduling.never import NO_NODE, never
+from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
+from penstock.domain.scheduling.reservations import Reservation
+from penstock.domain.scheduling.rooms import Room
+from penstock.domain.scheduling.rounds import wish
+from penstock.domain.scheduling.shapes import Shape, Shapes
+
+KEPT = "room is kept for those ahead in the queue"
+NAMED = 3
+"""So many nodes are named in one sentence."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What stands in the way on one node; nothing, if it has room."""
+
+    node: str
+    obstacles: tuple[Obstacle, ...] = ()
+
+    def __str__(self) -> str:
+        said = "; ".join(each.message for each in self.obstacles)
+        return f"node {self.node}: {said or 'has room'}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    sentence: str
+    """Why it waits."""
+    ahead: int
+    """In the queue."""
+    answers: tuple[Answer, ...] = ()
+
+
+class Scene:
+    """All that an explanation looks at."""
+
+    def __init__(
+        self, rooms: Mapping[str, Room], usage: Usage, shapes: Shapes, reservations: Mapping[str, Reservation]
+    ) -> None:
+        self._rooms = rooms
+        self._usage = usage
+        self._shapes = shapes
+        self._reservations = reservations
+
+    def seen_by(self, ask: Ask) -> list[Room]:
+        found = (room for room in self._rooms.values() if ask.may_use(room.node))
+        return sorted(found, key=lambda room: room.node.name)
+
+    def explain(self, job: Job, ahead: int) -> Explanation:
+        shape = self._shapes.of(job.ask)
+        most, least = wish(job, shape, self._usage)
+        cause = self._limit(job, least) or self._lack(job.ask, shape, least)
+        cause = cause or self._share_limit(job, shape, least) or self._kept(job)
+        answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
+        return Explanation(cause + _place(ahead), ahead, answers)
+
+    def outlook(self, job: Job, ahead: int, now: datetime) -> str | None:
+        """For one that is not in the queue: None if it would start."""
+        shape = self._shapes.of(job.ask)
+        _, least = wish(job, shape, self._usage)
+        cause = self._limit(job, least) or self._lack(job.ask, shape, least) or self._share_limit(job, shape, least)
+        if cause is None and self._beside_all(job, shape, now) < least:
+            cause = self._kept(job)
+        return cause + _place(ahead) if cause else None
+
+    def never(self, job: Job) -> dict[str, str]:
+        """What no node has comes first; what a limit forbids stands beside."""
+        places = 1 if job.ask.array else job.ask.places
+        return self._usage.never(job, places) | never(job.ask, self.seen_by(job.ask))
+
+    def _beside_all(self, job: Job, shape: Shape, now: datetime) -> int:
+        """How many places there are beside what is kept for others."""
+        total = shape.widest.total
+        for name, kept in self._reservations.items():
+            if name in shape.widest.counts:
+                beside = kept.beside(kept.over_by_then(job, now), self._rooms[name])
+                fits = count(job.ask, shape.widest.products, beside, self._rooms[name].node)
+                total -= shape.widest.counts[name] - fits
+        return total
+
+    def _limit(self, job: Job, least: int) -> str | None:
+        if self._usage.places_now(job) >= least:
+            return None
+        return self._usage.why(job, least)
+
+    def _share_limit(self, job: Job, shape: Shape, least: int) -> str | None:
+        if job.ask.cpus_milli is not None:
+            return None
+        nodes = (self._rooms[name].node for name in shape.widest.counts)
+        smallest = min((share(node.cpus_milli, job.ask, node) for node in nodes), default=0)
+        who = self._usage.exceeded_by(job, least * smallest)
+        return f"its share of a node's CPUs is more than the limits of {who} leave" if who else None
+
+    def _kept(self, job: Job) -> str:
+        if job.max_duration is None:
+            return f"{KEPT}; with a max_duration it might pass them"
+        return f"{KEPT}; its max_duration does not show that it would not delay them"
+
+    # one sentence for all nodes
+
+    def _lack(self, ask: Ask, shape: Shape, least: int) -> str | None:
+        shape.look()
+        if shape.widest.total >= least:
+            return None
+        if shape.capacity < least:
+            return self._nowhere(ask)
+        rooms = [room for room in self.seen_by(ask) if shape.fits_empty(room.node.name)]
+        if len(rooms) == 1:
+            return _short_there(ask, least, rooms[0]) or _some(shape, least)
+        return _short_everywhere(ask, rooms) if least == 1 else _some(shape, least)
+
+    def _nowhere(self, ask: Ask) -> str:
+        """Nodes would do, were they open."""
+        rooms = self.seen_by(ask)
+        if not rooms:
+            return NO_NODE
+        shut = [(room.node.name, closed(room.node)) for room in rooms if not never_there(ask, room.node)]
+        said = [f"{name} {found[0].message}" for name, found in shut if found]
+        more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
+        if said:
+            return "; ".join(said[:NAMED]) + more
+        return "no node has what it asks for" if not shut else "too few nodes have what it asks for"
+
+    # each node by itself
+
+    def _answer(self, job: Job, shape: Shape, most: int, room: Room) -> Answer:
+        found = obstacles(job.ask, room)
+        fits = shape.widest.counts.get(room.node.name, 0)
+        kept = self._reservations.get(room.node.name)
+        if not found and kept and kept.job.id != job.id:
+            beside = kept.beside(False, room)
+            if count(job.ask, shape.widest.products, beside, room.node) < min(most, fits):
+                found.append(Obstacle("kept", "has room, but it is kept for one that is ahead in the queue"))
+        if not found and fits < most:
+            found.append(Obstacle("places", f"has room for {fits} of {most} places"))
+        return Answer(room.node.name, tuple(found))
+
+
+def _place(ahead: int) -> str:
+    return f"; {ahead} ahead in the queue" if ahead else ""
+
+
+def _some(shape: Shape, least: int) -> str:
+    return f"{shape.widest.total} of {least} places have room, and it starts with all or none"
+
+
+def _short_there(ask: Ask, places: int, room: Room) -> str | None:
+    """Of the only node that would do: all its places together."""
+    node, free = room.node, room.free
+    cpus, memory = places * needed_cpus(ask, node), places * needed_memory(ask, node)
+    if cpus > free.cpus_milli:
+        left, all_ = show_cpus(max(free.cpus_milli, 0)), show_cpus(node.cpus_milli)
+        return f"needs {show_cpus(cpus)} CPUs; {left} of {all_} are free"
+    if memory > free.memory_bytes:
+        left, all_ = show_bytes(max(free.memory_bytes, 0)), show_bytes(node.memory_bytes)
+        return f"needs {show_bytes(memory)} of memory; {left} of {all_} are free"
+    there = [gpu for gpu in node.gpus if ask.takes(gpu)]
+    gpus, has = places * ask.gpus, sum(free.gpus[product] for product in {gpu.product for gpu in there})
+    if gpus > has:
+        busy = foreign(there, room)
+        words = f"needs {gpus} {gpu_words(ask.products, gpus)}; {has} of {len(there)} are free"
+        return words + (f", {busy}" if busy else "")
+    return None
+
+
+def _short_everywhere(ask: Ask, rooms: list[Room]) -> str:
+    """Of several nodes none has enough: what all of them lack, and where there is most of it."""
+    lacks = {room.node.name: short(ask, room) for room in rooms}
+    common = [key for key in ("accelerators", "cpus", "memory") if all(_has(key, found) for found in lacks.values())]
+    if common:
+        most = max(rooms, key=lambda room: _left(common[0], ask, room))
+        found = next(each for each in lacks[most.node.name] if each.key == common[0])
+        return f"no node has enough free: at most, {most.node.name} {found.message}"
+    nearest = min(rooms, key=lambda room: len(lacks[room.node.name]))
+    said = "; ".join(each.message for each in lacks[nearest.node.name])
+    return f"no node has all it needs free: {nearest.node.name} {said}"
+
+
+def _has(key: str, found: list[Obstacle]) -> bool:
+    return any(each.key == key for each in found)
+
+
+def _left(key: str, ask: Ask, room: Room) -> int:
+    if key == "accelerators":
+        return sum(left for product, left in room.free.gpus.items() if ask.takes_product(product))
+    return room.free.cpus_milli if key == "cpus" else room.free.memory_bytes

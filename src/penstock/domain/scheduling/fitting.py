@@ -1,0 +1,111 @@
+"""How many places of one ask a node has room for, and which GPUs and CPUs they get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.domain.nodes import Node
+from penstock.domain.scheduling.asks import Ask, Place
+from penstock.domain.scheduling.rooms import Free, Room
+
+PLENTY = 1 << 20
+"""Places on a node for something that takes nothing."""
+
+
+def share(total: int, ask: Ask, node: Node) -> int:
+    """Of a node's CPUs or memory, as much as its GPUs are of the node's."""
+    return total * ask.gpus // len(node.gpus) if node.gpus else total
+
+
+def count(ask: Ask, products: Sequence[str], free: Free, node: Node) -> int:
+    """How many places fit; `products` are those its GPUs may be of."""
+    fits = PLENTY
+    if ask.gpus:
+        fits = sum([free.gpus.get(product, 0) for product in products]) // ask.gpus
+        if fits <= 0:
+            return 0
+    if ask.cpus_milli is None:
+        fits = min(fits, _shares(free.cpus_milli, share(node.cpus_milli, ask, node)))
+    elif ask.cpus_milli:
+        fits = min(fits, free.cpus_milli // ask.cpus_milli)
+    if ask.memory_bytes is None:
+        fits = min(fits, _shares(free.memory_bytes, share(node.memory_bytes, ask, node)))
+    elif ask.memory_bytes:
+        fits = min(fits, free.memory_bytes // ask.memory_bytes)
+    if ask.exclusive and ask.cpus_milli:
+        fits = min(fits, free.whole * 1000 // ask.cpus_milli)
+    return max(fits, 0)
+
+
+def _shares(free: int, each: int) -> int:
+    """A share gives way to what others asked for by number, down to half of it."""
+    if not each:
+        return PLENTY
+    return free // each + (free % each >= half(each)) if free > 0 else 0
+
+
+def needed_cpus(ask: Ask, node: Node) -> int:
+    """Without so much of the node free, a place has no room."""
+    return ask.cpus_milli if ask.cpus_milli is not None else half(share(node.cpus_milli, ask, node))
+
+
+def needed_memory(ask: Ask, node: Node) -> int:
+    return ask.memory_bytes if ask.memory_bytes is not None else half(share(node.memory_bytes, ask, node))
+
+
+def half(amount: int) -> int:
+    return -(-amount // 2)
+
+
+def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node) -> Free:
+    """What is left beside so many places; of what is short, nothing."""
+    left = free.copy()
+    need = ask.gpus * places
+    for product in _in_order(products, left.gpus, need):
+        taken = min(left.gpus[product], need)
+        left.gpus[product] -= taken
+        need -= taken
+    cpus = ask.cpus_milli if ask.cpus_milli is not None else share(node.cpus_milli, ask, node)
+    memory = ask.memory_bytes if ask.memory_bytes is not None else share(node.memory_bytes, ask, node)
+    left.cpus_milli -= places * cpus
+    left.memory_bytes -= places * memory
+    if ask.exclusive:
+        left.whole -= places * cpus // 1000
+    return left
+
+
+def fill(ask: Ask, products: Sequence[str], places: int, room: Room, free: Free) -> list[Place]:
+    """So many places that fit into `free`: one product for all where possible, lowest minor number first."""
+    need = ask.gpus * places
+    uuids: list[str] = []
+    if need:
+        for product in _in_order(products, free.gpus, need):
+            uuids += [gpu.uuid for gpu in room.free_gpus(product)[: free.gpus[product]]]
+    numbers = room.free_numbers() if ask.exclusive else []
+    found = []
+    cpus, memory = free.cpus_milli, free.memory_bytes
+    for rank in range(places):
+        each_cpus = ask.cpus_milli
+        if each_cpus is None:
+            each_cpus = min(cpus, share(room.node.cpus_milli, ask, room.node))
+        each_memory = ask.memory_bytes
+        if each_memory is None:
+            each_memory = min(memory, share(room.node.memory_bytes, ask, room.node))
+        cpus, memory = cpus - each_cpus, memory - each_memory
+        own = each_cpus // 1000 if ask.exclusive else 0
+        found.append(
+            Place(
+                room.node.name,
+                each_cpus,
+                each_memory,
+                tuple(uuids[rank * ask.gpus : (rank + 1) * ask.gpus]),
+                tuple(numbers[rank * own : (rank + 1) * own]),
+            )
+        )
+    return found
+
+
+def _in_order(products: Sequence[str], gpus: dict[str, int], need: int) -> list[str]:
+    """Those that have enough by themselves first."""
+    there = [product for product in products if gpus.get(product)]
+    return sorted(there, key=lambda product: gpus[product] < need)

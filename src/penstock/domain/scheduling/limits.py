@@ -1,0 +1,123 @@
+"""What groups and their members hold, beside what they may: beyond a limit a job waits, and is in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.domain.quantities import show_cpus
+from penstock.domain.scheduling.asks import Ask, Held, Job
+from penstock.domain.users import Group, Limits
+
+
+@dataclass(slots=True)
+class Amount:
+    gpus: int = 0
+    cpus_milli: int = 0
+    memory_bytes: int = 0
+    workloads: int = 0
+
+    def add(self, held: Held, sign: int = 1) -> None:
+        self.gpus += sign * held.gpus
+        self.cpus_milli += sign * held.cpus_milli
+        self.memory_bytes += sign * held.memory_bytes
+        self.workloads += sign
+
+    def expect(self, ask: Ask) -> None:
+        """As if it had started with all its places."""
+        self.gpus += ask.places * ask.gpus
+        self.cpus_milli += ask.places * (ask.cpus_milli or 0)
+        self.memory_bytes += ask.places * (ask.memory_bytes or 0)
+
+    def copy(self) -> Amount:
+        return Amount(self.gpus, self.cpus_milli, self.memory_bytes, self.workloads)
+
+    def share_of(self, total: Amount) -> float:
+        """Of what it holds most of, how much that is of all there is."""
+        return max(
+            self.gpus / total.gpus if total.gpus else 0.0,
+            self.cpus_milli / total.cpus_milli if total.cpus_milli else 0.0,
+            self.memory_bytes / total.memory_bytes if total.memory_bytes else 0.0,
+        )
+
+
+_Show = Callable[[int], str]
+NOTHING = Amount()
+UNBOUNDED = 1 << 40
+
+
+class Usage:
+    """Who holds how much, and what that leaves."""
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self._groups = groups
+        self._held: dict[tuple[str, str | None], Amount] = {}
+
+    def add(self, held: Held, sign: int = 1) -> None:
+        for key in ((held.job.group, None), (held.job.group, held.job.user)):
+            amount = self._held.setdefault(key, Amount())
+            amount.add(held, sign)
+            if not amount.workloads:
+                del self._held[key]
+
+    def of(self, group: str, user: str | None = None) -> Amount:
+        return self._held.get((group, user), NOTHING)
+
+    def _bounds(self, job: Job) -> Iterable[tuple[str, Limits, Amount]]:
+        group = self._groups.get(job.group)
+        if group:
+            yield f"group {group.name}", group.limits, self.of(group.name)
+            yield f"{job.user} in group {group.name}", group.limits_each, self.of(group.name, job.user)
+
+    def places_ever(self, job: Job) -> int:
+        """How many places its limits leave it when nothing else runs."""
+        return min((_places(job.ask, limits, NOTHING) for _, limits, _ in self._bounds(job)), default=UNBOUNDED)
+
+    def places_now(self, job: Job) -> int:
+        return min((_places(job.ask, limits, held) for _, limits, held in self._bounds(job)), default=UNBOUNDED)
+
+    def exceeded_by(self, job: Job, cpus_milli: int) -> str | None:
+        """Whose limit forbids so many CPUs: how many a share of a node is, is known only with the node."""
+        for who, limits, held in self._bounds(job):
+            if limits.cpus_milli is not None and held.cpus_milli + cpus_milli > limits.cpus_milli:
+                return who
+        return None
+
+    def why(self, job: Job, places: int) -> str | None:
+        """`group vision may have 8 GPUs at once: 7 are taken, needs 2`."""
+        for who, limits, held in self._bounds(job):
+            for _, most, taken, need, show, words in _each(job.ask, limits, held, places):
+                if need and taken + need > most:
+                    rest = f"{show(taken)} are taken, needs {show(need)}"
+                    return f"{who} may have {show(most)} {words} at once: {rest}"
+        return None
+
+    def never(self, job: Job, places: int) -> dict[str, str]:
+        """Which limits leave too little for it even alone, by what it asks for."""
+        found: dict[str, str] = {}
+        for who, limits, _ in self._bounds(job):
+            for key, most, _, need, show, words in _each(job.ask, limits, NOTHING, places):
+                if need > most:
+                    found.setdefault(key, f"asks for {show(need)} {words}; {who} may have {show(most)} at once")
+        return found
+
+
+def _places(ask: Ask, limits: Limits, held: Amount) -> int:
+    """A workload counts as one, however many places it has."""
+    if limits.workloads is not None and held.workloads >= limits.workloads:
+        return 0
+    fits = UNBOUNDED
+    if limits.gpus is not None and ask.gpus:
+        fits = min(fits, (limits.gpus - held.gpus) // ask.gpus)
+    if limits.cpus_milli is not None and ask.cpus_milli:
+        fits = min(fits, (limits.cpus_milli - held.cpus_milli) // ask.cpus_milli)
+    return max(fits, 0)
+
+
+def _each(ask: Ask, limits: Limits, held: Amount, places: int) -> Iterable[tuple[str, int, int, int, _Show, str]]:
+    if limits.workloads is not None:
+        yield "workloads", limits.workloads, held.workloads, 1, str, "workloads"
+    if limits.gpus is not None and ask.gpus:
+        yield "accelerators", limits.gpus, held.gpus, places * ask.gpus, str, "GPUs"
+    if limits.cpus_milli is not None:
+        yield "cpus", limits.cpus_milli, held.cpus_milli, places * (ask.cpus_milli or 0), show_cpus, "CPUs"

@@ -1,0 +1,118 @@
+"""Why a job could not run even if nothing else did, by what it asks for, with what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from penstock.domain.nodes import Node
+from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.scheduling.asks import Ask
+from penstock.domain.scheduling.fitting import count
+from penstock.domain.scheduling.obstacles import gpu_words, never_there
+from penstock.domain.scheduling.rooms import Room, whole
+
+NO_NODE = "there is no node that you may use"
+
+
+def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
+    """`rooms` are the nodes it may use. One that is closed now may be open tomorrow."""
+    if not rooms:
+        return {"node": NO_NODE}
+    places = 1 if ask.array else ask.places
+    if len(rooms) == 1:
+        return _on_the_only(ask, places, rooms[0])
+    found = {room.node.name: {each.key: each.message for each in never_there(ask, room.node)} for room in rooms}
+    fitting = [room.node for room in rooms if not found[room.node.name]]
+    if not fitting:
+        common = [key for key in _KEYS if all(key in each for each in found.values())]
+        if common:
+            return {key: _said(key, ask, rooms) for key in common}
+        name, nearest = min(found.items(), key=lambda item: (len(item[1]), item[0]))
+        return {key: f"no node has all it asks for; {name} {message}" for key, message in nearest.items()}
+    could = sum(count(ask, _products(ask, node), whole(node), node) for node in fitting)
+    if could < places:
+        return {_largest(ask): f"asks for {places} nodes with {_each(ask)} each; there is room for {could}"}
+    return {}
+
+
+_KEYS = ("node", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
+
+
+def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
+    """All its places together, for they must share the node."""
+    node = room.node
+    each = f" ({places} nodes together)" if places > 1 else ""
+    reasons = {
+        key: _said(key, ask, [room])
+        for key in ("node", "allows", "cpu_product", "labels")
+        if any(obstacle.key == key for obstacle in never_there(ask, node))
+    }
+    cpus, memory, gpus = places * (ask.cpus_milli or 0), places * (ask.memory_bytes or 0), places * ask.gpus
+    had = node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
+    if cpus > had:
+        reasons["cpus"] = f"asks for {show_cpus(cpus)} CPUs{each}; {node.name} has {show_cpus(had)}"
+    if memory > node.memory_bytes:
+        has = show_bytes(node.memory_bytes)
+        reasons["memory"] = f"asks for {show_bytes(memory)} of memory{each}; {node.name} has {has}"
+    if gpus > sum(ask.takes(gpu) for gpu in node.gpus):
+        asked = f"{gpus} {gpu_words(ask.products, gpus)}"
+        reasons["accelerators"] = f"asks for {asked}{each}; {node.name} has {inventory([room])}"
+    return reasons
+
+
+def _said(key: str, ask: Ask, rooms: Sequence[Room]) -> str:
+    """What no node has, beside what they have."""
+    nodes = [room.node for room in rooms]
+    match key:
+        case "node":
+            return f"asks for node {ask.node}; there {_are([node.name for node in nodes])}"
+        case "allows":
+            return f"no node takes {'GPU' if ask.gpus else 'CPU'} workloads"
+        case "cpu_product":
+            return f"asks for {ask.cpu_product} CPUs; there {_are([node.cpu_product or 'unknown' for node in nodes])}"
+        case "labels":
+            wanted = [f"{label}={value}" for label, value in ask.labels]
+            return f"asks for nodes with the label {' and '.join(wanted)}; there is none"
+        case "accelerators":
+            return f"asks for {ask.gpus} {gpu_words(ask.products, ask.gpus)} on one node; there are {inventory(rooms)}"
+        case "cpus":
+            largest = max(nodes, key=lambda node: node.cpus_milli)
+            had = show_cpus(largest.cpus_milli)
+            return f"asks for {show_cpus(ask.cpus_milli or 0)} CPUs on one node; the largest, {largest.name}, has {had}"
+        case _:
+            largest = max(nodes, key=lambda node: node.memory_bytes)
+            asked, had = show_bytes(ask.memory_bytes or 0), show_bytes(largest.memory_bytes)
+            return f"asks for {asked} of memory on one node; the largest, {largest.name}, has {had}"
+
+
+def _are(names: Iterable[str]) -> str:
+    found = sorted(set(names))
+    return f"{'is' if len(found) == 1 else 'are'} {', '.join(found)}"
+
+
+def _largest(ask: Ask) -> str:
+    if ask.gpus:
+        return "accelerators"
+    return "memory" if not ask.cpus_milli else "cpus"
+
+
+def _each(ask: Ask) -> str:
+    said = [f"{ask.gpus} {gpu_words(ask.products, ask.gpus)}"] if ask.gpus else []
+    said += [f"{show_cpus(ask.cpus_milli)} CPUs"] if ask.cpus_milli else []
+    said += [f"{show_bytes(ask.memory_bytes)} of memory"] if ask.memory_bytes else []
+    return ", ".join(said)
+
+
+def _products(ask: Ask, node: Node) -> list[str]:
+    return sorted({gpu.product for gpu in node.gpus if ask.takes(gpu)})
+
+
+def inventory(rooms: Iterable[Room]) -> str:
+    """`2 × NVIDIA A10 (1 free)`, for each product."""
+    totals: dict[str, int] = {}
+    free: dict[str, int] = {}
+    for room in rooms:
+        for product, number in whole(room.node).gpus.items():
+            totals[product] = totals.get(product, 0) + number
+            free[product] = free.get(product, 0) + room.free.gpus[product]
+    return ", ".join(f"{totals[name]} × {name} ({free[name]} free)" for name in sorted(totals)) or "no GPU"

@@ -1,0 +1,204 @@
+"""The nodes, what runs on them and what waits for them: told by events, asked for decisions and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from penstock.domain.nodes import Node
+from penstock.domain.scheduling import explaining
+from penstock.domain.scheduling.asks import Held, Job
+from penstock.domain.scheduling.explaining import Explanation
+from penstock.domain.scheduling.limits import Amount, Usage
+from penstock.domain.scheduling.queue import Queue
+from penstock.domain.scheduling.reservations import Reservation
+from penstock.domain.scheduling.rooms import Room, usable
+from penstock.domain.scheduling.rounds import Round
+from penstock.domain.scheduling.shapes import Shapes
+from penstock.domain.users import Group
+
+
+class Pool:
+    """Equal to one that was told the same nodes, groups, held and waiting afresh, in any order."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Room] = {}
+        self._groups: dict[str, Group] = {}
+        self._queue = Queue()
+        self._held: dict[str, Held] = {}
+        self._on: dict[str, dict[str, Held]] = {}
+        """By node, whether or not that is known."""
+        self._usage = Usage(self._groups)
+        self._total = Amount()
+        self._shapes = Shapes(self._rooms)
+        self._reservations: dict[str, Reservation] = {}
+        self._order: Iterator[Job] = iter(())
+        self._places: dict[str, int] | None = None
+        self._settled = False
+        """Nothing happened since a round in which nothing could start."""
+
+    # what happens
+
+    def see(self, node: Node) -> None:
+        """A node is there, or is different."""
+        before = self._rooms.get(node.name)
+        on_it = self._on.get(node.name, {})
+        if before and _face(before.node, on_it) == _face(node, on_it):
+            return
+        self._count(before.node if before else None, node)
+        self._rooms[node.name] = Room(node, on_it.values())
+        self._changed(node.name, kinds=before is None or _kind(before.node) != _kind(node))
+
+    def lose(self, name: str) -> None:
+        """A node is no longer registered; what runs there is held until it is released."""
+        if room := self._rooms.pop(name, None):
+            self._count(room.node, None)
+            self._changed(name, kinds=True)
+
+    def set_group(self, group: Group) -> None:
+        if self._groups.get(group.name) != group:
+            self._groups[group.name] = group
+            self._settled = False
+
+    def lose_group(self, name: str) -> None:
+        if self._groups.pop(name, None):
+            self._settled = False
+
+    def enqueue(self, job: Job) -> None:
+        """It waits from now on; one that had places gives them back."""
+        self.release(job.id)
+        self._queue.add(job)
+        self._moved()
+
+    def hold(self, held: Held) -> None:
+        """It has places, by the record; said again, from another start or with other places."""
+        self.release(held.job.id)
+        self._held[held.job.id] = held
+        self._usage.add(held)
+        for name in {place.node for place in held.places}:
+            self._on.setdefault(name, {})[held.job.id] = held
+            if room := self._rooms.get(name):
+                room.take(held)
+                self._changed(name)
+        self._moved()
+
+    def release(self, workload_id: str) -> bool:
+        """It is over, or was taken out of the queue. True if that changed anything."""
+        if workload_id in self._queue.jobs:
+            self._queue.remove(workload_id)
+            self._moved()
+            return True
+        held = self._held.pop(workload_id, None)
+        if held is None:
+            return False
+        self._usage.add(held, -1)
+        for name in {place.node for place in held.places}:
+            del self._on[name][workload_id]
+            if room := self._rooms.get(name):
+                room.give(workload_id)
+                self._changed(name)
+        self._moved()
+        return True
+
+    def _changed(self, name: str, *, kinds: bool = False) -> None:
+        self._shapes.changed(name, kinds=kinds)
+        self._moved()
+
+    def _moved(self) -> None:
+        self._settled = False
+        self._places = None
+
+    def _count(self, before: Node | None, after: Node | None) -> None:
+        for node, sign in ((before, -1), (after, 1)):
+            if node:
+                self._total.gpus += sign * len(node.gpus)
+                self._total.cpus_milli += sign * node.cpus_milli
+                self._total.memory_bytes += sign * node.memory_bytes
+
+    # what is decided
+
+    def decide(self, now: datetime, most: int = 64) -> list[Held]:
+        """What starts now, already counted as held. Ask again until nothing more does: each start moves the turns.
+
+        Time alone lets nothing start, so where nothing happened nothing is looked at.
+        """
+        if self._settled:
+            return []
+        self._learn()
+        a_round = Round(self._queue, self._rooms, self._usage, self._total, self._shapes, now)
+        starts: list[Held] = []
+        for held in a_round.turns():
+            self.hold(held)
+            starts.append(held)
+            if len(starts) >= most:
+                break
+        self._reservations = a_round.reservations
+        self._settled = not starts
+        return starts
+
+    def _learn(self) -> None:
+        if self._shapes.learn():
+            self._queue.sort_by(self._shapes.key)
+
+    # what is asked
+
+    @property
+    def rooms(self) -> Mapping[str, Room]:
+        return self._rooms
+
+    @property
+    def waiting(self) -> Mapping[str, Job]:
+        return self._queue.jobs
+
+    @property
+    def held(self) -> Mapping[str, Held]:
+        return self._held
+
+    def ahead(self, workload_id: str) -> int:
+        """How many wait ahead of it, if those that come now change nothing."""
+        if workload_id not in self._queue.jobs:
+            raise KeyError(workload_id)
+        if self._places is None:
+            self._places, self._order = {}, self._queue.order(self._usage, self._total)
+        while workload_id not in self._places:
+            self._places[next(self._order).id] = len(self._places)
+        return self._places[workload_id]
+
+    def holders(self) -> dict[str, str]:
+        """GPU uuid → id of the workload that has it."""
+        return {uuid: held.job.id for held in self._held.values() for place in held.places for uuid in place.gpus}
+
+    def explain(self, workload_id: str) -> Explanation:
+        """Each node and why not, of one that waits."""
+        job = self._queue.jobs[workload_id]
+        return self._scene.explain(job, self.ahead(workload_id))
+
+    def why(self, workload_id: str) -> str:
+        """The same in one sentence."""
+        return self.explain(workload_id).sentence
+
+    def outlook(self, job: Job, now: datetime) -> str | None:
+        """Why a job that came now would wait; None if it would start."""
+        return self._scene.outlook(job, len(self._queue.jobs), now)
+
+    def never(self, job: Job) -> dict[str, str]:
+        """Why it could not run even if nothing else did, by what it asks for; nothing, if it could."""
+        return self._scene.never(job)
+
+    @property
+    def _scene(self) -> explaining.Scene:
+        self._learn()
+        return explaining.Scene(self._rooms, self._usage, self._shapes, self._reservations)
+
+
+def _face(node: Node, held: Mapping[str, Held]) -> tuple[Any, ...]:
+    """What of a node a decision depends on: not how full its GPUs' memory is, nor when it was seen."""
+    ours = {uuid for each in held.values() for place in each.places for uuid in place.gpus}
+    gpus = [(gpu.uuid, gpu.product, gpu.minor, gpu.memory_bytes, usable(gpu) or gpu.uuid in ours) for gpu in node.gpus]
+    size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
+    return (*size, node.group, node.allows, node.maintenance, node.ready, node.message)
+
+
+def _kind(node: Node) -> tuple[str, set[tuple[str, int]]]:
+    return node.group, {(gpu.product, gpu.memory_bytes) for gpu in node.gpus}

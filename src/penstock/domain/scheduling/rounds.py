@@ -1,0 +1,141 @@
+"""One round over the queue: whoever's turn it is gets places, or room is kept for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from heapq import heapify, heappop, heapreplace
+
+from penstock.domain.scheduling.asks import FOR_EVER, Ask, Held, Job, lasts
+from penstock.domain.scheduling.choosing import Choosing
+from penstock.domain.scheduling.fitting import half
+from penstock.domain.scheduling.limits import Amount, Usage
+from penstock.domain.scheduling.queue import Came, Kind, Line, Queue, Waiting, came
+from penstock.domain.scheduling.reservations import RESERVATIONS, Reservation, reserve
+from penstock.domain.scheduling.rooms import Room
+from penstock.domain.scheduling.shapes import Shape, Shapes
+
+KINDS = 256
+"""So many different asks are looked at in a round; beyond, a job waits for others to be gone."""
+ENDLESS = FOR_EVER + 1
+
+
+def wish(job: Job, shape: Shape, usage: Usage) -> tuple[int, int]:
+    """How many places it would like, and how many it needs to start."""
+    if not job.ask.array:
+        return job.ask.places, job.ask.places
+    most = max(min(job.ask.places, shape.capacity, usage.places_ever(job)), 1)
+    return most, half(most)
+
+
+class Round:
+    def __init__(
+        self, queue: Queue, rooms: Mapping[str, Room], usage: Usage, total: Amount, shapes: Shapes, now: datetime
+    ) -> None:
+        self.reservations: dict[str, Reservation] = {}
+        """By node."""
+        self._queue = queue
+        self._usage = usage
+        self._total = total
+        self._shapes = shapes
+        self._now = now
+        self._choosing = Choosing(rooms, self.reservations, now)
+        self._shares: dict[str, float] = {}
+        self._reserved: set[Ask] = set()
+        self._too_long: dict[Kind, int] = {}
+        """Of a kind that had its turn: nothing that lasts so long, or longer, can start any more."""
+        self._out: set[Line] = set()
+        """Beyond a limit of their user or group."""
+
+    def turns(self) -> Iterator[Held]:
+        """Those that start, one by one; the caller takes each out of the queue and into its rooms."""
+        heap = [(key[0], self._share(key[1]), *came(each.jobs[0]), key) for key, each in self._queue.waiting.items()]
+        heapify(heap)
+        lines: dict[tuple[int, str], list[tuple[Came, Line]]] = {}
+        while heap:
+            turn, key = heap[0][:4], heap[0][4]
+            if key not in lines:
+                lines[key] = self._lines(self._queue.waiting[key])
+            mine = lines[key]
+            if not mine:
+                heappop(heap)
+            elif turn != (fresh := (key[0], self._share(key[1]), *mine[0][0])):
+                heapreplace(heap, (*fresh, key))  # its group has more by now, or its first cannot start
+            else:
+                line = mine[0][1]
+                if self._might_start(line) and (held := self._attempt(line, line.jobs[0])):
+                    yield held
+                    self._shares.pop(key[1], None)
+                    self._choosing.started(held)
+                following = self._following(key, line.kind)
+                if following:
+                    heapreplace(mine, following)
+                else:
+                    heappop(mine)
+
+    def _lines(self, waiting: Waiting) -> list[tuple[Came, Line]]:
+        """The first of each kind of which anything might still start."""
+        found = [first for lines in waiting.lines.values() if (first := self._first(lines.values()))]
+        heapify(found)
+        return found
+
+    def _following(self, key: tuple[int, str], kind: Kind) -> tuple[Came, Line] | None:
+        waiting = self._queue.waiting.get(key)
+        return self._first(waiting.lines[kind].values()) if waiting and kind in waiting.lines else None
+
+    def _first(self, lines: Iterable[Line]) -> tuple[Came, Line] | None:
+        first = None
+        for line in lines:
+            if (first is None or line.came < first.came) and self._might_start(line):
+                first = line
+        return (first.came, first) if first else None
+
+    def _might_start(self, line: Line) -> bool:
+        return line.lasts < self._too_long.get(line.kind, ENDLESS) and line not in self._out
+
+    def _share(self, group: str) -> float:
+        share = self._shares.get(group)
+        if share is None:
+            share = self._shares[group] = self._usage.of(group).share_of(self._total)
+        return share
+
+    def _attempt(self, line: Line, job: Job) -> Held | None:
+        """None: it waits. Beyond a limit of its user or group it is in nobody's way; else room is kept for it."""
+        kind = line.kind
+        if kind not in self._too_long and len(self._too_long) >= KINDS:
+            self._out.add(line)
+            return None
+        self._too_long.setdefault(kind, ENDLESS)
+        shape = self._shapes.of(kind.ask)
+        most, least = wish(job, shape, self._usage)
+        allowed = self._usage.places_now(job)
+        places = self._choosing.find(job, shape, min(most, allowed), least) if allowed >= least else None
+        if places and not self._usage.exceeded_by(job, sum(place.cpus_milli for place in places)):
+            return Held(job, places, self._now)
+        if allowed < least or places:
+            self._out.add(line)
+            return None
+        self._keep(job, shape, least)
+        if kind.ask.array:  # how many places are enough depends on the limits of its group
+            self._out.add(line)
+        else:
+            self._too_long[kind] = self._shortest_too_long(job, shape, kind) if shape.widest.total >= least else 0
+        return None
+
+    def _shortest_too_long(self, like: Job, shape: Shape, kind: Kind) -> int:
+        """There is room, but it is kept: what is shorter than this may pass."""
+        found, places = like.lasts, kind.ask.places
+        for duration in sorted(kind.durations, key=lasts, reverse=True):
+            if lasts(duration) < found:
+                if self._choosing.find(replace(like, max_duration=duration), shape, places, places):
+                    break
+                found = lasts(duration)
+        return found
+
+    def _keep(self, job: Job, shape: Shape, places: int) -> None:
+        if shape.ask in self._reserved or len(self._reserved) >= RESERVATIONS:
+            return
+        if found := reserve(job, places, shape, self.reservations, self._now):
+            self._reserved.add(shape.ask)
+            self.reservations.update(dict.fromkeys(found.nodes, found))

@@ -1,0 +1,206 @@
+"""Which nodes have room for one place of an ask, now and later: kept up to date node by node.
+
+A shape is what all places of a kind have in common, so that ten thousand waiting jobs of twenty kinds cost twenty
+looks at a node that changed, and none at those that did not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from penstock.domain.nodes import Node
+from penstock.domain.scheduling.asks import Ask
+from penstock.domain.scheduling.fitting import count
+from penstock.domain.scheduling.obstacles import possible
+from penstock.domain.scheduling.rooms import Key, Room, whole
+from penstock.domain.users import EVERYTHING
+
+Moment = tuple[int, datetime, str]
+Step = tuple[int, Moment | Key, str, int]
+"""0 and the order of filling: it fits now; 1 and the end that makes it fit. On this node, so many more places."""
+
+
+class Choice:
+    """The nodes that have room now, with GPUs of these products only, in the order in which they are filled."""
+
+    def __init__(self, ask: Ask, products: tuple[str, ...]) -> None:
+        self.products = products
+        self.counts: dict[str, int] = {}
+        self.total = 0
+        self._ask = ask
+        self._keys: dict[str, Key] = {}
+        self._order: list[Key] = []
+
+    def look(self, name: str, room: Room | None) -> None:
+        fits = count(self._ask, self.products, room.free, room.node) if room else 0
+        if name in self._keys:
+            self._forget(name)
+        if room and fits:
+            key = self._keys[name] = room.key(self._ask.gpus > 0)
+            insort(self._order, key)
+            self.counts[name] = fits
+            self.total += fits
+
+    def _forget(self, name: str) -> None:
+        del self._order[bisect_left(self._order, self._keys.pop(name))]
+        self.total -= self.counts.pop(name)
+
+    def nodes(self, emptiest_first: bool = False) -> Iterator[str]:
+        for key in reversed(self._order) if emptiest_first else self._order:
+            yield key[-1]
+
+
+class Shape:
+    def __init__(self, ask: Ask, rooms: Mapping[str, Room], products: Sequence[str]) -> None:
+        self.ask = ask
+        """Of one place."""
+        alone: list[tuple[str, ...]] = [(product,) for product in products] if len(products) > 1 else []
+        self.choices = [Choice(ask, each) for each in [*alone, tuple(products)]]
+        """One product after the other, and at last mixed."""
+        self.stale = set(rooms)
+        """Nodes that changed since somebody looked."""
+        self._rooms = rooms
+        self._known: dict[str, tuple[Node, int]] = {}
+        self._capacity = 0
+        self._largest: int | None = 0
+        self._unforeseen: set[str] = set(rooms)
+        self._steps: list[Step] = []
+        self._steps_of: dict[str, list[Step]] = {}
+
+    @property
+    def widest(self) -> Choice:
+        return self.choices[-1]
+
+    def changed(self, name: str) -> None:
+        self.stale.add(name)
+
+    def look(self) -> None:
+        """Brings everything but the future up to date."""
+        for name in self.stale:
+            room = self._rooms.get(name)
+            possible_there = self._weigh(name, room) > 0
+            for choice in self.choices:
+                choice.look(name, room if possible_there else None)
+        self._unforeseen |= self.stale
+        self.stale.clear()
+
+    def fits_empty(self, name: str) -> int:
+        """How many places the empty node would have; nothing if it is closed."""
+        return self._known[name][1] if name in self._known else 0
+
+    def _weigh(self, name: str, room: Room | None) -> int:
+        known = self._known.get(name)
+        if known and room and known[0] is room.node:
+            return known[1]
+        self._capacity -= known[1] if known else 0
+        self._known.pop(name, None)
+        self._largest = None
+        if room is None:
+            return 0
+        fits = 0
+        if possible(self.ask, room.node):
+            fits = count(self.ask, self.widest.products, whole(room.node), room.node)
+        self._known[name] = (room.node, fits)
+        self._capacity += fits
+        return fits
+
+    @property
+    def capacity(self) -> int:
+        """How many places there would be if nothing ran."""
+        self.look()
+        return self._capacity
+
+    @property
+    def largest(self) -> int:
+        """How many places the empty node has that would have most."""
+        if self._largest is None:
+            self._largest = max((fits for _, fits in self._known.values()), default=0)
+        return self._largest
+
+    def steps(self) -> list[Step]:
+        """When how much more room is expected, and where."""
+        self.look()
+        for name in self._unforeseen:
+            for step in self._steps_of.pop(name, ()):
+                del self._steps[bisect_left(self._steps, step)]
+            if self.fits_empty(name):
+                self._steps_of[name] = self._foresee(self._rooms[name])
+                for step in self._steps_of[name]:
+                    insort(self._steps, step)
+        self._unforeseen.clear()
+        return self._steps
+
+    def _foresee(self, room: Room) -> list[Step]:
+        found: list[Step] = []
+        products, name = self.widest.products, room.node.name
+        had = self.widest.counts.get(name, 0)
+        if had:
+            found.append((0, room.key(self.ask.gpus > 0), name, had))
+        most = self.fits_empty(name)
+        for held, free in room.later:
+            if had >= most:
+                break
+            fits = count(self.ask, products, free, room.node)
+            if fits > had:
+                found.append((1, held.end_key, name, fits - had))
+                had = fits
+        return found
+
+
+class Shapes:
+    """The shapes that were asked for lately."""
+
+    KEPT = 512
+
+    def __init__(self, rooms: Mapping[str, Room]) -> None:
+        self._rooms = rooms
+        self._shapes: dict[Ask, Shape] = {}
+        self._groups: frozenset[str] = frozenset()
+        self._products: list[str] = []
+        self._outdated = True
+
+    def key(self, ask: Ask) -> Ask:
+        """The same, by what difference it makes: groups that have no node make none."""
+        if ask.groups is None:
+            return ask
+        groups = self._groups if EVERYTHING in ask.groups else ask.groups & self._groups
+        return ask if groups == ask.groups else replace(ask, groups=groups)
+
+    def of(self, ask: Ask) -> Shape:
+        key = self.key(ask).shape
+        shape = self._shapes.pop(key, None)
+        if shape is None:
+            products = [product for product in self._products if key.gpus and key.takes_product(product)]
+            shape = Shape(key, self._rooms, products)
+        self._shapes[key] = shape
+        if len(self._shapes) > self.KEPT:
+            del self._shapes[next(iter(self._shapes))]
+        return shape
+
+    def changed(self, name: str, *, kinds: bool = False) -> None:
+        """A node is different; `kinds`: also in whose it is or which GPUs it has."""
+        if kinds:
+            self._outdated = True
+        for shape in self._shapes.values():
+            shape.changed(name)
+
+    def learn(self) -> bool:
+        """Whose nodes there are and with which GPUs; True if that is different. Of several products that would do, the
+        one with least memory is given first."""
+        if not self._outdated:
+            return False
+        self._outdated = False
+        memory: dict[str, int] = {}
+        for room in self._rooms.values():
+            for gpu in room.node.gpus:
+                memory[gpu.product] = min(memory.get(gpu.product, gpu.memory_bytes), gpu.memory_bytes)
+        groups = frozenset(room.node.group for room in self._rooms.values() if room.node.group)
+        products = sorted(memory, key=lambda product: (memory[product], product))
+        if (groups, products) == (self._groups, self._products):
+            return False
+        self._groups, self._products = groups, products
+        self._shapes.clear()
+        return True

@@ -1,0 +1,98 @@
+"""What a server whose store was lost finds on its hosts: the records that stand beside containers and volumes.
+
+Whoever may use Docker on a host may write labels, too: a record counts only on the very thing it is about. What is
+marked as ours and is no such thing is named, so that an admin hears of it; nothing is ever removed for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import ValidationError
+
+from penstock.domain.names import ID, USER, name_problem
+from penstock.domain.users import Account
+from penstock.domain.volumes import Volume
+from penstock.domain.workloads import Workload
+from penstock.engines.base import Found
+from penstock.engines.docker import names
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
+from penstock.engines.kubernetes.records import read_volume
+
+NO_RECORD = "it has no record"
+NOT_READ = "its record cannot be read"
+NOT_ITS_OWN = "it has the record of something else"
+
+
+class _Unreadable(Exception):
+    """Why a thing of ours is not taken over."""
+
+
+async def found(hosts: Hosts, installation: str) -> Found:
+    links = [link for link in hosts.links() if link.looked.is_set()]
+    unreadable: list[str] = []
+    workloads = _workloads(links, unreadable)
+    volumes: dict[str, tuple[Volume, Account]] = {}
+    for there in await asyncio.gather(*(_volumes(link, installation, unreadable) for link in links)):
+        volumes |= there
+    return Found(
+        workloads=tuple(workloads[id_] for id_ in sorted(workloads)),
+        volumes=tuple(volumes[id_] for id_ in sorted(volumes)),
+        unreadable=tuple(sorted(set(unreadable))),
+    )
+
+
+def _workloads(links: list[Link], unreadable: list[str]) -> dict[str, Workload]:
+    newest: dict[str, Workload] = {}
+    for link in links:
+        for seen in link.all():
+            try:
+                workload = _workload(seen)
+            except _Unreadable as why:
+                unreadable.append(f"the container {seen.name} on {seen.host}: {why}")
+                continue
+            if workload.id not in newest or newest[workload.id].attempt < workload.attempt:
+                newest[workload.id] = workload
+    return newest
+
+
+def _workload(seen: Seen) -> Workload:
+    record = seen.labels.get(names.RECORD)
+    if record is None:
+        raise _Unreadable(NO_RECORD)
+    try:
+        workload = Workload.model_validate_json(record)
+    except ValidationError:
+        raise _Unreadable(NOT_READ) from None
+    if (workload.id, workload.attempt) != (seen.run.workload_id, seen.run.attempt):
+        raise _Unreadable(NOT_ITS_OWN)
+    _check(workload, seen.labels)
+    return workload
+
+
+async def _volumes(link: Link, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:
+    result = {}
+    for each in await link.api.volumes({"label": [names.mine(installation), names.VOLUME]}):
+        labels = dict(each.get("Labels") or {})
+        if names.RECORD not in labels:
+            continue
+        try:
+            read = read_volume(labels[names.RECORD])
+            if read is None:
+                raise _Unreadable(NOT_READ)
+            if read[0].id != labels.get(names.VOLUME) or each["Name"] != f"{installation}-{read[0].object_name}":
+                raise _Unreadable(NOT_ITS_OWN)
+            _check(read[0], labels)
+            result[read[0].id] = read
+        except _Unreadable as why:
+            unreadable.append(f"the Docker volume {each['Name']} on {link.host.name}: {why}")
+    return result
+
+
+def _check(recorded: Workload | Volume, labels: dict[str, str]) -> None:
+    if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):
+        raise _Unreadable(NOT_READ)
+    if f"{recorded.group}/{recorded.user}" != labels.get(names.OWNER):
+        raise _Unreadable(NOT_ITS_OWN)

@@ -1,0 +1,278 @@
+"""Volumes as Docker has them: a volume on one host's own disk, or a directory of an NFS storage that every host mounts.
+
+An NFS volume is only a description on a host, made where it is needed: its data are on the storage, at
+`export/group/path`, and a path never leaves its group's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from penstock.domain.users import Account
+from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
+from penstock.engines.base import Event, Launch, VolumeReport
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Fields
+from penstock.engines.docker.container_settings import ContainerSettings
+from penstock.engines.docker.failures import ApiError, Clash, Unreachable
+from penstock.engines.docker.helping import helped
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.mounting import mount_words, nfs_options, path_inside
+from penstock.engines.kubernetes.records import volume_record
+from penstock.errors import Conflict, InUse, PenstockError, Unavailable
+
+STANDARD = "standard"
+MOUNTED = "/volume"
+KIBIBYTE = 1024
+
+
+class Claims:
+    def __init__(self, hosts: Hosts, made: ContainerSettings) -> None:
+        self._hosts, self._made = hosts, made
+        self._storages: dict[str, Storage] = {}
+        self._homes: dict[str, str] = {}
+        """Volume id → the host whose disk it is on, as last seen."""
+        self._making = asyncio.Lock()
+
+    def use(self, storages: Sequence[Storage]) -> None:
+        self._storages = {storage.name: storage for storage in storages}
+
+    def classes(self) -> list[StorageClass]:
+        said = "a Docker volume on the disk of one node; jobs that use it run there"
+        return [StorageClass(name=STANDARD, description=said, default=True)]
+
+    # -- where it is -------------------------------------------------------------------------------------------------
+
+    def storage_of(self, volume: Volume) -> Storage | None:
+        """None: on the disk of whichever host it was made on."""
+        if volume.storage is None:
+            return None
+        if volume.storage not in self._storages:
+            raise PenstockError(f"The storage {volume.storage} of volume {volume.name} is not there any more.")
+        return self._storages[volume.storage]
+
+    def name_of(self, volume: Volume) -> str:
+        return f"{self._made.installation}-{volume.object_name}"
+
+    async def home_of(self, volume: Volume) -> str | None:
+        """The host whose disk it is on; None: it is not on any that answers, or can be had from all."""
+        storage = self.storage_of(volume)
+        if storage and storage.kind is StorageKind.nfs:
+            return None
+        known = self._homes.get(volume.id)
+        if known:
+            return known
+        await self._look([volume])
+        return self._homes.get(volume.id)
+
+    async def _look(self, volumes: Sequence[Volume]) -> None:
+        wanted = {self.name_of(volume): volume.id for volume in volumes}
+        links = [link for link in self._hosts.links() if link.looked.is_set()]
+        filters = {"label": [names.mine(self._made.installation)]}
+        found = await asyncio.gather(*(link.api.volumes(filters) for link in links), return_exceptions=True)
+        for link, there in zip(links, found, strict=True):
+            if isinstance(there, BaseException):
+                continue
+            on_host = {str(each["Name"]) for each in there if not (each.get("Options") or {}).get("device")}
+            for name, id_ in wanted.items():
+                if name in on_host:
+                    self._homes[id_] = link.host.name
+                elif self._homes.get(id_) == link.host.name:
+                    del self._homes[id_]
+
+    # -- make and delete ---------------------------------------------------------------------------------------------
+
+    async def create(self, volume: Volume, account: Account) -> None:
+        storage = self.storage_of(volume)
+        if storage and storage.kind is StorageKind.nfs:
+            link = self._hosts.first()
+            await self._nfs(link, volume, storage)
+            return
+        async with self._making:
+            home = await self.home_of(volume)
+            wanted = home or (storage.node if storage else None)
+            link = self._hosts.link(wanted) if wanted else self._emptiest()
+            await self._local(link, volume, account)
+            self._homes[volume.id] = link.host.name
+
+    def _emptiest(self) -> Link:
+        """What uses a volume runs where it is: so they are spread."""
+        there = Counter(self._homes.values())
+        links = [link for link in self._hosts.links() if link.looked.is_set() and not link.host.maintenance]
+        return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
+
+    async def _local(self, link: Link, volume: Volume, account: Account) -> None:
+        labels = self._labels(volume) | {names.RECORD: volume_record(volume, account)}
+        made = await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
+        self._refuse_foreign(made, volume, link)
+        if self._made.run_as:
+            words = ["chown", self._made.run_as, MOUNTED]
+            await self._help(link, words, {self.name_of(volume): MOUNTED}, read_only=False)
+
+    def _labels(self, volume: Volume) -> dict[str, str]:
+        return {
+            names.INSTALLATION: self._made.installation,
+            names.VOLUME: volume.id,
+            names.NAME: volume.name,
+            names.OWNER: f"{volume.group}/{volume.user}",
+            names.GROUP: volume.group,
+        }
+
+    def _refuse_foreign(self, made: Fields, volume: Volume, link: Link) -> None:
+        if (made.get("Labels") or {}).get(names.VOLUME) != volume.id:
+            raise Conflict(
+                f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
+                hint=f"docker volume rm {made.get('Name')}",
+            )
+
+    async def delete(self, volume: Volume) -> None:
+        """What is on an NFS storage stays there: only the hosts forget the way to it."""
+        links = list(self._hosts.links())
+        home = await self.home_of(volume)
+        if home:
+            links = [self._hosts.link(home)]
+        for link in links:
+            if link.looked.is_set():
+                await self._delete(link, volume)
+        self._homes.pop(volume.id, None)
+
+    async def _delete(self, link: Link, volume: Volume) -> None:
+        try:
+            await link.api.remove_volume(self.name_of(volume))
+        except Clash as error:
+            if "in use" not in error.message:
+                raise
+            users = await self._users(link, volume, everyone=True)
+            named = f" by {', '.join(users[:10])}" if users else ""
+            raise InUse(
+                f"Volume {volume.name} is in use{named} on {link.host.name}.",
+                hint="delete what used it, then try again",
+            ) from None
+
+    # -- what is known of it -----------------------------------------------------------------------------------------
+
+    async def reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
+        await self._look([volume for volume in volumes if volume.storage is None or self._is_local(volume)])
+        return {volume.id: self._report(volume) for volume in volumes}
+
+    def _is_local(self, volume: Volume) -> bool:
+        storage = self._storages.get(volume.storage or "")
+        return storage is not None and storage.kind is StorageKind.local
+
+    def _report(self, volume: Volume) -> VolumeReport:
+        if volume.storage is not None and volume.storage not in self._storages:
+            return VolumeReport(phase=Phase.Lost, message=f"the storage {volume.storage} is not there any more")
+        if volume.storage is not None and not self._is_local(volume):
+            return VolumeReport(phase=Phase.Bound)
+        home = self._homes.get(volume.id)
+        if home and (away := self._hosts.away([home])):
+            return VolumeReport(phase=Phase.Bound, message=f"as it was last known: {away[0]}")
+        if home:
+            return VolumeReport(phase=Phase.Bound, message=f"on {home}")
+        if away := self._hosts.away(()):
+            raise Unavailable(f"Whether volume {volume.name} is there is not known: {away[0]}.")
+        return VolumeReport(phase=Phase.Lost, message="no node has its Docker volume")
+
+    async def usage(self, volume: Volume) -> int:
+        storage = self.storage_of(volume)
+        if storage and storage.kind is StorageKind.nfs:
+            link = self._hosts.first()
+            await self._nfs(link, volume, storage)
+        else:
+            home = await self.home_of(volume)
+            if home is None:
+                raise Unavailable(f"The data of volume {volume.name} are not to be found.")
+            link = self._hosts.link(home)
+        [size] = await self.measured(link, [self.name_of(volume)])
+        return size
+
+    async def measured(self, link: Link, volumes: Sequence[str]) -> list[int]:
+        """What each of these Docker volumes holds, in bytes."""
+        if not volumes:
+            return []
+        paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
+        said = await self._help(link, ["du", "-sk", *paths.values()], paths)
+        sizes = {path: int(size) for size, path in (line.split(None, 1) for line in said.splitlines())}
+        return [sizes[path] * KIBIBYTE for path in paths.values()]
+
+    async def emptied(self, link: Link, volumes: Sequence[str]) -> None:
+        paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
+        find = ["find", *paths.values(), "-mindepth", "1", "-maxdepth", "1"]
+        await self._help(link, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], paths, read_only=False)
+
+    async def users(self, volume: Volume) -> list[str]:
+        links = [link for link in self._hosts.links() if link.looked.is_set()]
+        found = await asyncio.gather(*(self._users(link, volume) for link in links))
+        return sorted(user for users in found for user in users)
+
+    async def _users(self, link: Link, volume: Volume, *, everyone: bool = False) -> list[str]:
+        """Containers that use it and are none of ours, or all of them."""
+        found = await link.api.containers({"volume": [self.name_of(volume)]})
+        return [
+            f"{str(each['Names'][0]).lstrip('/')} on {link.host.name}"
+            for each in found
+            if everyone or (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
+        ]
+
+    def events(self, volume: Volume) -> list[Event]:
+        return []
+
+    # -- for a run ---------------------------------------------------------------------------------------------------
+
+    async def mounts(self, link: Link, launch: Launch) -> dict[str, str]:
+        """Mount path → what the volume is called on this host, where it is made ready."""
+        found = {}
+        for mount in launch.mounts:
+            volume = mount.volume
+            storage = self.storage_of(volume)
+            if storage and storage.kind is StorageKind.nfs:
+                await self._nfs(link, volume, storage)
+            else:
+                home = await self.home_of(volume)
+                if home != link.host.name:
+                    where = f"is on {home}" if home else "is not there"
+                    raise PenstockError(
+                        f"Volume {volume.name} {where}, and the job was placed on {link.host.name}.",
+                        hint="choose that node, or keep the data on an NFS storage",
+                    )
+            found[mount.path] = self.name_of(volume)
+        return found
+
+    # -- NFS -----------------------------------------------------------------------------------------------------------
+
+    async def _nfs(self, link: Link, volume: Volume, storage: Storage) -> None:
+        """The directory first: NFS mounts none that is not there."""
+        name = self.name_of(volume)
+        if await link.api.volume(name) is not None:
+            return
+        inside = path_inside(volume)
+        if not volume.readonly:
+            await self._make_directory(link, storage, inside)
+        made = await link.api.create_volume(
+            {"Name": name, "Labels": self._labels(volume)} | nfs_options(storage, inside, read_only=volume.readonly)
+        )
+        self._refuse_foreign(made, volume, link)
+
+    async def _make_directory(self, link: Link, storage: Storage, inside: str) -> None:
+        root = f"{self._made.installation}-storage-{storage.name}"
+        labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
+        await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=False))
+        words = ["mkdir", "-p", f"{MOUNTED}/{inside}"]
+        try:
+            await self._help(link, words, {root: MOUNTED}, read_only=False)
+        except Unreachable:
+            raise
+        except ApiError as error:
+            what = f"The storage {storage.name} ({storage.mount})"
+            raise PenstockError(
+                f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}."
+            ) from error
+        finally:
+            await link.api.remove_volume(root)
+
+    async def _help(self, link: Link, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True) -> str:
+        made = self._made
+        return await helped(link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only)

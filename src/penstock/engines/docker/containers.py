@@ -1,0 +1,240 @@
+"""The container of one node or index, built field by field from our own types: nothing a user wrote is ever merged into
+one. What is not said here, Docker has by default: no privileges, no device and no path of the host, its own processes,
+host name and mounts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from penstock.domain.envs import is_ours
+from penstock.domain.paths import SHARED_MEMORY, WORKDIR
+from penstock.domain.workloads import Medium, Scratch
+from penstock.engines.base import Launch, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Fields
+from penstock.engines.docker.container_settings import ContainerSettings
+from penstock.engines.docker.script import command, minded
+
+CAPABILITIES = (
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETUID",
+    "SYS_CHROOT",
+)
+"""What root in a container needs to install packages and change accounts, and nothing more; as on Kubernetes."""
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+SMALLEST_MEMORY = 6 << 20
+SMALLEST_CPU = 10
+LOG_FILES = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one part of a run is started, and what it finds there."""
+
+    host: str
+    part: int
+    number: int
+    """Which of the places: the rank; of an array, which of those that run at once."""
+    network: str
+    host_memory: int
+    has_nvidia: bool = False
+    """The host hands GPUs to containers; otherwise they are only told which are theirs."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Mount path → the volume's name on this host."""
+
+
+def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+    spec = launch.spec
+    words = command(launch)
+    body: Fields = {
+        "Image": spec.resources.image or made.image,
+        "Hostname": names.peer_name(launch.name, _run(launch), place.part),
+        "Env": [f"{name}={value}" for name, value in variables(launch, place).items()],
+        "Labels": labels(launch, made, place),
+        "Tty": spec.terminal,
+        "OpenStdin": spec.terminal,
+        "HostConfig": _host_config(launch, made, place),
+        "NetworkingConfig": {"EndpointsConfig": {place.network: {"Aliases": [_alias(launch, place)]}}},
+    }
+    if words:
+        body |= {"Entrypoint": words[:1], "Cmd": words[1:]}
+    if made.run_as:
+        body["User"] = made.run_as
+    if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
+        body["WorkingDir"] = workdir
+    return body
+
+
+def _run(launch: Launch) -> Run:
+    return Run(launch.workload_id, launch.attempt)
+
+
+def _alias(launch: Launch, place: Place) -> str:
+    return names.peer_name(launch.name, _run(launch), place.part)
+
+
+def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, str]:
+    """The user's own first; what is ours cannot be written by them."""
+    spec = launch.spec
+    found = {name: text for name, text in spec.labels.items() if not names.is_ours(name)} | {
+        names.INSTALLATION: made.installation,
+        names.WORKLOAD: launch.workload_id,
+        names.ATTEMPT: str(launch.attempt),
+        names.PART: str(place.part),
+        names.PARTS: str(len(launch.indexes) if spec.array else spec.nodes),
+        names.PLACE: str(place.number),
+        names.NAME: launch.name,
+        names.OWNER: f"{launch.group}/{launch.user}",
+        names.GROUP: launch.group,
+        names.GRACE: str(launch.stop_grace),
+    }
+    if launch.record:
+        found[names.RECORD] = launch.record
+    if spec.array:
+        found[names.ARRAY] = "true"
+    if spec.parts > 1:
+        found[names.LAUNCH] = launch.model_dump_json(exclude={"record"}, exclude_defaults=True)
+    if spec.max_duration:
+        found[names.MAX_DURATION] = str(spec.max_duration)
+    if minded(launch):
+        found[names.HAS_BASH] = "true"
+    if uuids := gpus_of(launch, place):
+        found[names.GPUS] = ",".join(uuids)
+    if limits := disk_limits(launch):
+        found[names.DISK] = json.dumps(limits)
+    return found
+
+
+def disk_limits(launch: Launch) -> dict[str, int]:
+    """Path → bytes of the scratch that has a size, and all of it under the empty path."""
+    limits = {s.path: s.size_bytes for s in launch.spec.scratch if s.medium is Medium.disk and s.size_bytes}
+    return limits | ({"": launch.spec.resources.disk_bytes} if launch.spec.resources.disk_bytes else {})
+
+
+# -- what it may have ------------------------------------------------------------------------------------------------
+
+
+def _host_config(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+    limits = launch.spec.resources
+    memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else None
+    config: Fields = {
+        "NetworkMode": place.network,
+        "RestartPolicy": {"Name": "no"},
+        "CapDrop": ["ALL"],
+        "CapAdd": list(CAPABILITIES),
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        "CpuShares": _shares(limits.requests.cpus_milli or limits.cpus_milli or made.default_cpus_milli),
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+        "LogConfig": log_config(made),
+        **_disks(launch, place, memory),
+    }
+    if made.processes:
+        config["PidsLimit"] = made.processes
+    if memory:
+        config |= {"Memory": memory, "MemorySwap": memory}
+    if limits.cpus_milli:
+        config["NanoCpus"] = max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000
+    if launch.cpusets and launch.cpusets[place.number]:
+        config["CpusetCpus"] = ",".join(map(str, launch.cpusets[place.number]))
+    uuids = gpus_of(launch, place)
+    if uuids and place.has_nvidia:
+        config["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu"]]}]
+    return config
+
+
+def log_config(made: ContainerSettings) -> Fields:
+    """Docker's `local` keeps bytes as they are, which its usual `json-file` does not."""
+    size = max(made.log_limit // LOG_FILES, 1 << 20)
+    return {"Type": "local", "Config": {"max-size": str(size), "max-file": str(LOG_FILES)}}
+
+
+def _shares(milli: int) -> int:
+    return max(milli * 1024 // 1000, 2)
+
+
+def gpus_of(launch: Launch, place: Place) -> tuple[str, ...]:
+    return launch.gpus[place.number] if place.number < len(launch.gpus) else ()
+
+
+# -- disks -----------------------------------------------------------------------------------------------------------
+
+
+def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
+    mounts: list[Fields] = [
+        {"Type": "volume", "Source": place.volumes[mount.path], "Target": mount.path, "ReadOnly": mount.read_only}
+        for mount in launch.mounts
+    ]
+    tmpfs: dict[str, str] = {}
+    shared = (memory or place.host_memory) // 2
+    for scratch in launch.spec.scratch:
+        size = scratch.size_bytes or memory or place.host_memory
+        if scratch.medium is Medium.disk:
+            mounts.append({"Type": "volume", "Target": scratch.path})
+        elif scratch.path == SHARED_MEMORY:
+            shared = size
+        else:
+            tmpfs[scratch.path] = f"rw,exec,nosuid,nodev,mode=1777,size={size}"
+    for mount in mounts:
+        mount["VolumeOptions"] = {"NoCopy": True}
+    fields: Fields = {"Mounts": mounts, "ShmSize": shared}
+    return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
+
+
+def disk_scratch(launch: Launch) -> Iterator[Scratch]:
+    return (scratch for scratch in launch.spec.scratch if scratch.medium is Medium.disk)
+
+
+# -- variables -------------------------------------------------------------------------------------------------------
+
+
+def variables(launch: Launch, place: Place) -> dict[str, str]:
+    """The user's own first, then what every node is told about the run, which wins."""
+    reserved = {*GPU_VARIABLES, INDEX_VARIABLE}
+    given = {name: value for name, value in launch.spec.envs.items() if not is_ours(name) and name not in reserved}
+    return {"PYTHONUNBUFFERED": "1"} | given | _facts(launch, place)
+
+
+def peers(launch: Launch) -> list[str]:
+    """How the nodes of a run reach each other, by rank."""
+    nodes = launch.spec.nodes
+    return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+
+
+def _facts(launch: Launch, place: Place) -> dict[str, str]:
+    nodes, gpus = str(launch.spec.nodes), str(launch.spec.resources.gpus)
+    rank = "0" if launch.spec.array else str(place.part)
+    addresses = peers(launch)
+    facts = {
+        "NODE_RANK": rank,
+        "NUM_NODES": nodes,
+        "MASTER_ADDR": addresses[0],
+        "MASTER_PORT": str(launch.master_port),
+        "GPUS_PER_NODE": gpus,
+        INDEX_VARIABLE: str(place.part),
+        "PENSTOCK_TASK_ID": launch.workload_id,
+        "PENSTOCK_ATTEMPT": str(launch.attempt),
+        "SKYPILOT_NODE_RANK": rank,
+        "SKYPILOT_NUM_NODES": nodes,
+        "SKYPILOT_NODE_IPS": "\n".join(addresses),
+        "SKYPILOT_NUM_GPUS_PER_NODE": gpus,
+        "SKYPILOT_TASK_ID": launch.workload_id,
+    }
+    uuids = gpus_of(launch, place)
+    if not uuids:
+        # Without this, an image made for GPUs sees all of the host's where NVIDIA's runtime is the default one.
+        facts |= {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    elif not place.has_nvidia:
+        facts["CUDA_VISIBLE_DEVICES"] = ",".join(uuids)
+    return facts

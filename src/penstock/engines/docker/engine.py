@@ -1,0 +1,211 @@
+"""The engine of a pool of Docker hosts, without anything of ours installed on them.
+
+Each host is watched by a link of its own (`link`, `hosts`): reading costs it nothing. A run is containers that are
+started step by step (`launching`) from a body of ours (`containers`, `script`), and is what they are (`runs`,
+`reporting`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from penstock.domain.nodes import Host, Node
+from penstock.domain.users import Account
+from penstock.domain.volumes import Storage, StorageClass, Volume
+from penstock.domain.workloads import Spec, Workload
+from penstock.engines.base import (
+    Event,
+    Found,
+    Launch,
+    LogQuery,
+    Presence,
+    Refusal,
+    Report,
+    Run,
+    Session,
+    Terminal,
+    VolumeReport,
+)
+from penstock.engines.docker import adoption, checks, looking, refusing
+from penstock.engines.docker.changes import Changes
+from penstock.engines.docker.claims import Claims
+from penstock.engines.docker.container_settings import read_settings
+from penstock.engines.docker.disks import Disks
+from penstock.engines.docker.entering import enter
+from penstock.engines.docker.failures import shown
+from penstock.engines.docker.forwarding import Forwarding
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.images import Pulls
+from penstock.engines.docker.launching import Launching
+from penstock.engines.docker.logs import Logs
+from penstock.engines.docker.runs import Runs
+from penstock.errors import Unavailable
+from penstock.settings import Settings
+from penstock.wire import Check, Measure, NodeMeasure
+
+
+class DockerEngine:
+    name = "docker"
+    schedules = False
+    keeps_records = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._made = read_settings(settings)
+        self._changes = Changes()
+        self._hosts = Hosts(settings, self._made, self._changed)
+        self._claims = Claims(self._hosts, self._made)
+        launching = Launching(self._hosts, self._claims, Pulls(settings.docker_registry_config), self._made)
+        self._runs = Runs(self._hosts, launching, self._changes, self._made.pull_patience)
+        self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
+        self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
+        self._forwarding = Forwarding(self._hosts, self._made.helper_image, self._made.installation)
+        self._closing = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Nothing is there until hosts are named."""
+        self._closing.push_async_callback(self._hosts.close)
+        self._closing.push_async_callback(self._runs.close)
+        self._closing.push_async_callback(self._disks.close)
+        self._closing.push_async_callback(self._forwarding.close)
+
+    async def close(self) -> None:
+        """Stop looking. What runs goes on."""
+        await self._closing.aclose()
+
+    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
+        self._claims.use(storages)
+        await self._hosts.use(hosts)
+
+    def _changed(self, run: Run) -> None:
+        """First what must be done about it, then whoever wants to know."""
+        self._runs.care(run)
+        self._disks.care(run)
+        self._changes.tell(run)
+
+    def _never_begins(self, run: Run, part: int) -> bool:
+        try:
+            return self._runs.report(run).presence is Presence.ended
+        except Unavailable:  # nobody can tell now
+            return False
+
+    # -- hosts -------------------------------------------------------------------------------------------------------
+
+    async def checks(self) -> list[Check]:
+        return checks.all_checks(self._hosts, self._settings)
+
+    async def nodes(self) -> list[Node]:
+        return self._hosts.nodes()
+
+    async def found(self) -> Found:
+        with shown():
+            return await adoption.found(self._hosts, self._made.installation)
+
+    async def hold(self, workload: Workload, record: str) -> None:
+        """What waits for others has nothing on any host yet; its record is in the database."""
+
+    # -- volumes -----------------------------------------------------------------------------------------------------
+
+    def namespace(self, user: str, group: str) -> str:
+        return group
+
+    async def storage_classes(self) -> list[StorageClass]:
+        return self._claims.classes()
+
+    async def create_volume(self, volume: Volume, account: Account) -> None:
+        with shown():
+            await self._claims.create(volume, account)
+
+    async def resize_volume(self, volume: Volume) -> None:
+        """A Docker volume has no size of its own."""
+
+    async def delete_volume(self, volume: Volume) -> None:
+        with shown():
+            await self._claims.delete(volume)
+
+    async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
+        with shown():
+            return await self._claims.reports(volumes)
+
+    async def volume_usage(self, volume: Volume) -> int:
+        with shown():
+            return await self._claims.usage(volume)
+
+    async def volume_users(self, volume: Volume) -> list[str]:
+        with shown():
+            return await self._claims.users(volume)
+
+    async def volume_host(self, volume: Volume) -> str | None:
+        """The node that what uses it must run on; None: any."""
+        with shown():
+            return await self._claims.home_of(volume)
+
+    async def literal_volume(self, name: str, group: str) -> Volume | None:
+        """Volumes that Penstock did not make are none of its business."""
+        return None
+
+    async def volume_events(self, volume: Volume) -> list[Event]:
+        return []
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    async def refusals(self, spec: Spec) -> list[Refusal]:
+        return refusing.refusals(spec, self._hosts.nodes())
+
+    def notices(self, spec: Spec) -> list[str]:
+        return refusing.notices(spec)
+
+    async def start(self, launch: Launch) -> None:
+        with shown():
+            await self._runs.start(launch)
+
+    async def observe(self, run: Run) -> Report:
+        return self._runs.report(run)
+
+    async def stop(self, run: Run, grace: int) -> None:
+        with shown():
+            await self._runs.stop(run, grace)
+
+    async def settle(self, run: Run, keep: int) -> None:
+        """Containers stay until the run is removed: they are where its log is."""
+        with shown():
+            await self._disks.empty(run)
+
+    async def remove(self, run: Run) -> None:
+        with shown():
+            await self._runs.remove(run)
+        self._changes.tell(run)
+
+    async def runs(self) -> list[Run]:
+        return self._runs.all()
+
+    def changes(self) -> AsyncIterator[Run]:
+        return self._changes.follow()
+
+    async def events(self, run: Run) -> list[Event]:
+        return looking.happenings(self._hosts, run)
+
+    def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        return self._logs.read(run, part, query)
+
+    async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
+        return await enter(self._hosts, run, part, command, terminal)
+
+    async def inspect(self, run: Run) -> dict[str, Any]:
+        with shown():
+            return await looking.inspect(self._hosts, run)
+
+    async def top(self, run: Run, part: int) -> Measure:
+        with shown():
+            return await looking.top(self._hosts, run, part)
+
+    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+        image, installation = self._made.helper_image, self._made.installation
+        found = await asyncio.gather(*(looking.activity(self._hosts, name, image, installation) for name in names))
+        return [each for each in found if each]
+
+    async def connect(self, run: Run, part: int, port: int) -> Session:
+        return await self._forwarding.connect(run, part, port)

@@ -1,0 +1,70 @@
+"""A container that does one small thing for us on a host and is removed again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Api, Fields
+from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.images import have
+from penstock.engines.docker.streams import Frames
+
+SECONDS = 120.0
+
+
+async def helped(
+    api: Api,
+    image: str,
+    installation: str,
+    words: Sequence[str],
+    *,
+    volumes: Mapping[str, str] | None = None,
+    config: Fields | None = None,
+    seconds: float = SECONDS,
+    read_only: bool = True,
+) -> str:
+    """What it printed; raises with what it complained if it failed. `volumes` are name → path."""
+    await have(api, image)
+    mounts = [
+        {"Type": "volume", "Source": name, "Target": path, "ReadOnly": read_only, "VolumeOptions": {"NoCopy": True}}
+        for name, path in (volumes or {}).items()
+    ]
+    body: Fields = {
+        "Image": image,
+        "Entrypoint": list(words[:1]),
+        "Cmd": list(words[1:]),
+        "Labels": {names.INSTALLATION: installation, names.HELPER: "true"},
+        "HostConfig": {
+            "NetworkMode": "none",
+            "CapDrop": ["ALL"],
+            "CapAdd": ["DAC_OVERRIDE", "CHOWN", "FOWNER"],
+            "SecurityOpt": ["no-new-privileges"],
+            "PidsLimit": 64,
+            "Mounts": mounts,
+            "LogConfig": {"Type": "local"},
+        }
+        | (config or {}),
+    }
+    made = await api.create(f"{installation}-helper-{secrets.token_hex(6)}", body)
+    try:
+        await api.start(made)
+        code = await api.wait(made, seconds)
+        out = await _output(api, made)
+    finally:
+        await api.remove(made)
+    if code:
+        said = (out[2] or out[1]).decode(errors="replace").strip()
+        raise ApiError(said or f"{words[0]} ended with code {code}", host=api.host)
+    return out[1].decode(errors="replace")
+
+
+async def _output(api: Api, made: str) -> dict[int, bytes]:
+    out = {1: b"", 2: b""}
+    frames = Frames()
+    async with api.logs(made, timestamps="0") as pieces:
+        async for piece in pieces:
+            for number, data in frames.feed(piece):
+                out[2 if number == 2 else 1] += data
+    return out

@@ -1,0 +1,206 @@
+"""All Docker hosts: connected side by side, looked at side by side, each as alone as if there were no others."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from penstock.domain.nodes import Allows, Gpu, Host, Node
+from penstock.engines.base import Run
+from penstock.engines.docker.api import Api
+from penstock.engines.docker.container_settings import ContainerSettings
+from penstock.engines.docker.failures import Unreachable
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
+from penstock.engines.docker.wires import EXAMPLES, Address, NotAnAddress, read_address
+from penstock.errors import PenstockError, Problem, SettingsError
+from penstock.settings import Settings
+
+PATIENCE = 5.0
+"""Seconds in which a host that is well has answered."""
+
+
+class Hosts:
+    def __init__(self, settings: Settings, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
+        self._settings, self._made = settings, made
+        self._changed = changed
+        self._links: dict[str, Link] = {}
+        self._unusable: dict[str, tuple[Host, str]] = {}
+        """Hosts that cannot even be tried, and why."""
+        self._using = asyncio.Lock()
+
+    async def use(self, hosts: Sequence[Host]) -> None:
+        """Those that are new or have another address are connected to; waits a little for those that are well."""
+        async with self._using:
+            wanted = {host.name: host for host in hosts}
+            old = [link for name, link in self._links.items() if _elsewhere(link, wanted.get(name))]
+            for link in old:
+                del self._links[link.host.name]
+            self._unusable = {}
+            new = [self._add(host) for host in hosts]
+            await asyncio.gather(*(link.close() for link in old))
+            tries = [asyncio.create_task(link.tried.wait()) for link in new if link]
+            if tries:
+                await asyncio.wait(tries, timeout=PATIENCE)
+            for task in tries:
+                task.cancel()
+        for run in {seen.run for link in old for seen in link.all()}:
+            self._changed(run)
+
+    def _add(self, host: Host) -> Link | None:
+        if known := self._links.get(host.name):
+            known.host = host
+            return None
+        try:
+            api = self._api(host)
+        except PenstockError as error:
+            self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
+            return None
+        link = Link(host, api, self._made.installation, self._made.helper_image, self._changed)
+        self._links[host.name] = link
+        link.open()
+        return link
+
+    async def close(self) -> None:
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def _api(self, host: Host) -> Api:
+        try:
+            address = read_address(host.address)
+        except NotAnAddress as error:
+            raise SettingsError("wrong", problems=[Problem(str(error), field="address", hint=EXAMPLES)]) from None
+        ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
+        return Api(host.name, address, self._tls(host, address), ssh)
+
+    def _tls(self, host: Host, address: Address) -> ssl.SSLContext | None:
+        if address.scheme != "tcp":
+            return None
+        found = self._certificates(host.name)
+        if found is None:
+            if _is_here(address.name):
+                return None
+            said = f"there are no certificates for {host.name}: without them only this machine is spoken to by tcp"
+            raise SettingsError("wrong", problems=[Problem(said, hint="set docker_tls_dir")])
+        try:
+            context = ssl.create_default_context(cafile=str(found / "ca.pem"))
+            context.load_cert_chain(found / "cert.pem", found / "key.pem")
+        except (OSError, ssl.SSLError) as error:
+            said = f"the certificates in {found} cannot be used: {error}"
+            raise SettingsError("wrong", problems=[Problem(said)]) from None
+        return context
+
+    def _certificates(self, name: str) -> Path | None:
+        """Of this node, or of all."""
+        if not self._settings.docker_tls_dir:
+            return None
+        folder = Path(self._settings.docker_tls_dir)
+        places = [place for place in (folder / name, folder) if place.parent == folder or place == folder]
+        return next((place for place in places if (place / "ca.pem").exists()), None)
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    def links(self) -> Iterator[Link]:
+        yield from list(self._links.values())
+
+    def get(self, name: str) -> Link | None:
+        return self._links.get(name)
+
+    def link(self, name: str) -> Link:
+        """One that answers; raises otherwise."""
+        link = self._links.get(name)
+        if link is None:
+            said = self._unusable[name][1] if name in self._unusable else f"There is no node {name} any more"
+            raise Unreachable(said, host=name)
+        link.require()
+        return link
+
+    def first(self) -> Link:
+        """For work that was given no node: the first that answers."""
+        for link in self.links():
+            if link.looked.is_set() and not link.host.maintenance:
+                return link
+        troubles = [link.trouble for link in self.links() if link.trouble]
+        troubles += [said for _, said in self._unusable.values()]
+        raise Unreachable(troubles[0] if troubles else "there is no node: an admin applies a Node document", host="")
+
+    def parts(self, run: Run) -> dict[int, Seen]:
+        """The newest container of each part."""
+        found: dict[int, Seen] = {}
+        for seen in (seen for link in self._links.values() for seen in link.of(run)):
+            known = found.get(seen.part)
+            if known is None or (known.gone and not seen.gone):
+                found[seen.part] = seen
+        return found
+
+    def runs(self) -> set[Run]:
+        return {seen.run for link in self._links.values() for seen in link.all()}
+
+    def away(self, names: Iterable[str]) -> list[str]:
+        """Why those of these nodes that do not answer do not; without names, of all."""
+        wanted = set(names) or {*self._links, *self._unusable}
+        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and not link.looked.is_set()]
+        return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Those that nobody registers any more."""
+        return [name for name in names if name not in self._links and name not in self._unusable]
+
+    def nodes(self) -> list[Node]:
+        found = [_node(link) for link in self.links()]
+        return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
+
+
+def _elsewhere(link: Link, host: Host | None) -> bool:
+    return host is None or host.address != link.host.address
+
+
+def _is_here(name: str) -> bool:
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _node(link: Link) -> Node:
+    host, info = link.host, link.info
+    return Node(
+        name=host.name,
+        group=host.group,
+        address=host.address,
+        labels=host.labels,
+        allows=host.allows,
+        maintenance=host.maintenance,
+        cpu_product=link.probe.cpu_product,
+        last_seen=link.last_seen,
+        cpus_milli=int(info.get("NCPU") or 0) * 1000,
+        memory_bytes=int(info.get("MemTotal") or 0),
+        gpus=_gpus(host, link),
+        ready=link.looked.is_set(),
+        message=link.trouble or ("it is in maintenance: nothing new is started there" if host.maintenance else None),
+        limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),
+    )
+
+
+def _gpus(host: Host, link: Link) -> tuple[Gpu, ...]:
+    if Allows.GPUWorkload not in host.allows:
+        return ()
+    return host.gpus or link.probe.gpus
+
+
+def _unusable(host: Host, said: str) -> Node:
+    return Node(
+        name=host.name,
+        group=host.group,
+        address=host.address,
+        labels=host.labels,
+        allows=host.allows,
+        maintenance=host.maintenance,
+        cpus_milli=0,
+        memory_bytes=0,
+        ready=False,
+        message=said,
+        limits_enforced=False,
+    )

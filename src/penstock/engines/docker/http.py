@@ -1,0 +1,107 @@
+"""HTTP/1.1 over a wire, as far as a Docker engine needs it: calls, answers that do not end, and connections that become
+a stream of bytes in both directions. h11 knows the protocol; the wire only carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+
+from penstock.engines.docker.wires import Wire
+
+UPGRADE = ((b"Connection", b"Upgrade"), (b"Upgrade", b"tcp"))
+
+
+class Broken(Exception):
+    """The connection ended before the answer did."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """What goes with a question."""
+
+    size: int
+    pieces: AsyncIterator[bytes]
+    kind: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Exchange:
+    """One connection; one question at a time."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+        self.status = 0
+        self.used = False
+        """It has answered before, so the engine may have closed it meanwhile."""
+
+    async def ask(self, method: str, target: str, body: Body | None = None, *, upgrade: bool = False) -> int:
+        """Sends all of it and returns the status of the answer; 101: the connection is a stream now."""
+        headers = [(b"Host", b"docker"), *(UPGRADE if upgrade else ())]
+        if body is not None or method != "GET":
+            headers.append((b"Content-Length", str(body.size if body else 0).encode()))
+        if body is not None:
+            headers += [(b"Content-Type", body.kind.encode()), *body.headers]
+        await self._send(h11.Request(method=method, target=target, headers=headers))
+        if body is not None:
+            async for piece in body.pieces:
+                await self._send(h11.Data(data=piece))
+        await self._send(h11.EndOfMessage())
+        return await self._answer()
+
+    async def _send(self, event: Any) -> None:
+        if data := self._http.send(event):
+            await self.wire.write(data)
+
+    async def _answer(self) -> int:
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.InformationalResponse) and event.status_code != 101:
+                continue
+            if isinstance(event, (h11.Response, h11.InformationalResponse)):
+                self.status = event.status_code
+                return self.status
+
+    async def _next(self) -> Any:
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise Broken(str(error)) from error
+            if event is not h11.NEED_DATA:
+                return event
+            data = await self.wire.read()
+            if not data and self._http.their_state in (h11.SEND_RESPONSE, h11.IDLE):
+                raise Broken(await self.wire.trouble() or "the connection was closed")
+            self._http.receive_data(data)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The answer's body as it comes."""
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
+                return
+
+    async def all(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+    def left(self) -> bytes:
+        """What came behind a 101 already."""
+        return bytes(self._http.trailing_data[0])
+
+    def again(self) -> bool:
+        """Ready for the next question, if the connection can have one."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        self.used = True
+        return True
+
+    async def close(self) -> None:
+        await self.wire.close()

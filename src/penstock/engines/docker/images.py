@@ -1,0 +1,97 @@
+"""Images on a host: those that are there are used, others are pulled, and why that failed is said in plain words."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import re
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from penstock.engines.docker.api import Api
+from penstock.engines.docker.failures import ApiError, Unreachable
+from penstock.engines.kubernetes.images import cannot_be_pulled
+
+log = logging.getLogger(__name__)
+HUB = "https://index.docker.io/v1/"
+_FOR_A_WHILE = re.compile(
+    r"connection refused|i/o timeout|no route to host|network is unreachable|timeout|toomanyrequests|429|50[0-4] "
+    r"|EOF|connection reset|temporar|no such host|TLS handshake",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@-]{0,253}[A-Za-z0-9])?\Z")
+Said = Callable[[str], None]
+
+
+class PullFailed(ApiError):
+    def __init__(self, image: str, answer: str, host: str) -> None:
+        super().__init__(cannot_be_pulled(image, "", answer), host=host)
+        self.passing = bool(_FOR_A_WHILE.search(answer)) and "no basic auth" not in answer
+        """It may be better in a moment."""
+
+
+async def have(api: Api, image: str, login: str | None = None, said: Said | None = None) -> None:
+    """Returns once the image is on the host."""
+    if await api.image(image) is not None:
+        return
+    try:
+        await _pull(api, image, login, said or log.debug)
+    except PullFailed:
+        if await api.image(image) is None:  # someone else may have brought it meanwhile
+            raise
+    except Unreachable:
+        raise
+    except ApiError as error:
+        raise PullFailed(image, error.message, api.host) from error
+
+
+async def _pull(api: Api, image: str, login: str | None, said: Said) -> None:
+    layers: dict[str, bool] = {}
+    async with aclosing(api.pull(image, login)) as progress:
+        async for event in progress:
+            if "error" in event:
+                raise PullFailed(image, str(event["error"]), api.host)
+            status, layer = str(event.get("status", "")), str(event.get("id", ""))
+            if status in ("Pulling fs layer", "Already exists", "Pull complete"):
+                layers[layer] = status != "Pulling fs layer"
+                said(f"{api.host} pulls {image}: {sum(layers.values())} of {len(layers)} layers")
+
+
+class Pulls:
+    """However many want an image on a host at once, it is pulled once."""
+
+    def __init__(self, config: str) -> None:
+        self._config = Path(config) if config else None
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def have(self, api: Api, image: str, said: Said) -> None:
+        async with self._locks.setdefault((api.host, image), asyncio.Lock()):
+            await have(api, image, self._login(image), said)
+
+    def _login(self, image: str) -> str | None:
+        """As the engine wants it, from a file as `docker login` writes it; read each time, so that a new one counts."""
+        if self._config is None:
+            return None
+        try:
+            known = json.loads(self._config.read_text())["auths"]
+            registry = registry_of(image)
+            entry = known.get(registry) or known.get(f"https://{registry}") or {}
+            user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+        login = {"username": user, "password": password, "serveraddress": registry}
+        return base64.urlsafe_b64encode(json.dumps(login).encode()).decode()
+
+
+def is_name(image: str) -> bool:
+    """Could it be one at all? What is none must not become part of a path."""
+    return bool(_NAME.match(image)) and ".." not in image and "//" not in image
+
+
+def registry_of(image: str) -> str:
+    """`registry.example.org:5000/team/thing:1` has one; what has none comes from Docker Hub."""
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else HUB

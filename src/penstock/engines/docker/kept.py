@@ -1,0 +1,64 @@
+"""What is known of a run and stands in none of its containers; all of it can be lost with the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from penstock.domain.workloads import Reason, State, Unit
+from penstock.engines.base import Launch, Report
+from penstock.engines.docker import names
+from penstock.engines.docker.seen import Seen
+
+
+@dataclass
+class Bringing:
+    """A start under way, and how far it has come."""
+
+    launch: Launch
+    task: asyncio.Task[None] | None = None
+    state: State = State.LAUNCHING
+    reason: Reason = Reason.PLACED
+    message: str | None = None
+
+
+@dataclass
+class Kept:
+    launch: Launch | None = None
+    bringing: Bringing | None = None
+    grace: int | None = None
+    """Told to stop, with so many seconds."""
+    failed: dict[int, Unit] = field(default_factory=dict)
+    """Parts that never had a container, and why."""
+    never: Report | None = None
+    """Stopped before it began."""
+    full: dict[int, str] = field(default_factory=dict)
+    """Parts that held too much on a disk."""
+    told: set[str] = field(default_factory=set)
+    """Containers that were told to end."""
+    timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+
+
+def is_array(kept: Kept, parts: Mapping[int, Seen]) -> bool:
+    if kept.launch:
+        return kept.launch.spec.array is not None
+    return any(seen.is_array for seen in parts.values())
+
+
+def launch_of(parts: Mapping[int, Seen]) -> Launch | None:
+    """As it stands beside the containers of runs that have several."""
+    for seen in parts.values():
+        if text := seen.labels.get(names.LAUNCH):
+            with suppress(ValueError):
+                launch = Launch.model_validate_json(text)
+                return launch.model_copy(update={"record": seen.labels.get(names.RECORD, "")})
+    return None
+
+
+def total_of(kept: Kept, parts: Mapping[int, Seen]) -> int:
+    """How many parts the attempt has."""
+    if kept.launch:
+        return len(kept.launch.indexes) if kept.launch.spec.array else kept.launch.spec.nodes
+    return max((names.number(seen.labels, names.PARTS, 1) for seen in parts.values()), default=1)

@@ -1,0 +1,191 @@
+"""The steps of a start, each of which can be taken again: image, network, volumes, containers, their files, go.
+
+A container has a name that follows from its run, so the engine itself refuses a second one; and only one that was
+created and never started is started. Whatever is cut off in between, taking all steps again gives one container that
+ran once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.domain.names import shorten
+from penstock.domain.paths import WORKDIR
+from penstock.domain.workloads import Reason, State
+from penstock.engines.base import Launch, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.claims import Claims
+from penstock.engines.docker.container_settings import ContainerSettings
+from penstock.engines.docker.containers import Place, container, disk_scratch
+from penstock.engines.docker.failures import ApiError, Clash, Unreachable
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.http import Body
+from penstock.engines.docker.images import Pulls, is_name
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.mounting import is_about_mounts, mount_words
+from penstock.engines.docker.script import NOTE, minded
+from penstock.engines.docker.seen import Seen
+from penstock.errors import Conflict, PenstockError
+
+PIECE = 1 << 20
+AT_ONCE = 8
+Say = Callable[[State, Reason, str], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One to be started, and where."""
+
+    part: int
+    number: int
+    host: str
+
+
+class Launching:
+    def __init__(self, hosts: Hosts, claims: Claims, pulls: Pulls, made: ContainerSettings) -> None:
+        self._hosts, self._claims, self._pulls, self._made = hosts, claims, pulls, made
+        self._networks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def start(self, launch: Launch, parts: Sequence[Part], say: Say) -> None:
+        links = {part.host: self._hosts.link(part.host) for part in parts}
+        await asyncio.gather(*(self._image(link, launch, say) for link in links.values()))
+        places = {name: await self._prepare(link, launch) for name, link in links.items()}
+        say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def create(part: Part) -> tuple[Link, Seen]:
+            async with limit:
+                network, volumes = places[part.host]
+                return await self._create(links[part.host], launch, part, network, volumes)
+
+        async def go(link: Link, seen: Seen) -> None:
+            async with limit:
+                await self._go(link, seen, launch)
+
+        made = await asyncio.gather(*(create(part) for part in parts))
+        await asyncio.gather(*(go(link, seen) for link, seen in made))
+
+    # -- what it needs -----------------------------------------------------------------------------------------------
+
+    async def _image(self, link: Link, launch: Launch, say: Say) -> None:
+        image = launch.spec.resources.image or self._made.image
+        if not is_name(image):
+            raise PenstockError(f"'{shorten(image)}' is not the name of an image.")
+        if await link.api.image(image) is not None:
+            return
+        say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} is asked for {image}")
+
+        def said(text: str) -> None:
+            say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
+
+        await self._pulls.have(link.api, image, said)
+        say(State.LAUNCHING, Reason.PLACED, f"{image} is on {link.host.name}")
+
+    async def _prepare(self, link: Link, launch: Launch) -> tuple[str, dict[str, str]]:
+        return await self._network(link, launch.group), await self._claims.mounts(link, launch)
+
+    async def _network(self, link: Link, group: str) -> str:
+        """The group's own on this host. Docker would make a second one of the same name: then the older counts."""
+        name = names.network_name(self._made.installation, group)
+        async with self._networks.setdefault((link.host.name, group), asyncio.Lock()):
+            label = [names.mine(self._made.installation), f"{names.GROUP}={group}"]
+            found = [each for each in await link.api.networks({"label": label}) if each.get("Name") == name]
+            if found:
+                return str(min(found, key=lambda each: str(each.get("Created")))["Id"])
+            labels = {names.INSTALLATION: self._made.installation, names.GROUP: group}
+            body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
+            return await link.api.create_network(body | ({"Internal": True} if self._made.closed else {}))
+
+    # -- the container -----------------------------------------------------------------------------------------------
+
+    async def _create(
+        self, link: Link, launch: Launch, part: Part, network: str, volumes: dict[str, str]
+    ) -> tuple[Link, Seen]:
+        run = Run(launch.workload_id, launch.attempt)
+        name = names.container_name(self._made.installation, launch.name, run, part.part)
+        place = Place(
+            host=part.host,
+            part=part.part,
+            number=part.number,
+            network=network,
+            host_memory=int(link.info.get("MemTotal") or 1 << 30),
+            has_nvidia="nvidia" in (link.info.get("Runtimes") or {}),
+            volumes=volumes,
+        )
+        with suppress(Clash):  # it was made before, or someone else took its name
+            await link.api.create(name, container(launch, self._made, place))
+        seen = await link.look(name)
+        if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
+            raise Conflict(
+                f"There is a container {name} on {link.host.name} that Penstock did not make.",
+                hint=f"docker rm {name}",
+            )
+        return link, seen
+
+    async def _go(self, link: Link, seen: Seen, launch: Launch) -> None:
+        """Starts what was created and never started, and nothing else."""
+        if not seen.prepared:
+            return
+        try:
+            await self._fill(link, seen, launch)
+            now = await link.look(seen.id)
+            if now is None or not now.prepared:
+                return
+            await link.api.start(seen.id)
+        except Unreachable:
+            raise
+        except ApiError as error:
+            await self._not_started(link, seen, launch, error)
+        await link.look(seen.id)
+
+    async def _fill(self, link: Link, seen: Seen, launch: Launch) -> None:
+        if files := _files(launch):
+            await link.api.put(seen.id, "/", Body(len(files), _once(files), "application/x-tar"))
+        if launch.workdir_archive is not None:
+            await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
+
+    async def _not_started(self, link: Link, seen: Seen, launch: Launch, error: ApiError) -> None:
+        """Docker notes beside the container why it could not be started, if it came that far."""
+        if is_about_mounts(error.message):
+            named = [m.volume.name for m in launch.mounts if self._claims.name_of(m.volume) in error.message]
+            what = f"Volume {named[0]}" if named else "A volume"
+            raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
+        after = await link.look(seen.id)
+        if after is None or not (after.error or after.began):
+            raise error
+
+
+def _files(launch: Launch) -> bytes:
+    """What must be there before it starts: the minder's note, and directories that everyone can write to."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        if minded(launch):
+            folder, note = tarfile.TarInfo(NOTE.strip("/").partition("/")[0]), tarfile.TarInfo(NOTE.lstrip("/"))
+            folder.type, folder.mode, note.mode = tarfile.DIRTYPE, 0o755, 0o666
+            archive.addfile(folder)
+            archive.addfile(note, io.BytesIO())
+        for path in [scratch.path for scratch in disk_scratch(launch)] + ([WORKDIR] if launch.workdir_archive else []):
+            folder = tarfile.TarInfo(path.lstrip("/"))
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if path != WORKDIR else 0o777
+            archive.addfile(folder)
+        return made.getvalue() if archive.getmembers() else b""
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def _archive(path: Path) -> Body:
+    return Body(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while data := await asyncio.to_thread(file.read, PIECE):
+            yield data

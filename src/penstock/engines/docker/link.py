@@ -1,0 +1,262 @@
+"""One Docker host: the connection to it, what was last seen on it, and since when it does not answer.
+
+The engine's events are listened to first and everything there is looked at afterwards, so nothing is missed between the
+two. When the connection breaks, both are done again. Each host has a task of its own: one that hangs hangs alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from penstock.domain.model import now
+from penstock.domain.nodes import Host
+from penstock.engines.base import Run
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Api, Fields
+from penstock.engines.docker.failures import ApiError, Unreachable
+from penstock.engines.docker.probing import Probe, probe
+from penstock.engines.docker.script import AGAIN_CODE, NOTE
+from penstock.engines.docker.seen import Seen, note_in, read_time, seen_of
+from penstock.engines.kubernetes.script import Note
+
+log = logging.getLogger(__name__)
+
+EVENTS = ("create", "start", "die", "oom", "destroy")
+PING_SECONDS, PING_PATIENCE = 10.0, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+AT_ONCE = 8
+OUTAGE_MARGIN = timedelta(seconds=30)
+"""Containers are ended a little before the connection is."""
+OUTAGES_KEPT = 16
+HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Link:
+    def __init__(self, host: Host, api: Api, installation: str, helper: str, changed: Callable[[Run], None]) -> None:
+        self.host = host
+        self.api = api
+        self._installation, self._helper = installation, helper
+        self._changed = changed
+        self.info: Fields = {}
+        self.probe = Probe()
+        self.last_seen: datetime | None = None
+        self.trouble: str | None = f"{host.name} was not reached yet"
+        self.down_since: datetime | None = now()
+        self.outages: list[tuple[datetime, datetime]] = []
+        self.looked = asyncio.Event()
+        """Set while what is known of it is true."""
+        self.tried = asyncio.Event()
+        """It was reached, or the first try to do so has failed."""
+        self.skew = timedelta()
+        """How far its clock is ahead of ours."""
+        self._known: dict[str, Seen] = {}
+        self._by_run: dict[Run, dict[str, None]] = {}
+        self._removing: set[str] = set()
+        """Containers that we remove: their end is no news."""
+        self._task: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._stay())
+
+    async def close(self) -> None:
+        tasks = [task for task in (self._task, self._probing) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.api.close()
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    def all(self) -> Iterable[Seen]:
+        return self._known.values()
+
+    def of(self, run: Run) -> list[Seen]:
+        return [self._known[id_] for id_ in self._by_run.get(run, ())]
+
+    def _keep(self, seen: Seen) -> None:
+        self._known[seen.id] = seen
+        self._by_run.setdefault(seen.run, {})[seen.id] = None
+
+    def _drop(self, container_id: str) -> None:
+        seen = self._known.pop(container_id, None)
+        if seen is None:
+            return
+        ids = self._by_run[seen.run]
+        del ids[container_id]
+        if not ids:
+            del self._by_run[seen.run]
+
+    def require(self) -> None:
+        if not self.looked.is_set():
+            raise Unreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
+
+    async def remove(self, seen: Seen) -> None:
+        self._removing.add(seen.id)
+        try:
+            if not seen.gone:
+                await self.api.remove(seen.id)
+            self._drop(seen.id)
+        finally:
+            self._removing.discard(seen.id)
+
+    async def look(self, ref: str) -> Seen | None:
+        """At one container, by id or name, now."""
+        found = await self.api.container(ref)
+        if found is None:
+            self._lost(ref)
+            return None
+        seen = seen_of(found, self.host.name)
+        if seen is None or seen.labels.get(names.INSTALLATION) != self._installation or seen.id in self._removing:
+            return seen
+        before = self._known.get(seen.id)
+        if seen.has_bash and seen.began and seen.over:
+            same = before is not None and before.ended_at == seen.ended_at
+            note = before.note if before and same else await self._note(seen.id)
+            code = note.code if seen.exit_code == AGAIN_CODE and note.code is not None else seen.exit_code
+            seen = replace(seen, note=note, exit_code=code)
+        self._keep(seen)
+        if seen != before:
+            self._tell(seen.run)
+        return seen
+
+    async def _note(self, container_id: str) -> Note:
+        try:
+            return note_in(await self.api.fetch(container_id, NOTE))
+        except Unreachable:
+            raise
+        except ApiError as error:  # it is just being removed, or its disk is broken: the code must do
+            log.debug("%s: no note: %s", container_id, error.message)
+            return Note()
+
+    def _lost(self, container_id: str) -> None:
+        """It is not there any more, and it was not we who removed it."""
+        before = self._known.get(container_id)
+        if before is None or before.gone or container_id in self._removing:
+            return
+        ended = before.ended_at or max(now() + self.skew, before.started_at or FIRST)
+        self._keep(replace(before, gone=True, ended_at=ended))
+        self._tell(before.run)
+
+    def _tell(self, run: Run) -> None:
+        """Once all was looked at: until then what is known is half old and half new."""
+        if self.looked.is_set():
+            self._changed(run)
+
+    # -- the connection ----------------------------------------------------------------------------------------------
+
+    async def _stay(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._listen()
+            except ApiError as error:
+                self._away(error.message)
+            except Exception as error:
+                log.exception("%s: a defect", self.host.name)
+                self._away(f"{self.host.name} cannot be understood: {error}")
+            if self.last_seen and now() - self.last_seen < timedelta(seconds=PING_SECONDS * 2):
+                pause = FIRST_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _listen(self) -> None:
+        """Until the connection breaks."""
+        await self.api.agree()
+        filters = {
+            "type": ["container"],
+            "event": list(EVENTS),
+            "label": [names.mine(self._installation)],
+        }
+        async with self.api.events(filters) as events:
+            await self._look_at_all()
+            self._back()
+            tasks = {asyncio.create_task(self._ping()), asyncio.create_task(self._hear(events))}
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        raise Unreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
+
+    async def _hear(self, events: AsyncIterator[Fields]) -> None:
+        async for event in events:
+            self.last_seen = now()
+            await self.look(str(event["Actor"]["ID"]))
+
+    async def _ping(self) -> None:
+        """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            await self.api.ping(PING_PATIENCE)
+            self.last_seen = now()
+
+    async def _look_at_all(self) -> None:
+        self.info = await self.api.info()
+        self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
+        found = await self.api.containers({"label": [names.mine(self._installation)]})
+        ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def look(container_id: str) -> None:
+            async with limit:
+                await self.look(container_id)
+
+        if self.down_since:
+            self._was_down(self.down_since)
+        await asyncio.gather(*(look(container_id) for container_id in ids))
+        for container_id in set(self._known) - ids:
+            self._lost(container_id)
+        for each in found:
+            if names.HELPER in (each.get("Labels") or {}) and self._is_left_over(each):
+                await self.api.remove(str(each["Id"]))
+
+    def _is_left_over(self, found: Fields) -> bool:
+        """Of a server that was killed: what helped it is of no use any more."""
+        made = datetime.fromtimestamp(float(found.get("Created") or 0), UTC)
+        age = now() + self.skew - made
+        return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
+
+    def _was_down(self, since: datetime) -> None:
+        """By the clock of the host, which is the one its containers' times are of."""
+        self.outages = [*self.outages, (since + self.skew - OUTAGE_MARGIN, now() + self.skew)][-OUTAGES_KEPT:]
+
+    def _back(self) -> None:
+        self.last_seen = now()
+        if self.trouble:
+            log.info("%s answers", self.host.name)
+        self.trouble, self.down_since = None, None
+        self.looked.set()
+        self.tried.set()
+        for run in {seen.run for seen in self._known.values()}:
+            self._changed(run)
+        if not self.probe.known and self._probing is None:
+            self._probing = asyncio.create_task(self._probe())
+
+    def _away(self, said: str) -> None:
+        if self.trouble is None:
+            log.warning("%s; trying again", said)
+        self.trouble = said
+        self.tried.set()
+        if self.down_since is None:
+            self.down_since = self.last_seen or now()
+        if self.looked.is_set():
+            self.looked.clear()
+            for run in {seen.run for seen in self._known.values()}:
+                self._changed(run)
+
+    async def _probe(self) -> None:
+        try:
+            self.probe = await probe(self.api, self._helper, self._installation)
+        except ApiError as error:
+            log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
+        finally:
+            self._probing = None

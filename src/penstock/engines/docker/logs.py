@@ -1,0 +1,158 @@
+"""Logs, as Docker keeps them beside each container: read, followed, and gone on with where a connection was cut.
+
+Each piece comes behind its time. Who comes back asks for what is not older than the last one had, and leaves out as
+many of that very moment as were had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+
+from penstock.engines.base import LogQuery, Run
+from penstock.engines.docker.failures import ApiError, NotFound, Unreachable, shown
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
+from penstock.engines.docker.streams import Frames
+
+_TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
+NS = 1_000_000_000
+PAUSE = 0.5
+Changed = Callable[[], AsyncIterator[Run]]
+Ended = Callable[[Run, int], bool]
+"""Will this part never begin?"""
+
+
+class Logs:
+    def __init__(self, hosts: Hosts, changes: Changed, ended: Ended) -> None:
+        self._hosts, self._changes, self._ended = hosts, changes, ended
+
+    async def read(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        seen = await self._begun(run, part) if query.follow else self._hosts.parts(run).get(part)
+        if seen is None or not seen.began or seen.gone:
+            return
+        mark = Mark()
+        tail, since = query.tail, query.since
+        while True:
+            try:
+                async for data in self._once(seen, query.follow, tail, since, mark):
+                    yield data
+            except NotFound:
+                return
+            except Unreachable:
+                if not query.follow:
+                    with shown():
+                        raise
+            if not query.follow or await self._is_over(seen):
+                return
+            if mark.last or tail is not None:  # what was asked for as a tail has been had
+                tail = None
+                since = since if mark.last else datetime.now(UTC)
+            await asyncio.sleep(PAUSE)
+
+    async def _begun(self, run: Run, part: int) -> Seen | None:
+        """Once it has begun; None if it never will."""
+        changes = self._changes()
+        look = asyncio.ensure_future(anext(changes))
+        try:
+            while True:
+                seen = self._hosts.parts(run).get(part)
+                if seen and seen.began:
+                    return seen
+                if self._ended(run, part):
+                    return None
+                await look
+                look = asyncio.ensure_future(anext(changes))
+        finally:
+            look.cancel()
+
+    async def _is_over(self, seen: Seen) -> bool:
+        """Asks the host: the stream may have ended because the container did, or for another reason."""
+        try:
+            link = self._hosts.link(seen.host)
+            now = await link.look(seen.id)
+        except ApiError:
+            return False
+        return now is None or now.over
+
+    async def _once(
+        self, seen: Seen, follow: bool, tail: int | None, since: datetime | None, mark: Mark
+    ) -> AsyncIterator[bytes]:
+        link: Link = self._hosts.link(seen.host)
+        given = {"follow": "1" if follow else "0", "tail": "all" if tail is None or mark.last else str(tail)}
+        if mark.last:
+            given["since"] = f"{mark.last // NS}.{mark.last % NS:09d}"
+        elif since is not None:
+            given["since"] = f"{(since + link.skew).timestamp():.6f}"
+        pieces_of = _Lines() if seen.tty else _Framed()
+        async with link.api.logs(seen.id, **given) as pieces:
+            mark.back()
+            async for piece in pieces:
+                fresh = b"".join(data for time, data in pieces_of.feed(piece) if mark.is_new(time))
+                if fresh:
+                    yield fresh
+        if fresh := b"".join(data for time, data in pieces_of.end() if mark.is_new(time)):
+            yield fresh
+
+
+class Mark:
+    """How far a reader has come."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._had = 0
+        """How many of that moment."""
+        self._skip = 0
+
+    def back(self) -> None:
+        self._skip = self._had
+
+    def is_new(self, time: int) -> bool:
+        if time < self.last:
+            return self._skip == 0  # the two outputs may be a little out of order, but not what was had
+        if time == self.last and self._skip:
+            self._skip -= 1
+            return False
+        if time > self.last:
+            self.last, self._had, self._skip = time, 0, 0
+        self._had += 1
+        return True
+
+
+class _Framed:
+    def __init__(self) -> None:
+        self._frames = Frames()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        for _, line in self._frames.feed(data):
+            yield split_time(line)
+
+    def end(self) -> Iterator[tuple[int, bytes]]:
+        return iter(())
+
+
+class _Lines:
+    """Of a terminal: there are no frames, only lines."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            yield split_time(line + b"\n")
+
+    def end(self) -> Iterator[tuple[int, bytes]]:
+        if self._rest:
+            yield split_time(self._rest)
+
+
+def split_time(line: bytes) -> tuple[int, bytes]:
+    found = _TIME.match(line)
+    if not found:
+        return 0, line
+    moment = datetime.fromisoformat(found[1].decode()).replace(tzinfo=UTC)
+    return int(moment.timestamp()) * NS + int(found[2]), line[found.end() :]

@@ -1,0 +1,200 @@
+"""`inspect`, `top` and what happened: a run's containers as their hosts have them, and what they use."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from penstock.domain.model import now
+from penstock.domain.quantities import show_cpus
+from penstock.domain.secrets import masked, passwords_removed
+from penstock.engines.base import Event, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Fields
+from penstock.engines.docker.failures import ApiError, Clash, NotFound
+from penstock.engines.docker.helping import helped
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
+from penstock.errors import Conflict
+from penstock.wire import GpuMeasure, Measure, NodeMeasure, ProcessMeasure
+
+COLUMNS = "pid,user,pcpu,rss,args"
+REPEATED = (names.RECORD, names.LAUNCH)
+"""Labels that have the whole workload in them again."""
+KIBIBYTE = 1024
+LOOK = "cat /proc/loadavg; cat /proc/meminfo; head -n 1 /proc/stat; sleep 1; head -n 1 /proc/stat"
+
+
+# -- inspect -------------------------------------------------------------------------------------------------------
+
+
+async def inspect(hosts: Hosts, run: Run) -> dict[str, Any]:
+    """Where a host does not answer, what was last seen there is not shown: it may not be true any more."""
+    parts = hosts.parts(run).values()
+    found = await asyncio.gather(*(hosts.link(seen.host).api.container(seen.id) for seen in parts if not seen.gone))
+    return {"containers": [passwords_removed(_clean(each)) for each in found if each]}
+
+
+def _clean(found: Fields) -> Fields:
+    """Without what repeats the rest, and with secrets masked wherever variables are set."""
+    config = dict(found.get("Config") or {})
+    config["Env"] = [_masked(line) for line in config.get("Env") or ()]
+    config["Labels"] = {name: text for name, text in (config.get("Labels") or {}).items() if name not in REPEATED}
+    for key in ("Entrypoint", "Cmd"):  # with a minder around it that is none of the user's business
+        if names.HAS_BASH in config["Labels"]:
+            config.pop(key, None)
+    return found | ({"Args": []} if names.HAS_BASH in config["Labels"] else {}) | {"Config": config}
+
+
+def _masked(line: str) -> str:
+    name, _, value = line.partition("=")
+    return f"{name}={masked(name, value)}"
+
+
+# -- top -----------------------------------------------------------------------------------------------------------
+
+
+async def top(hosts: Hosts, run: Run, part: int) -> Measure:
+    seen = hosts.parts(run).get(part)
+    if seen is None or not seen.runs:
+        raise Conflict("It does not run now: only what runs uses anything.")
+    link = hosts.link(seen.host)
+    try:
+        stats, shown = await asyncio.gather(link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"))
+    except (NotFound, Clash):
+        raise Conflict("It has just ended.") from None
+    return measure(stats, shown, seen, link)
+
+
+def measure(stats: Fields, shown: Fields, seen: Seen, link: Link) -> Measure:
+    networks = list((stats.get("networks") or {}).values())
+    uuids = _gpus_of(seen)
+    known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
+    return Measure(
+        at=now(),
+        cpu_percent=_cpu_percent(stats),
+        memory_bytes=_memory(stats.get("memory_stats") or {}),
+        memory_limit_bytes=seen.memory_limit or None,
+        gpus=tuple(GpuMeasure(uuid=uuid, product=known[uuid].product if uuid in known else "") for uuid in uuids),
+        disk_read_bytes=_moved(stats, "read"),
+        disk_written_bytes=_moved(stats, "write"),
+        network_received_bytes=sum(int(each.get("rx_bytes") or 0) for each in networks),
+        network_sent_bytes=sum(int(each.get("tx_bytes") or 0) for each in networks),
+        processes=_processes(shown),
+        message="what GPUs do cannot be seen through Docker" if uuids else None,
+    )
+
+
+def _gpus_of(seen: Seen) -> tuple[str, ...]:
+    return tuple(filter(None, seen.labels.get(names.GPUS, "").split(",")))
+
+
+def _cpu_percent(stats: Fields) -> float:
+    cpu, before = stats.get("cpu_stats") or {}, stats.get("precpu_stats") or {}
+    used = _total(cpu) - _total(before)
+    passed = int(cpu.get("system_cpu_usage") or 0) - int(before.get("system_cpu_usage") or 0)
+    if used <= 0 or passed <= 0:
+        return 0.0
+    return round(used / passed * int(cpu.get("online_cpus") or 1) * 100, 1)
+
+
+def _total(cpu: Fields) -> int:
+    return int((cpu.get("cpu_usage") or {}).get("total_usage") or 0)
+
+
+def _memory(memory: Fields) -> int:
+    """Without files that are only kept for later, as `docker stats` counts."""
+    details = memory.get("stats") or {}
+    cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)
+    return max(int(memory.get("usage") or 0) - cache, 0)
+
+
+def _moved(stats: Fields, way: str) -> int | None:
+    entries = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    if entries is None:
+        return None
+    return sum(int(each["value"]) for each in entries if str(each.get("op")).lower() == way)
+
+
+def _processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
+    rows = [row for row in shown.get("Processes") or () if len(row) == len(COLUMNS.split(","))]
+    found = [
+        ProcessMeasure(
+            pid=int(row[0]), user=row[1], cpu_percent=float(row[2]), memory_bytes=int(row[3]) * KIBIBYTE, command=row[4]
+        )
+        for row in rows
+    ]
+    return tuple(sorted(found, key=lambda each: -each.cpu_percent))
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+async def activity(hosts: Hosts, name: str, image: str, installation: str) -> NodeMeasure | None:
+    """Docker does not tell what its machine does: a small container looks."""
+    node = next((node for node in hosts.nodes() if node.name == name), None)
+    if node is None:
+        return None
+    told = NodeMeasure(
+        name=name,
+        at=now(),
+        cpu_product=node.cpu_product,
+        cpus=show_cpus(node.cpus_milli),
+        memory_bytes=node.memory_bytes,
+        gpus=tuple(
+            GpuMeasure(
+                uuid=gpu.uuid,
+                product=gpu.product,
+                memory_bytes=gpu.memory_bytes,
+                memory_used_bytes=gpu.memory_used_bytes,
+                processes=gpu.processes,
+            )
+            for gpu in node.gpus
+        ),
+        message=node.message,
+    )
+    try:
+        text = await helped(hosts.link(name).api, image, installation, ["sh", "-c", LOOK])
+    except ApiError as error:
+        return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
+    return told.model_copy(update=read_activity(text, node.cpus_milli))
+
+
+def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
+    load = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) ", text)
+    sizes = {key: int(size) * KIBIBYTE for key, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+    ticks = [[int(each) for each in line.split()] for line in re.findall(r"^cpu\s+([\d ]+)$", text, re.MULTILINE)]
+    found: dict[str, Any] = {"load": tuple(float(each) for each in load.groups()) if load else None}
+    if {"MemTotal", "MemAvailable"} <= set(sizes):
+        found["memory_used_bytes"] = sizes["MemTotal"] - sizes["MemAvailable"]
+    if len(ticks) == 2:
+        all_, idle = sum(ticks[1]) - sum(ticks[0]), sum(ticks[1][3:5]) - sum(ticks[0][3:5])
+        found["cpu_percent"] = round((all_ - idle) / all_ * cpus_milli / 10, 1) if all_ > 0 else None
+    return found
+
+
+# -- what happened -----------------------------------------------------------------------------------------------------
+
+
+def happenings(hosts: Hosts, run: Run) -> list[Event]:
+    """As far as its containers have kept it."""
+    found: list[Event] = []
+    for part, seen in sorted(hosts.parts(run).items()):
+        about = f"index {part}" if seen.is_array else f"node {part}"
+        if seen.created_at:
+            found.append(_event(seen.created_at, "Created", about, f"{seen.host} made the container {seen.name}."))
+        if seen.started_at:
+            found.append(_event(seen.started_at, "Started", about, "It started."))
+        if seen.error and seen.created_at:
+            found.append(_event(seen.created_at, "NotStarted", about, seen.error, kind="Warning"))
+        if seen.over and seen.ended_at and seen.began:
+            kind = "Warning" if seen.exit_code or seen.gone else "Normal"
+            said = "Someone removed its container." if seen.gone else f"It ended with code {seen.exit_code}."
+            found.append(_event(seen.ended_at, "Removed" if seen.gone else "Ended", about, said, kind=kind))
+    return sorted(found, key=lambda event: event.at)
+
+
+def _event(at: Any, reason: str, about: str, message: str, *, kind: str = "Normal") -> Event:
+    return Event(at=at, kind=kind, reason=reason, about=about, message=message)

@@ -1,0 +1,58 @@
+"""Directories of NFS storages as Docker itself mounts them: where they are, and why one was not to be had."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from penstock.domain.names import shorten
+from penstock.domain.volumes import Storage, Volume
+from penstock.engines.docker.api import Fields
+from penstock.errors import Invalid, Problem
+
+_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?\Z|\[[0-9A-Fa-f:.]+\]\Z")
+
+
+def path_inside(volume: Volume) -> str:
+    """`group/path`, and nothing that could lead out of the group's directory."""
+    path = volume.sub_path if volume.sub_path is not None else volume.name
+    parts = path.split("/")
+    clean = path.isprintable() and not any(part in ("", ".", "..") for part in parts) and "," not in path
+    if not clean or volume.group in ("", ".", "..") or "/" in volume.group or "," in volume.group:
+        said = f"'{shorten(path)}' is not a path inside the directory of {volume.group}"
+        raise Invalid(
+            "The volume cannot be used.", problems=[Problem(said, field="subPath", hint="for example data/set")]
+        )
+    return f"{volume.group}/{path}"
+
+
+def nfs_options(storage: Storage, inside: str, *, read_only: bool) -> Fields:
+    """As Docker's own volume driver wants them; Docker mounts it when the first container needs it."""
+    if not _SERVER.match(storage.server) or not storage.path.startswith("/") or "," in storage.path:
+        said = f"'{shorten(storage.mount)}' is not an NFS export"
+        raise Invalid(f"The storage {storage.name} cannot be used.", problems=[Problem(said, hint="server:/path")])
+    device = posixpath.join(storage.path, inside) if inside else storage.path
+    options = f"addr={storage.server.strip('[]')},{'ro' if read_only else 'rw'},nfsvers=4,soft,timeo=100"
+    return {"Driver": "local", "DriverOpts": {"type": "nfs", "o": options, "device": f":{device}"}}
+
+
+_MOUNT = re.compile(r"failed to mount local volume: (?:mount .*, data: [^:]*: )?(.+)$", re.DOTALL)
+_MEANINGS = {
+    "no such device": "this node's kernel has no NFS client",
+    "connection refused": "no NFS server answers there",
+    "no such file or directory": "there is no such directory on it",
+    "permission denied": "the NFS server does not let this node in",
+    "operation not permitted": "the NFS server does not let this node in",
+    "connection timed out": "the NFS server does not answer",
+}
+
+
+def mount_words(message: str) -> str:
+    """Why a mount failed, without Docker's paths."""
+    found = _MOUNT.search(message)
+    said = (found[1] if found else message).strip().rstrip(".")
+    return f"{_MEANINGS[said]} ({said})" if said in _MEANINGS else said
+
+
+def is_about_mounts(message: str) -> bool:
+    return "failed to mount local volume" in message

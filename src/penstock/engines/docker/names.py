@@ -1,0 +1,81 @@
+"""What is ours on a Docker host, and what it is called. Names follow from ids, so every step can be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from penstock.engines.base import Run
+
+_OURS = "penstock.dev/"
+_NOT_DOCKERS = re.compile(r"[^A-Za-z0-9_.-]+")
+INSTALLATION = f"{_OURS}installation"
+"""On everything of ours: whose."""
+WORKLOAD = f"{_OURS}workload"
+ATTEMPT = f"{_OURS}attempt"
+PART = f"{_OURS}part"
+NAME = f"{_OURS}name"
+OWNER = f"{_OURS}owner"
+"""`group/user`."""
+GROUP = f"{_OURS}group"
+PARTS = f"{_OURS}parts"
+"""How many nodes, or indexes, the attempt has; nodes belong together, indexes are each for themselves."""
+ARRAY = f"{_OURS}array"
+PLACE = f"{_OURS}place"
+"""Of an array: which of those that run at once."""
+GRACE = f"{_OURS}stop-grace"
+MAX_DURATION = f"{_OURS}max-duration"
+HAS_BASH = f"{_OURS}has-bash"
+GPUS = f"{_OURS}gpus"
+"""The uuids of those that are its own."""
+DISK = f"{_OURS}disk"
+"""What it may hold on its disks: JSON of path → bytes, the empty path for all."""
+RECORD = f"{_OURS}record"
+"""The workload or volume as the store has it."""
+LAUNCH = f"{_OURS}launch"
+"""Where there are several parts: all that is needed to start the others."""
+VOLUME = f"{_OURS}volume"
+HELPER = f"{_OURS}helper"
+"""On containers that do something for us and are gone a moment later."""
+
+
+def is_ours(label: str) -> bool:
+    return label.startswith(_OURS)
+
+
+def base_name(installation: str, name: str, run: Run) -> str:
+    """`penstock-train-abcd2345`, of a later attempt `penstock-train-abcd2345-2`."""
+    again = f"-{run.attempt}" if run.attempt > 1 else ""
+    return f"{installation}-{name}-{run.workload_id}{again}"
+
+
+def container_name(installation: str, name: str, run: Run, part: int) -> str:
+    return f"{base_name(installation, name, run)}.{part}"
+
+
+def peer_name(name: str, run: Run, rank: int) -> str:
+    """What the nodes of a run call each other; a DNS label."""
+    mark = f"-{run.workload_id}-{run.attempt}-{rank}"
+    return name[: 63 - len(mark)].rstrip("-") + mark
+
+
+def network_name(installation: str, group: str) -> str:
+    """Of a group whose name Docker cannot have, with a mark, so that two never meet."""
+    plain = _NOT_DOCKERS.sub("-", group)
+    mark = "" if plain == group else f"-{hashlib.sha256(group.encode()).hexdigest()[:12]}"
+    return f"{installation}-{plain}{mark}"
+
+
+def run_of(labels: dict[str, str]) -> Run | None:
+    workload_id, attempt = labels.get(WORKLOAD, ""), labels.get(ATTEMPT, "")
+    return Run(workload_id, int(attempt)) if workload_id and attempt.isdecimal() else None
+
+
+def number(labels: dict[str, str], label: str, otherwise: int = 0) -> int:
+    text = labels.get(label, "")
+    return int(text) if text.isdecimal() else otherwise
+
+
+def mine(installation: str) -> str:
+    """A filter for all that is ours."""
+    return f"{INSTALLATION}={installation}"

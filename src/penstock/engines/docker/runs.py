@@ -1,0 +1,405 @@
+"""Runs: started, stopped, reported and removed. What is, is read from containers; kept here is only what no container
+can say: what is being started, what was told to stop, what could not be made at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from penstock.domain.model import now
+from penstock.domain.workloads import Reason, State, Unit
+from penstock.engines.base import Launch, Presence, Report, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.changes import Changes
+from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.images import PullFailed
+from penstock.engines.docker.kept import Bringing, Kept, is_array, launch_of, total_of
+from penstock.engines.docker.launching import Launching, Part
+from penstock.engines.docker.reporting import (
+    BY_SIGNAL,
+    Wanted,
+    doubtful,
+    ends_others,
+    never_started,
+    not_started,
+    units,
+)
+from penstock.engines.docker.seen import Seen
+from penstock.errors import Conflict, PenstockError, Unavailable
+
+log = logging.getLogger(__name__)
+RETRY, LONGEST_RETRY = 0.5, 10.0
+OUTSIDE_PATIENCE = 20.0
+"""Seconds: Docker ends its containers up to a quarter of a minute before it ends itself."""
+STILL_RUNNING = {"state": State.RUNNING, "reason": None, "message": None, "exit_code": None, "ended_at": None}
+
+
+class Runs:
+    def __init__(self, hosts: Hosts, launching: Launching, changes: Changes, pull_patience: int) -> None:
+        self._hosts, self._launching, self._changes = hosts, launching, changes
+        self._pull_patience = pull_patience
+        self._kept: dict[Run, Kept] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """What runs goes on; what was being started is found again by the next server."""
+        for kept in self._kept.values():
+            for timer in kept.timers.values():
+                timer.cancel()
+        tasks = [*self._tasks, *(k.bringing.task for k in self._kept.values() if k.bringing and k.bringing.task)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def all(self) -> list[Run]:
+        known = self._hosts.runs() | {run for run, kept in self._kept.items() if kept.bringing}
+        return sorted(known, key=lambda run: (run.workload_id, run.attempt))
+
+    def _of(self, run: Run) -> Kept:
+        return self._kept.setdefault(Run(run.workload_id, run.attempt), Kept())
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- start -------------------------------------------------------------------------------------------------------
+
+    async def start(self, launch: Launch) -> None:
+        """Returns at once: what becomes of it is told."""
+        run, kept = Run(launch.workload_id, launch.attempt), self._of(Run(launch.workload_id, launch.attempt))
+        kept.launch = launch
+        if kept.bringing or kept.never or kept.failed:
+            return
+        parts = self._hosts.parts(run)
+        if kept.grace is not None and not any(seen.began for seen in parts.values()):
+            kept.never = _never_ran(launch)
+            self._changes.tell(run)
+            return
+        self._bring(run, kept, launch)
+
+    def _bring(self, run: Run, kept: Kept, launch: Launch) -> None:
+        wanted = self._to_start(launch, self._hosts.parts(run))
+        if not wanted or kept.bringing:
+            return
+        kept.bringing = Bringing(launch)
+        kept.bringing.task = asyncio.create_task(self._bring_up(run, kept, kept.bringing, wanted))
+
+    def _to_start(self, launch: Launch, parts: Mapping[int, Seen]) -> list[tuple[int, int]]:
+        """Part and place of all that can start now: what is missing or was only created."""
+        if launch.spec.array is None:
+            return [(rank, rank) for rank in range(launch.spec.nodes) if rank not in parts or parts[rank].prepared]
+        waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in parts.values() if seen.prepared]
+        busy = {names.number(seen.labels, names.PLACE) for seen in parts.values() if not seen.over}
+        free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
+        left = [index for index in launch.indexes if index not in parts]
+        return [*waiting, *zip(left, free, strict=False)]
+
+    def _hosts_of(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
+        """By place. Without any it is the first that answers, and afterwards always the same."""
+        if launch.hosts:
+            found = list(launch.hosts)
+        else:
+            seen = next(iter(parts.values()), None)
+            found = [seen.host if seen else self._hosts.first().host.name]
+        found += [found[-1]] * (max(len(launch.gpus), launch.spec.nodes) - len(found))
+        if launch.spec.nodes > 1 and len(set(found)) > 1:
+            raise Conflict(
+                f"Its nodes were placed on {', '.join(dict.fromkeys(found))}: containers on different Docker hosts "
+                "have no network between them.",
+                hint="ask for fewer nodes, or for as much as one host has",
+            )
+        return found
+
+    async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing, wanted: list[tuple[int, int]]) -> None:
+        def say(state: State, reason: Reason, message: str) -> None:
+            if (bringing.state, bringing.message) != (state, message):
+                bringing.state, bringing.reason, bringing.message = state, reason, message
+                self._changes.tell(run)
+
+        launch, pause, began = bringing.launch, RETRY, asyncio.get_running_loop().time()
+        try:
+            while True:
+                try:
+                    hosts = self._hosts_of(launch, self._hosts.parts(run))
+                    parts = [Part(part, number, hosts[number]) for part, number in wanted]
+                    await self._launching.start(launch, parts, say)
+                    break
+                except Unreachable as error:
+                    say(bringing.state, Reason.NODE_LOST, f"{error.message}; trying again")
+                except PullFailed as error:
+                    waited = asyncio.get_running_loop().time() - began
+                    if not error.passing or waited > self._pull_patience:
+                        raise
+                    say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_RETRY)
+        except (ApiError, PenstockError) as error:
+            await self._give_up(run, kept, launch, error)
+        except Exception as error:
+            log.exception("%s: a defect", run.workload_id)
+            await self._give_up(run, kept, launch, PenstockError(f"a defect of the server: {error}"))
+        finally:
+            kept.bringing = None
+            self._changes.tell(run)
+        self.care(run)
+
+    async def _give_up(self, run: Run, kept: Kept, launch: Launch, error: ApiError | PenstockError) -> None:
+        """It will never start: what was only created goes, and all that did not begin has failed."""
+        for seen in self._hosts.parts(run).values():
+            if not seen.began and not seen.gone:
+                with suppress(ApiError):
+                    await self._hosts.link(seen.host).remove(seen)
+        said, reason = _why(error)
+        there = self._hosts.parts(run)
+        array = launch.spec.array is not None
+        code = not_started(error.message, error.host).exit_code if isinstance(error, ApiError) else None
+        for part in launch.indexes or range(launch.spec.nodes):
+            if part not in there:
+                unit = never_started(run.attempt, part, array=array, at=now())
+                kept.failed[part] = unit.model_copy(
+                    update={"state": State.CRASHED, "reason": reason, "message": said, "exit_code": code}
+                )
+
+    # -- what is -----------------------------------------------------------------------------------------------------
+
+    def report(self, run: Run) -> Report:
+        kept = self._kept.get(run) or Kept()
+        if kept.never:
+            return kept.never
+        parts = self._hosts.parts(run)
+        found = units(parts, self._wanted(kept)) | kept.failed
+        if not found:
+            return self._not_begun(run, kept)
+        total, array = total_of(kept, parts), is_array(kept, parts)
+        waiting = self._awaited(run, kept, parts)
+        for part in waiting:
+            found[part] = found[part].model_copy(update=STILL_RUNNING)
+        listed = [found[part] for part in sorted(found)]
+        open_ = [unit for unit in listed if unit.ended_at is None]
+        if not open_ and kept.grace is not None and kept.bringing is None:
+            listed = self._with_unstarted(run, kept, parts, found)
+        elif not open_ and array and len(found) < total:
+            return Report(presence=Presence.running, units=tuple(listed))
+        if open_ or len(listed) < total:
+            return self._running(run, parts, listed)
+        return Report(presence=Presence.ended, units=tuple(listed))
+
+    def _awaited(self, run: Run, kept: Kept, parts: Mapping[int, Seen]) -> list[int]:
+        """Parts that someone ended a moment ago: was it Docker, which is just being restarted?"""
+        found = []
+        for seen in doubtful(parts, self._wanted(kept)):
+            link = self._hosts.get(seen.host)
+            left = OUTSIDE_PATIENCE - (now() + link.skew - (seen.ended_at or now())).total_seconds() if link else 0.0
+            if link and (left > 0 or not link.looked.is_set()):
+                found.append(seen.part)
+                self._tell_later(run, f"outside {seen.id}", min(left, OUTSIDE_PATIENCE))
+        return found
+
+    def _tell_later(self, run: Run, what: str, seconds: float) -> None:
+        timers = self._of(run).timers
+
+        def tell() -> None:
+            timers.pop(what, None)
+            self._changes.tell(run)
+
+        if seconds > 0 and what not in timers:
+            timers[what] = asyncio.get_running_loop().call_later(seconds + 0.05, tell)
+
+    def _running(self, run: Run, parts: Mapping[int, Seen], listed: list[Unit]) -> Report:
+        """Where a host does not answer it is in doubt, and says so; nothing is started in its place."""
+        away = self._hosts.away({seen.host for seen in parts.values() if not seen.over})
+        if any(seen.runs for seen in parts.values()) and away:
+            said = f"{away[0]}: whether it still runs is not known; its node is asked again every few seconds"
+            return Report(
+                presence=Presence.running,
+                units=tuple(listed),
+                message=said,
+                state=State.UNKNOWN,
+                reason=Reason.NODE_LOST,
+            )
+        return Report(presence=Presence.running, units=tuple(listed))
+
+    def _not_begun(self, run: Run, kept: Kept) -> Report:
+        if kept.bringing:
+            doing = kept.bringing
+            return Report(presence=Presence.waiting, state=doing.state, reason=doing.reason, message=doing.message)
+        if missing := self._hosts.missing(run.hosts):
+            said = f"Its node {missing[0]} is not registered any more: what became of it is not known."
+            return Report(presence=Presence.lost, message=said)
+        if away := self._hosts.away(run.hosts):
+            raise Unavailable(f"{away[0]}: whether it runs there is not known; it is asked again.")
+        return Report(presence=Presence.absent)
+
+    def _with_unstarted(self, run: Run, kept: Kept, parts: Mapping[int, Seen], found: dict[int, Unit]) -> list[Unit]:
+        """Of one that was stopped: those whose turn never came."""
+        array = is_array(kept, parts)
+        launch = kept.launch or launch_of(parts)
+        all_parts = (launch.indexes or range(launch.spec.nodes)) if launch else range(total_of(kept, parts))
+        unstarted = {part: never_started(run.attempt, part, array=array, at=now()) for part in all_parts}
+        return [(unstarted | found)[part] for part in sorted({*unstarted, *found})]
+
+    def _wanted(self, kept: Kept) -> Wanted:
+        outages = {link.host.name: link.outages for link in self._hosts.links()}
+        return Wanted(stopped=kept.grace is not None, full=kept.full, outages=outages)
+
+    # -- stop --------------------------------------------------------------------------------------------------------
+
+    async def stop(self, run: Run, grace: int) -> None:
+        kept = self._of(run)
+        parts = self._hosts.parts(run)
+        if parts and all(seen.over for seen in parts.values()) and not self._more_to_come(kept, parts):
+            if kept.grace is None and any(_was_stopped(seen) for seen in parts.values()):
+                kept.grace = grace  # by a server that is gone
+            return
+        placed = {seen.host for seen in parts.values()} or set(run.hosts)
+        if placed and (away := self._hosts.away(placed)):
+            raise Unavailable(f"{away[0]}: it is told to stop as soon as its node answers.")
+        kept.grace = grace if kept.grace is None else min(kept.grace, grace)
+        await self._stop_bringing(run, kept)
+        for seen in self._hosts.parts(run).values():
+            if seen.prepared:
+                await self._hosts.link(seen.host).remove(seen)
+            elif seen.runs:
+                await self._tell(kept, seen, grace)
+        self._changes.tell(run)
+
+    def _more_to_come(self, kept: Kept, parts: Mapping[int, Seen]) -> bool:
+        return kept.bringing is not None or len(parts) + len(kept.failed) < total_of(kept, parts)
+
+    async def _stop_bringing(self, run: Run, kept: Kept) -> None:
+        bringing = kept.bringing
+        if bringing is None or bringing.task is None:
+            return
+        bringing.task.cancel()
+        await asyncio.gather(bringing.task, return_exceptions=True)
+        kept.bringing = None
+        await self._look_again(run)
+        if not any(seen.began for seen in self._hosts.parts(run).values()):
+            kept.never = _never_ran(bringing.launch)
+
+    async def _look_again(self, run: Run) -> None:
+        """At containers whose start was cut off: it may have happened all the same."""
+        for seen in self._hosts.parts(run).values():
+            if not seen.over:
+                await self._hosts.link(seen.host).look(seen.id)
+
+    async def _tell(self, kept: Kept, seen: Seen, grace: int) -> None:
+        link = self._hosts.link(seen.host)
+        timer = kept.timers.pop(seen.id, None)
+        if timer:
+            timer.cancel()
+        if grace <= 0:
+            await link.api.kill(seen.id, "KILL")
+            return
+        if seen.id not in kept.told:
+            kept.told.add(seen.id)
+            await link.api.kill(seen.id, "TERM")
+        kept.timers[seen.id] = asyncio.get_running_loop().call_later(grace, self._kill, seen)
+
+    def _kill(self, seen: Seen) -> None:
+        self._later(self._kill_now(seen))
+
+    async def _kill_now(self, seen: Seen) -> None:
+        pause = RETRY
+        while (known := self._hosts.parts(seen.run).get(seen.part)) and known.id == seen.id and known.runs:
+            try:
+                await self._hosts.link(seen.host).api.kill(seen.id, "KILL")
+                return
+            except ApiError as error:
+                log.warning("%s could not be killed: %s; trying again", seen.name, error.message)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_RETRY)
+
+    # -- what has to be done for those that run ------------------------------------------------------------------------
+
+    def care(self, run: Run) -> None:
+        """Something changed: ends the nodes of one that failed, starts the next of an array, watches the time."""
+        kept, parts = self._of(run), self._hosts.parts(run)
+        launch = kept.launch = kept.launch or launch_of(parts)
+        for seen in parts.values():
+            self._watch_time(kept, seen)
+        if launch is None or len(parts) < 1 or kept.grace is not None:
+            return
+        if launch.spec.array is not None:
+            if not kept.failed:
+                self._bring(run, kept, launch)
+        elif launch.spec.nodes > 1:
+            self._end_peers(run, kept, parts, launch)
+
+    def _end_peers(self, run: Run, kept: Kept, parts: Mapping[int, Seen], launch: Launch) -> None:
+        wanted = self._wanted(kept)
+        failed = any(ends_others(seen, wanted) for seen in parts.values()) or bool(kept.failed)
+        if not failed:
+            self._bring(run, kept, launch)
+            return
+        for seen in parts.values():
+            if seen.runs and seen.id not in kept.told:
+                self._later(self._tell_kindly(kept, seen))
+
+    async def _tell_kindly(self, kept: Kept, seen: Seen) -> None:
+        with suppress(ApiError):
+            await self._tell(kept, seen, seen.grace)
+
+    def _watch_time(self, kept: Kept, seen: Seen) -> None:
+        """Of programs without a minder: those look at the clock themselves."""
+        if seen.runs and seen.id in kept.timers:
+            return
+        if not seen.runs and (timer := kept.timers.pop(seen.id, None)):
+            timer.cancel()
+        if not seen.runs or seen.has_bash or not seen.max_duration or seen.started_at is None:
+            return
+        link = self._hosts.get(seen.host)
+        theirs = now() + link.skew if link else now()
+        ran = min(max((theirs - seen.started_at).total_seconds(), 0), seen.max_duration)
+        kept.timers[seen.id] = asyncio.get_running_loop().call_later(
+            seen.max_duration - ran + 0.05, lambda: self._later(self._tell_kindly(kept, seen))
+        )
+
+    async def over_its_disk(self, seen: Seen, said: str) -> None:
+        kept = self._of(seen.run)
+        kept.full[seen.part] = said
+        await self._tell(kept, seen, seen.grace)
+
+    # -- afterwards --------------------------------------------------------------------------------------------------
+
+    async def remove(self, run: Run) -> None:
+        if (kept := self._kept.get(run)) and kept.bringing and kept.bringing.task:
+            kept.bringing.task.cancel()
+            await asyncio.gather(kept.bringing.task, return_exceptions=True)
+        if away := self._hosts.away(run.hosts) if run.hosts else []:
+            raise Unavailable(f"{away[0]}: it is removed there as soon as it answers.")
+        for link in self._hosts.links():
+            for seen in link.of(run):
+                if not seen.gone:
+                    link.require()
+                await link.remove(seen)
+        if kept:
+            for timer in kept.timers.values():
+                timer.cancel()
+        self._kept.pop(Run(run.workload_id, run.attempt), None)
+
+
+def _was_stopped(seen: Seen) -> bool:
+    return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_SIGNAL)
+
+
+def _never_ran(launch: Launch) -> Report:
+    array = launch.spec.array is not None
+    parts = launch.indexes or range(launch.spec.nodes)
+    return Report(
+        presence=Presence.ended,
+        units=tuple(never_started(launch.attempt, part, array=array, at=now()) for part in parts),
+    )
+
+
+def _why(error: ApiError | PenstockError) -> tuple[str, Reason]:
+    if isinstance(error, PullFailed):
+        return error.message[:1].upper() + error.message[1:].rstrip(".") + ".", Reason.PULL_FAILED
+    ours = as_ours(error) if isinstance(error, ApiError) else error
+    return f"{ours.message} {ours.hint or ''}".strip(), Reason.LAUNCH_FAILED

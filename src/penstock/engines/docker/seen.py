@@ -1,0 +1,122 @@
+"""A container as it was last seen on its host."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.engines.base import Run
+from penstock.engines.docker import names
+from penstock.engines.kubernetes.script import Note, read_note
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)\Z")
+LARGEST_NOTE = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Seen:
+    id: str
+    name: str
+    host: str
+    run: Run
+    part: int
+    labels: dict[str, str]
+    status: str
+    """Docker's word: created, running, paused, restarting, removing, exited, dead."""
+    exit_code: int
+    error: str
+    """Why it could not be started."""
+    out_of_memory: bool
+    memory_limit: int
+    created_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    tty: bool
+    note: Note = field(default_factory=Note)
+    gone: bool = False
+    """Someone else removed it."""
+
+    @property
+    def began(self) -> bool:
+        return self.started_at is not None
+
+    @property
+    def prepared(self) -> bool:
+        """It is there and was never started: starting it is safe."""
+        return self.status == "created" and not self.began and not self.error
+
+    @property
+    def runs(self) -> bool:
+        return self.status in ("running", "paused", "restarting") and not self.gone
+
+    @property
+    def over(self) -> bool:
+        return self.gone or self.status in ("exited", "dead", "removing") or bool(self.error)
+
+    @property
+    def has_bash(self) -> bool:
+        return names.HAS_BASH in self.labels
+
+    @property
+    def is_array(self) -> bool:
+        return names.ARRAY in self.labels
+
+    @property
+    def grace(self) -> int:
+        return names.number(self.labels, names.GRACE, 10)
+
+    @property
+    def max_duration(self) -> int:
+        return names.number(self.labels, names.MAX_DURATION)
+
+
+def seen_of(found: dict[str, Any], host: str) -> Seen | None:
+    """Of Docker's answer about a container; None if it is not of a run of ours."""
+    config, state = found["Config"], found["State"]
+    labels = dict(config.get("Labels") or {})
+    run = names.run_of(labels)
+    if run is None:
+        return None
+    started, ended = read_time(state.get("StartedAt")), read_time(state.get("FinishedAt"))
+    return Seen(
+        id=found["Id"],
+        name=str(found.get("Name", "")).lstrip("/"),
+        host=host,
+        run=run,
+        part=names.number(labels, names.PART),
+        labels=labels,
+        status=state.get("Status", ""),
+        exit_code=int(state.get("ExitCode") or 0),
+        error=state.get("Error") or "" if started is None else "",
+        out_of_memory=bool(state.get("OOMKilled")),
+        memory_limit=int(found.get("HostConfig", {}).get("Memory") or 0),
+        created_at=read_time(found.get("Created")),
+        started_at=started,
+        ended_at=max(ended, started) if ended and started else ended,
+        tty=bool(config.get("Tty")),
+    )
+
+
+def read_time(text: str | None) -> datetime | None:
+    """Docker writes nanoseconds, and the year 1 for never."""
+    match = _TIME.match(text or "")
+    if not match or match[1].startswith("0001"):
+        return None
+    micros = (match[2] or "").ljust(6, "0")[:6]
+    zone = "+00:00" if match[3] == "Z" else match[3]
+    return datetime.fromisoformat(f"{match[1]}.{micros}{zone}").astimezone(UTC)
+
+
+def note_in(archive: bytes | None) -> Note:
+    """A container can put anything there: only a small plain file is read."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive or b"")) as found:
+            entry = found.next()
+            file = found.extractfile(entry) if entry and entry.isreg() and entry.size <= LARGEST_NOTE else None
+            return read_note(file.read().decode(errors="replace")) if file else Note()
+    except (tarfile.TarError, ValueError):
+        return Note()

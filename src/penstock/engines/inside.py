@@ -1,0 +1,29 @@
+"""What bash does around a program that is started beside a job's own."""
+
+from __future__ import annotations
+
+ENTER = r"""
+export PENSTOCK_SESSION=$1; shift
+if [[ -t 0 ]]; then
+  exec {idle}<> <(:)
+  shopt -s checkwinsize; for _ in {1..50}; do (:); ((LINES)) && break; read -r -t 0.02 -u "$idle"; done
+  exec {idle}>&-
+fi
+exec "$@"
+""".strip()
+"""Marks it with its first argument, and lets a terminal have its size before the program looks."""
+LEAVE = r"""
+exec {idle}<> <(:)
+for ((try = 0; try < 40; try++)); do
+  left=; signal=HUP; ((try >= 20)) && signal=KILL
+  for each in /proc/[0-9]*; do
+    while IFS= read -r -d '' line; do
+      [[ $line == "PENSTOCK_SESSION=$1" ]] || continue
+      left=1; kill -$signal "${each#/proc/}"; kill -CONT "${each#/proc/}"; break
+    done <"$each/environ"
+  done
+  [[ $left ]] || exit 0
+  read -r -t 0.1 -u "$idle"
+done 2>/dev/null
+""".strip()
+"""Ends all that has the mark."""

@@ -1,0 +1,56 @@
+"""Looking at workloads and nodes, and the way to what listens in a workload."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response, WebSocket
+
+from penstock.domain.policy import Kind
+from penstock.server.identity import Asked
+from penstock.server.routes.exec import Line, Part, given, needs_websocket, over
+from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
+from penstock.wire import ErrorBody, Inspection, MeasureView, NodeMeasurePage
+
+router = APIRouter(tags=["looking"])
+
+Port = Annotated[int, Query(ge=1, le=65535, description="where a program of the workload listens")]
+STOPPED = "The server is stopping, and the connection was ended with it."
+
+
+@router.get("/v1/workloads/{ref}/inspect", response_model=Inspection)
+async def inspect_workload(ref: str, asked: Asked, attempt: Annotated[int | None, Query(ge=1)] = None) -> Response:
+    """What the engine knows of it, in the engine's own words: the processes and limits of a machine, the objects of a
+    cluster. Values of variables that look secret are `***`."""
+    return answer(await asked.parts.looking.inspect(asked.caller, ref, attempt))
+
+
+@router.get("/v1/workloads/{ref}/top", response_model=MeasureView)
+async def measure_workload(ref: str, asked: Asked, part: Part = None) -> Response:
+    """What it uses now: processes, CPU, memory, GPUs, disk and network, measured over half a second. What cannot be
+    seen from outside is null."""
+    return answer(await asked.parts.looking.top(asked.caller, ref, part))
+
+
+@router.get("/v1/nodes/top", response_model=NodeMeasurePage)
+async def measure_nodes(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """What the nodes do now, all who use them together: CPU, load, memory and GPUs. What cannot be seen is null."""
+    shown, after = one_page(await asked.parts.nodes.all(), name, limit, cursor)
+    measured = await asked.parts.looking.nodes(asked.caller, [node.name for node in shown])
+    return page_of(measured, after, asked.parts.db.version)
+
+
+@router.websocket("/v1/workloads/{ref}/connect")
+async def connect_to_workload(socket: WebSocket, ref: str, asked: Asked, port: Port, part: Part = None) -> None:
+    line, sessions = Line(socket, STOPPED), asked.parts.sessions
+    async with sessions.connect(asked.caller, ref, part, port) as session:
+        await line.accept()
+        result = await line.carry(given(session), over(asked, Kind.Workload))
+    await line.end(result)
+
+
+@router.get("/v1/workloads/{ref}/connect", status_code=400, response_model=ErrorBody)
+async def connect_without_websocket(ref: str, asked: Asked, port: Port, part: Part = None) -> Response:
+    """A WebSocket like that of `exec`, to a program of the workload that listens on the port: 0 is what is sent to it,
+    1 what it answers. One for each connection. Nothing but programs of the workload itself can be reached."""
+    raise needs_websocket()

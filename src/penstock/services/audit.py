@@ -1,0 +1,67 @@
+"""Who did what: a line in the same write as the deed, so that neither is ever without the other."""
+
+from __future__ import annotations
+
+from penstock.domain.audit import Entry
+from penstock.domain.model import now
+from penstock.domain.policy import Kind, Verb
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Volume
+from penstock.domain.workloads import Workload
+from penstock.store.database import Database
+from penstock.store.session import Store
+
+DENIED = "denied"
+
+
+def note(
+    tx: Store,
+    caller: Caller,
+    verb: Verb,
+    kind: Kind,
+    *,
+    group: str = "",
+    name: str = "",
+    id: str = "",
+    result: str = "done",
+    detail: str | None = None,
+) -> None:
+    tx.audit.add(
+        Entry(
+            at=now(),
+            user=caller.user,
+            verb=verb,
+            kind=kind,
+            group=group,
+            name=name,
+            id=id,
+            result=result,
+            detail=detail,
+        )
+    )
+
+
+def note_of(tx: Store, caller: Caller, verb: Verb, thing: Workload | Volume, detail: str | None = None) -> None:
+    kind = Kind.Workload if isinstance(thing, Workload) else Kind.Volume
+    note(tx, caller, verb, kind, group=thing.group, name=thing.name, id=thing.id, detail=detail)
+
+
+class Audit:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._denied: dict[tuple[str, str, str, str], float] = {}
+
+    async def page(
+        self, *, user: str | None, name: str | None, limit: int, cursor: str | None
+    ) -> tuple[list[Entry], str | None]:
+        return await self._db.read(lambda tx: tx.audit.page(user=user, name=name, limit=limit, cursor=cursor))
+
+    async def denied(self, caller: Caller, verb: Verb, kind: Kind, what: str, moment: float) -> None:
+        """Once a minute for each: one who knocks again and again must not fill the disk."""
+        key = (caller.user, verb, kind, what)
+        if moment - self._denied.get(key, -60.0) < 60:
+            return
+        if len(self._denied) >= 1000:
+            self._denied.clear()
+        self._denied[key] = moment
+        await self._db.write(lambda tx: note(tx, caller, verb, kind, name=what, result=DENIED))

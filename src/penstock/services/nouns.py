@@ -1,0 +1,156 @@
+"""Documents of users, groups, nodes, storages and volumes: what each would change, and its undoing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from penstock.dialects.document import AskedVolume, NounDocument
+from penstock.domain.nodes import Host
+from penstock.domain.policy import SHARED_GROUP, Kind, Verb
+from penstock.domain.users import Caller, Group, User
+from penstock.domain.volumes import Storage, Volume
+from penstock.errors import Invalid, NotFound, PenstockError, Problem
+from penstock.services.people import People
+from penstock.services.places import Place, Places, kind_of
+from penstock.services.planned import CONFIGURED, CREATED, FAILED, NOT_CHANGED, Planned
+from penstock.services.volumes import Volumes
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire import Applied, NewVolume
+
+ORDER = ("Group", "User", "Storage", "Node", "Volume")
+"""What others need first."""
+DELETED, NOT_PRESENT = "deleted", "not present"
+
+
+def order_of(document: NounDocument) -> int:
+    return ORDER.index(document.kind)
+
+
+class Nouns:
+    def __init__(self, db: Database, people: People, places: Places, volumes: Volumes) -> None:
+        self._db = db
+        self._people = people
+        self._places = places
+        self._volumes = volumes
+
+    # making
+
+    async def plan(self, caller: Caller, document: NounDocument, coming: frozenset[str] = frozenset()) -> Planned:
+        """`coming` are groups that are made from the same text."""
+        caller = self._in_group(caller, document)
+        noun = document.within(self._group_of(caller, document))
+        if isinstance(noun, User):
+            return self._plan_user(caller, document, noun, coming)
+        if isinstance(noun, Group):
+            return self._plan_group(caller, document, noun)
+        if isinstance(noun, AskedVolume):
+            return await self._plan_volume(caller, document, noun)
+        return self._plan_place(caller, document, noun)
+
+    def _in_group(self, caller: Caller, document: NounDocument) -> Caller:
+        return self._people.in_group(caller, document.group) if document.group else caller
+
+    def _group_of(self, caller: Caller, document: NounDocument) -> str:
+        """Nodes and storages are there for all unless their document says otherwise."""
+        return document.group or (caller.group if document.kind == "Volume" else SHARED_GROUP)
+
+    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: frozenset[str]) -> Planned:
+        self._people.refuse_unruly(caller)
+        try:
+            self._people.refuse_wrong(user, coming)
+        except Invalid as error:
+            raise Invalid(error.message, problems=[_placed(document, each) for each in error.problems]) from None
+        known = self._people.user(user.name)
+        same = known is not None and known.model_copy(update={"uid": None}) == user.model_copy(update={"uid": None})
+        return _planned(document, known is not None, same, partial(self._people.put_user, caller, user))
+
+    def _plan_group(self, caller: Caller, document: NounDocument, group: Group) -> Planned:
+        self._people.refuse_unruly(caller)
+        known = self._people.group(group.name)
+        return _planned(document, known is not None, known == group, partial(self._people.put_group, caller, group))
+
+    def _plan_place(self, caller: Caller, document: NounDocument, place: Place) -> Planned:
+        known = self._places.known(kind_of(place), place.name)
+        caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
+        return _planned(document, known is not None, known == place, partial(self._places.put, caller, place))
+
+    async def _plan_volume(self, caller: Caller, document: NounDocument, volume: AskedVolume) -> Planned:
+        asked = NewVolume(
+            name=volume.name,
+            size=volume.size,
+            storage_class=volume.storage_class,
+            access_modes=[str(mode) for mode in volume.access_modes] or None,
+            storage=volume.storage,
+            sub_path=volume.sub_path,
+            readonly=volume.readonly,
+        )
+        try:
+            wanted = await self._volumes.plan(caller, asked)
+        except Invalid as error:
+            raise Invalid(error.message, problems=[_placed(document, each) for each in error.problems]) from None
+        except NotFound as error:
+            raise Invalid(
+                error.message, problems=[_placed(document, Problem(error.message, field="storage"))]
+            ) from None
+        found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
+        if found is None:
+            return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
+        fields = ("storage", "sub_path", "readonly", "storage_class", "access_modes", "size_bytes")
+        different = [each for each in fields if getattr(found, each) != getattr(wanted, each)]
+        if different:
+            said = f"is {getattr(found, different[0])} and cannot become {getattr(wanted, different[0])}"
+            hint = f"penstock volumes delete {found.name} destroys it with its data"
+            raise Invalid(
+                f"Volume {found.name} is there and different.",
+                problems=[_placed(document, Problem(said, field=different[0], hint=hint))],
+            )
+        return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
+
+    # undoing
+
+    async def delete(self, caller: Caller, document: NounDocument) -> Applied:
+        try:
+            caller = self._in_group(caller, document)
+            await self._delete(caller, document)
+        except NotFound:
+            return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
+        except PenstockError as error:
+            said = f"{error.message} {error.hint or ''}".strip()
+            return Applied(kind=document.kind, name=document.name, result=FAILED, message=said)
+        return Applied(kind=document.kind, name=document.name, result=DELETED)
+
+    async def _delete(self, caller: Caller, document: NounDocument) -> None:
+        if isinstance(document.noun, User):
+            await self._people.remove_user(caller, document.name)
+        elif isinstance(document.noun, Group):
+            await self._people.remove_group(caller, document.name)
+        elif isinstance(document.noun, Storage | Host):
+            await self._places.remove(caller, kind_of(document.noun), document.name)
+        else:
+            found = await self._db.read(lambda tx: _named(tx, caller.group, document.name))
+            if found is None:
+                raise NotFound(f"Volume {document.name} not found")
+            caller.require(Verb.delete, Kind.Volume)
+            await self._volumes.delete(caller, found.id)
+
+
+def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[], Awaitable[object]]) -> Planned:
+    result = NOT_CHANGED if same else CONFIGURED if known else CREATED
+
+    async def written() -> str:
+        await write()
+        return result
+
+    return Planned(document.kind, document.name, result, write=None if same else written)
+
+
+def _placed(document: NounDocument, problem: Problem) -> Problem:
+    """The problem where the document says what is wrong."""
+    where, field = document.place(*str(problem.get("field", "")).split("."))
+    return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
+
+
+def _named(tx: Store, group: str, name: str) -> Volume | None:
+    return next((volume for volume in tx.volumes.find(name, group) if volume.name == name), None)

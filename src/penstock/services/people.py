@@ -1,0 +1,282 @@
+"""Users and groups: who there is, what each may, and the first admin.
+
+Until the first user is written down everyone has a group of their own name and the one who runs the server is the
+admin. From then on policies alone decide. What they say is kept worked out in memory; every change of it goes through
+here, so it holds from the next request on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from penstock.domain.names import USER, shorten
+from penstock.domain.policy import EVERYTHING, NOBODY, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
+from penstock.domain.users import Caller, Group, Membership, Proof, User
+from penstock.errors import Conflict, Forbidden, Invalid, NotFound, Problem
+from penstock.services import audit
+from penstock.store.database import Database
+from penstock.store.session import Store
+
+NO_GROUP = ""
+"""Users and groups belong to none."""
+
+
+class People:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._users: dict[str, User] = {}
+        self._groups: dict[str, Group] = {}
+        self._callers: dict[Caller, Caller] = {}
+        self._changed = asyncio.Event()
+
+    async def open(self) -> None:
+        await self._read()
+
+    async def _read(self) -> None:
+        users, groups = await self._db.read(
+            lambda tx: (tx.registered.all(Kind.User), tx.registered.all(Kind.Group)),
+        )
+        self._users = {user.name: user for user in map(User.model_validate_json, users)}
+        self._groups = {group.name: group for group in map(Group.model_validate_json, groups)}
+        self._callers = {}
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # who asks
+
+    @property
+    def written_down(self) -> bool:
+        """Do policies decide?"""
+        return bool(self._users)
+
+    def known(self, caller: Caller) -> Caller:
+        """With what the policies say of them."""
+        if not self._users:
+            return caller
+        found = self._callers.get(caller)
+        if found is None:
+            found = self._callers[caller] = self._looked_up(caller)
+        return found
+
+    def _looked_up(self, caller: Caller) -> Caller:
+        user = self._users.get(caller.user)
+        if user is None:
+            return replace(caller, written=NOBODY)
+        if not user.active:
+            raise Forbidden(f"{user.name} is deactivated.", hint="An admin of this server can activate the user again.")
+        rights = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
+        if caller.proof is Proof.header:  # a name somebody wrote opens only what is theirs anyway
+            rights = Rights(rights.home, rights.given)
+        return replace(caller, written=rights, uid=user.uid if caller.uid is None else caller.uid)
+
+    def may_still(self, caller: Caller, verb: Verb, kind: Kind) -> bool:
+        """Of one who was let in before: what was taken from them since counts."""
+        if not self._users:
+            return True
+        user = self._users.get(caller.user)
+        if user is None or not user.active:
+            return False
+        rights = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
+        return rights.may(verb, kind, caller.chosen)
+
+    async def until_refused(self, caller: Caller, verb: Verb, kind: Kind) -> None:
+        """Raises as soon as they may not do this any more."""
+        while self.may_still(caller, verb, kind):
+            await self._changed.wait()
+        raise Forbidden(refusal(verb, kind, "any more"))
+
+    def in_group(self, caller: Caller, group: str) -> Caller:
+        """The caller, asking about this group; one that is not theirs reads like one that is not there."""
+        there = group in self._groups or group in (SHARED_GROUP, caller.user) or group in caller.rights.given
+        theirs = group in caller.rights.given or bool(caller.rights.everywhere)
+        if not there or not theirs:
+            raise NotFound(f"Group {shorten(group)} not found")
+        return replace(caller, chosen=group)
+
+    # who there is
+
+    def user(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def users(self, caller: Caller) -> list[User]:
+        """Everyone's for who may see them, else only oneself."""
+        if caller.everywhere(Verb.get, Kind.User):
+            return sorted(self._users.values(), key=lambda user: user.name)
+        return [user for user in (self._users.get(caller.user),) if user]
+
+    def groups(self, caller: Caller) -> list[Group]:
+        names = set(caller.rights.given)
+        if caller.everywhere(Verb.get, Kind.Group):
+            names |= self._groups.keys()
+        return [self._groups.get(name) or Group(name=name) for name in sorted(names)]
+
+    def group(self, name: str) -> Group | None:
+        return self._groups.get(name)
+
+    def one_user(self, caller: Caller, name: str) -> User:
+        found = next((user for user in self.users(caller) if user.name == name), None)
+        if found is None:
+            raise NotFound(f"User {shorten(name)} not found")
+        return found
+
+    def one_group(self, caller: Caller, name: str) -> Group:
+        found = next((group for group in self.groups(caller) if group.name == name), None)
+        if found is None:
+            raise NotFound(f"Group {shorten(name)} not found")
+        return found
+
+    # changing
+
+    async def begin(self, caller: Caller, name: str) -> User:
+        """The first admin, once."""
+        if self._users:
+            raise Conflict("This server has its admin already.", hint="penstock adm users lists who there is")
+        if not caller.admin:
+            raise Forbidden("Only the one who runs this server makes its first admin.")
+        if not USER.match(name):
+            problem = Problem(f"'{shorten(name)}' is not a user name", field="user")
+            raise Invalid("There can be no such user.", problems=[problem])
+        mine = Membership(name=name, policy=EVERYTHING), Membership(name=EVERYTHING, policy=EVERYTHING)
+        uid = caller.uid if name == caller.user else None
+        admin = User(name=name, groups=mine, uid=uid)
+
+        def write(tx: Store) -> None:
+            if tx.registered.all(Kind.User):
+                raise Conflict("This server has its admin already.")
+            _put_group(tx, Group(name=SHARED_GROUP))
+            _put_group(tx, Group(name=name))
+            _put_user(tx, admin)
+            audit.note(tx, caller, Verb.create, Kind.User, name=name, detail="the first admin")
+
+        await self._db.write(write)
+        await self._read()
+        return admin
+
+    async def put_user(self, caller: Caller, user: User) -> bool:
+        """Was it there before? An account of this machine stays with its user."""
+        self.refuse_unruly(caller)
+        self.refuse_wrong(user)
+        known = self._users.get(user.name)
+        kept = user.model_copy(update={"uid": known.uid}) if known and user.uid is None else user
+
+        def write(tx: Store) -> None:
+            _put_user(tx, kept)
+            self._refuse_without_admin(tx)
+            audit.note(tx, caller, Verb.update if known else Verb.create, Kind.User, name=user.name)
+
+        await self._db.write(write)
+        await self._read()
+        return known is not None
+
+    async def put_group(self, caller: Caller, group: Group) -> bool:
+        self.refuse_unruly(caller)
+        if problem := _name_problem(group.name, "name"):
+            raise Invalid("The group cannot be written down.", problems=[problem])
+        known = group.name in self._groups
+
+        def write(tx: Store) -> None:
+            _put_group(tx, group)
+            audit.note(tx, caller, Verb.update if known else Verb.create, Kind.Group, group=group.name, name=group.name)
+
+        await self._db.write(write)
+        await self._read()
+        return known
+
+    async def remove_user(self, caller: Caller, name: str) -> None:
+        """What they made stays, and so does what runs; their tokens go."""
+        self.refuse_unruly(caller)
+
+        def write(tx: Store) -> None:
+            if not tx.registered.remove(Kind.User, NO_GROUP, name):
+                raise NotFound(f"User {shorten(name)} not found")
+            self._refuse_without_admin(tx)
+            tx.tokens.remove_of(name)
+            audit.note(tx, caller, Verb.delete, Kind.User, name=name)
+
+        await self._db.write(write)
+        await self._read()
+
+    async def remove_group(self, caller: Caller, name: str) -> None:
+        self.refuse_unruly(caller)
+
+        def write(tx: Store) -> None:
+            if tx.registered.get(Kind.Group, NO_GROUP, name) is None:
+                raise NotFound(f"Group {shorten(name)} not found")
+            members = [user.name for user in _users(tx) if any(each.name == name for each in user.groups)]
+            if members:
+                raise Conflict(
+                    f"Group {name} has members: {', '.join(sorted(members)[:10])}.",
+                    hint="Take them out of it first: penstock adm user apply -f FILE",
+                )
+            tx.registered.remove(Kind.Group, NO_GROUP, name)
+            audit.note(tx, caller, Verb.delete, Kind.Group, group=name, name=name)
+
+        await self._db.write(write)
+        await self._read()
+
+    def refuse_unruly(self, caller: Caller) -> None:
+        """Rights are given by those who have all of them; and somebody must have them."""
+        if not self._users:
+            hint = "penstock adm init makes the first admin, once"
+            raise Conflict("Nobody is written down as admin of this server yet.", hint=hint)
+        if not caller.admin:
+            raise Forbidden("Only an admin may say who may what.")
+
+    def refuse_wrong(self, user: User, coming: frozenset[str] = frozenset()) -> None:
+        """All that is wrong at once; `coming` are groups that are about to be written down."""
+        problems = [problem for problem in (_name_problem(user.name, "name"),) if problem]
+        for number, each in enumerate(user.groups):
+            where = f"groups.{number}"
+            if each.name not in {*self._groups, *coming, EVERYTHING, SHARED_GROUP}:
+                hint = "write a Group document for it"
+                problems.append(Problem(f"there is no group '{shorten(each.name)}'", field=f"{where}.name", hint=hint))
+            problems += [] if isinstance(each.policy, str) else policy_problems(each.policy, f"{where}.policy")
+        if problems:
+            raise Invalid("The user cannot be written down.", problems=problems)
+
+    def _refuse_without_admin(self, tx: Store) -> None:
+        """Nobody could ever mend it from outside."""
+        rights = [
+            Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
+            for user in _users(tx)
+            if user.active
+        ]
+        if not any(each.admin for each in rights):
+            raise Conflict(
+                "Nobody would be an admin any more.",
+                hint=f"Give another active user the policy {EVERYTHING} in the group {EVERYTHING} first.",
+            )
+
+
+def _name_problem(name: str, field: str) -> Problem | None:
+    return None if USER.match(name) else Problem(f"'{shorten(name)}' is not a name", field=field)
+
+
+def policy_problems(policy: Mapping[str, Sequence[str]], field: str) -> list[Problem]:
+    """Kinds and verbs nobody knows."""
+    kinds, verbs = ", ".join(Kind), ", ".join(WORDS)
+    found = [
+        Problem(f"'{shorten(kind)}' is not a kind", field=f"{field}.{shorten(kind)}", hint=kinds)
+        for kind in policy
+        if kind not in Kind.__members__
+    ]
+    return found + [
+        Problem(f"'{shorten(word)}' is not a verb", field=f"{field}.{shorten(kind)}", hint=verbs)
+        for kind, words in policy.items()
+        for word in words
+        if word not in WORDS
+    ]
+
+
+def _users(tx: Store) -> list[User]:
+    return [User.model_validate_json(text) for text in tx.registered.all(Kind.User)]
+
+
+def _put_user(tx: Store, user: User) -> None:
+    tx.registered.put(Kind.User, NO_GROUP, user.name, user.model_dump_json())
+
+
+def _put_group(tx: Store, group: Group) -> None:
+    tx.registered.put(Kind.Group, NO_GROUP, group.name, group.model_dump_json())

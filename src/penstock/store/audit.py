@@ -1,0 +1,60 @@
+"""Who did what, with what result. Lines are added and read, never changed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Select, insert, select
+
+from penstock.domain.audit import Entry
+from penstock.store.cursors import read_cursor, write_cursor
+from penstock.store.tables import audit as a
+from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
+
+_ADD = insert(a).inline()
+
+
+@lru_cache
+def _page(by_user: bool, by_name: bool) -> Select[Any]:
+    statement = select(a).where(a.c.seq <= value("start"))
+    statement = statement.where(a.c.user_name == value("user")) if by_user else statement
+    statement = statement.where(a.c.name == value("the_name")) if by_name else statement
+    return statement.order_by(a.c.seq.desc()).limit(value("count"))
+
+
+class Audit:
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, entry: Entry) -> None:
+        row = {
+            "at": to_ms(entry.at),
+            "user_name": storable(entry.user),
+            "verb": entry.verb,
+            "kind": entry.kind,
+            "group_name": storable(entry.group),
+            "name": storable(entry.name),
+            "object_id": storable(entry.id),
+            "result": entry.result,
+            "detail": None if entry.detail is None else storable(entry.detail),
+        }
+        self._tx.write(_ADD, row)
+
+    def page(
+        self, *, user: str | None = None, name: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> tuple[list[Entry], str | None]:
+        """Newest first, and where the next page begins."""
+        values: dict[str, Any] = {"start": read_cursor(cursor), "count": limit + 1}
+        values |= {} if user is None else {"user": storable(user)}
+        values |= {} if name is None else {"the_name": storable(name)}
+        rows = self._tx.rows(_page(user is not None, name is not None), values)
+        following = write_cursor(rows[limit][0]) if len(rows) > limit else None
+        return [_entry(row) for row in rows[:limit]], following
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    _, at, user, verb, kind, group, name, id, result, detail = row
+    return Entry(
+        at=from_ms(at), user=user, verb=verb, kind=kind, group=group, name=name, id=id, result=result, detail=detail
+    )

@@ -1,0 +1,56 @@
+"""What people are still to be told: written with the state it is about, removed once it was heard."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, insert, select, update
+
+from penstock.domain.model import now
+from penstock.store.tables import outbox as o
+from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
+
+_ADD = insert(o).inline()
+_DUE = (
+    select(o.c.seq, o.c.to, o.c.doc, o.c.tries, o.c.created_at)
+    .where(o.c.due_at <= value("time"))
+    .order_by(o.c.seq)
+    .limit(value("count"))
+)
+_NEXT = select(func.min(o.c.due_at))
+_LATER = update(o).where(o.c.seq == value("number")).values(tries=o.c.tries + 1, due_at=value("time"))
+_DONE = delete(o).where(o.c.seq == value("number"))
+
+
+class Letter(NamedTuple):
+    seq: int
+    to: str
+    doc: str
+    tries: int
+    created_at: datetime
+
+
+class Outbox:
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def add(self, workload_id: str, to: str, doc: str) -> None:
+        moment = to_ms(now())
+        row = {"workload_id": workload_id, "to": storable(to), "doc": storable(doc), "tries": 0}
+        self._tx.write(_ADD, row | {"created_at": moment, "due_at": moment})
+
+    def due(self, time: datetime, limit: int) -> list[Letter]:
+        """Oldest first."""
+        rows = self._tx.rows(_DUE, {"time": to_ms(time), "count": limit})
+        return [Letter(seq, to, doc, tries, from_ms(created)) for seq, to, doc, tries, created in rows]
+
+    def next_due(self) -> datetime | None:
+        [(soonest,)] = self._tx.rows(_NEXT)
+        return None if soonest is None else from_ms(soonest)
+
+    def later(self, seq: int, time: datetime) -> None:
+        self._tx.write(_LATER, {"number": seq, "time": to_ms(time)})
+
+    def done(self, seq: int) -> None:
+        self._tx.write(_DONE, {"number": seq})

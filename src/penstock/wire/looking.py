@@ -1,0 +1,85 @@
+"""What runs and what it uses, as it is answered: what cannot be seen from where we look is None, never 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.domain.model import Model, Time
+from penstock.domain.nodes import GpuProcess
+from penstock.wire.pages import Page
+
+
+class GpuMeasure(Model):
+    uuid: str
+    product: str = ""
+    memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    utilization: int | None = None
+    """Percent of the time in which it computed anything at all."""
+    processes: tuple[GpuProcess, ...] = ()
+
+
+class ProcessMeasure(Model):
+    pid: int
+    user: str
+    cpu_percent: float
+    memory_bytes: int
+    command: str
+
+
+class Measure(Model):
+    """What one node of a workload, or one index of an array, uses now."""
+
+    at: Time
+    cpu_percent: float
+    """100 is one CPU."""
+    memory_bytes: int
+    memory_limit_bytes: int | None = None
+    gpus: tuple[GpuMeasure, ...] = ()
+    disk_read_bytes: int | None = None
+    disk_written_bytes: int | None = None
+    """Since its processes began."""
+    network_received_bytes: int | None = None
+    network_sent_bytes: int | None = None
+    """None where it shares the network of its machine."""
+    processes: tuple[ProcessMeasure, ...] = ()
+    message: str | None = None
+    """What could not be seen, and why."""
+
+
+class MeasureView(Measure):
+    id: str
+    name: str
+    part: int
+    """The node, or the index of an array."""
+
+
+class NodeMeasure(Model):
+    """What a machine does now, all who use it together."""
+
+    name: str
+    at: Time
+    cpu_product: str = ""
+    cpus: str
+    cpu_percent: float | None = None
+    """100 is one CPU."""
+    load: tuple[float, float, float] | None = None
+    """Programs that wanted to run, over the last minute, five and fifteen."""
+    memory_bytes: int
+    memory_used_bytes: int | None = None
+    gpus: tuple[GpuMeasure, ...] = ()
+    message: str | None = None
+
+
+class NodeMeasurePage(Page):
+    items: tuple[NodeMeasure, ...]
+
+
+class Inspection(Model):
+    """What the engine knows of a workload; values that look secret are `***`."""
+
+    id: str
+    name: str
+    attempt: int
+    engine: str
+    found: dict[str, Any]

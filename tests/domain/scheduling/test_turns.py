@@ -1,0 +1,98 @@
+"""Whose turn it is: priorities, first come first served, fair between groups, limits, and the place in the queue."""
+
+from __future__ import annotations
+
+from penstock.domain.users import Group, Limits
+from tests.domain.scheduling.making import ask, decided, job, node, pool_of, running
+
+
+def order(pool):
+    return sorted(pool.waiting, key=pool.ahead)
+
+
+def test_first_come_first_served():
+    pool = pool_of(node(cpus=2), waiting=[job("b", ask(2), since=2), job("a", ask(2), since=1)])
+    assert decided(pool) == {"a": ["box"]}
+    assert pool.ahead("b") == 0
+
+
+def test_a_higher_priority_goes_first():
+    pool = pool_of(node(cpus=2), waiting=[job("a", ask(2)), job("b", ask(2), since=9, priority=1)])
+    assert order(pool) == ["b", "a"]
+    assert decided(pool) == {"b": ["box"]}
+
+
+def test_the_group_that_holds_least_goes_first():
+    held = [running("x", cpus=2, group="vision"), running("y", cpus=1, group="speech")]
+    waiting = [job("v", ask(1), group="vision"), job("s", ask(1), since=5, group="speech")]
+    pool = pool_of(node(cpus=4), held=held, waiting=waiting)
+    assert decided(pool) == {"s": ["box"]}
+
+
+def test_a_share_is_that_of_what_the_group_holds_most_of():
+    held = [running("x", cpus=1, uuids=("box-0",), group="vision"), running("y", cpus=3, group="speech")]
+    waiting = [job("v", ask(1), group="vision"), job("s", ask(1), since=5, group="speech")]
+    pool = pool_of(node(cpus=5, has=1), held=held, waiting=waiting)
+    assert decided(pool) == {"s": ["box"]}  # 3 of 5 CPUs are less than 1 of 1 GPU
+
+
+def test_groups_take_turns_however_many_jobs_one_of_them_brings():
+    many = [job(f"v{number}", ask(1), since=number, group="vision") for number in range(6)]
+    few = [job(f"s{number}", ask(1), since=10 + number, group="speech") for number in range(2)]
+    pool = pool_of(node(cpus=4), waiting=[*many, *few])
+    assert order(pool)[:4] == ["v0", "s0", "v1", "s1"]
+    assert sorted(decided(pool)) == ["s0", "s1", "v0", "v1"]
+
+
+def test_the_place_in_the_queue_is_known_and_moves():
+    pool = pool_of(node(cpus=1), waiting=[job(each, since=place) for place, each in enumerate("abc")])
+    assert [pool.ahead(each) for each in "abc"] == [0, 1, 2]
+    decided(pool)
+    assert [pool.ahead(each) for each in "bc"] == [0, 1]
+
+
+def test_beyond_the_limit_of_its_group_a_job_waits_and_is_in_nobodys_way():
+    groups = [Group(name="vision", limits=Limits(gpus=4))]
+    held = [running("x", uuids=("box-0", "box-1", "box-2"), group="vision")]
+    waiting = [job("v", ask(gpus=2), group="vision"), job("s", ask(gpus=5), since=5, group="speech")]
+    pool = pool_of(node(has=8), held=held, waiting=waiting, groups=groups)
+    assert decided(pool) == {"s": ["box"]}
+    assert pool.why("v") == "group vision may have 4 GPUs at once: 3 are taken, needs 2"
+
+
+def test_limits_hold_for_each_member_too():
+    groups = [Group(name="vision", limits_each=Limits(workloads=1, cpus_milli=2000))]
+    waiting = [
+        job("a1", user="ann", group="vision"),
+        job("a2", user="ann", group="vision", since=1),
+        job("b1", ask(3), user="bob", group="vision", since=2),
+        job("b2", user="bob", group="vision", since=3),
+    ]
+    pool = pool_of(node(), waiting=waiting, groups=groups)
+    assert decided(pool) == {"a1": ["box"], "b2": ["box"]}
+    assert pool.why("a2").startswith("ann in group vision may have 1 workloads at once: 1 are taken, needs 1")
+    assert pool.never(pool.waiting["b1"]) == {"cpus": "asks for 3 CPUs; bob in group vision may have 2 at once"}
+
+
+def test_a_raised_limit_lets_it_start():
+    group = Group(name="vision", limits=Limits(workloads=0))
+    pool = pool_of(node(), waiting=[job("a", group="vision")], groups=[group])
+    assert decided(pool) == {}
+    pool.set_group(Group(name="vision", limits=Limits(workloads=1)))
+    assert decided(pool) == {"a": ["box"]}
+
+
+def test_an_array_keeps_to_the_limits_of_its_group():
+    groups = [Group(name="vision", limits=Limits(cpus_milli=6000))]
+    held = [running("x", cpus=2, group="vision")]
+    pool = pool_of(
+        node(cpus=16), held=held, waiting=[job("a", ask(places=50, array=True), group="vision")], groups=groups
+    )
+    assert len(decided(pool)["a"]) == 4
+
+
+def test_a_share_of_a_node_counts_for_the_limit_of_cpus():
+    groups = [Group(name="vision", limits=Limits(cpus_milli=3000))]
+    pool = pool_of(node(cpus=8, has=2), waiting=[job("a", ask(None, 0, gpus=1), group="vision")], groups=groups)
+    assert decided(pool) == {}
+    assert pool.why("a") == "its share of a node's CPUs is more than the limits of group vision leave"

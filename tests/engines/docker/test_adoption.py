@@ -1,0 +1,80 @@
+"""What a server finds whose own records were lost, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.domain.model import now
+from penstock.domain.workloads import State, Workload
+from penstock.engines.base import Launch, Presence
+from penstock.engines.docker.engine import DockerEngine
+from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.launching import a_launch, a_volume, ended, printed, run_of, the_account
+from tests.hosts.lot import Hosts
+
+
+def recorded(launch: Launch) -> Launch:
+    moment = now().replace(microsecond=0)
+    workload = Workload(
+        id=launch.workload_id,
+        name=launch.name,
+        group=launch.group,
+        user=launch.user,
+        account=launch.account,
+        spec=launch.spec,
+        created_at=moment,
+        updated_at=moment,
+    )
+    return launch.model_copy(update={"record": workload.model_dump_json(exclude_defaults=True)})
+
+
+async def test_what_runs_is_found_with_its_record_and_goes_on(hosts: Hosts, tmp_path: Path) -> None:
+    settings = settings_for(hosts, tmp_path / "first", docker_installation="lost")
+    launch, volume = recorded(a_launch("echo up; sleep 600")), a_volume()
+    first = DockerEngine(settings)
+    await first.open()
+    await first.use_hosts([document(hosts.hosts[0])])
+    await first.create_volume(volume, the_account())
+    await first.start(launch)
+    await printed(first, run_of(launch), "up")
+    await first.close()
+    async with opened(settings_for(hosts, tmp_path / "second", docker_installation="lost"), hosts.hosts[:1]) as engine:
+        found = await engine.found()
+        assert [(workload.id, workload.spec) for workload in found.workloads] == [(launch.workload_id, launch.spec)]
+        assert [each.id for each, _ in found.volumes] == [volume.id]
+        assert found.unreadable == ()
+        assert (await engine.observe(run_of(launch))).presence is Presence.running
+        await engine.stop(run_of(launch), 0)
+        assert (await ended(engine, run_of(launch))).units[0].state is State.STOPPED
+        await engine.remove(run_of(launch))
+        await engine.delete_volume(volume)
+
+
+async def test_what_is_marked_as_ours_and_is_not_is_reported_and_left_alone(hosts: Hosts, tmp_path: Path) -> None:
+    machine = hosts.hosts[0]
+    marks = {"installation": "forged", "workload": "abcdefgh", "attempt": "1", "part": "0", "record": "{}"}
+    labels = [word for key, text in marks.items() for word in ("--label", f"penstock.dev/{key}={text}")]
+    machine.docker("run", "-d", "--name", "stranger", *labels, "busybox:1", "sleep", "600")
+    engine = DockerEngine(settings_for(hosts, tmp_path, docker_installation="forged"))
+    await engine.open()
+    try:
+        await engine.use_hosts([document(machine)])
+        found = await engine.found()
+        assert found.workloads == ()
+        assert found.unreadable == ("the container stranger on host-1: its record cannot be read",)
+        assert "stranger" in machine.docker("ps", "--format", "{{.Names}}")
+    finally:
+        await engine.close()
+        machine.docker("rm", "-f", "stranger")
+
+
+async def test_two_that_share_a_host_do_not_see_each_other(hosts: Hosts, tmp_path: Path) -> None:
+    one = settings_for(hosts, tmp_path / "one", docker_installation="one")
+    two = settings_for(hosts, tmp_path / "two", docker_installation="two")
+    async with opened(one, hosts.hosts[:1]) as first, opened(two, hosts.hosts[:1]) as second:
+        launch = recorded(a_launch("echo up; sleep 600"))
+        await first.start(launch)
+        await printed(first, run_of(launch), "up")
+        assert await second.runs() == []
+        assert (await second.found()).workloads == ()
+        assert (await second.observe(run_of(launch))).presence is Presence.absent

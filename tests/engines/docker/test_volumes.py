@@ -1,0 +1,167 @@
+"""Volumes on one host's disk, and directories of NFS storages: what Docker is asked for, and what is said if it fails.
+
+There is no NFS client in this kernel: that the mount itself works cannot be seen here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.domain.users import SHARED_GROUP
+from penstock.domain.volumes import Phase, Storage, StorageKind
+from penstock.domain.workloads import Reason, State
+from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.mounting import mount_words, nfs_options, path_inside
+from penstock.errors import InUse, Invalid, PenstockError
+from tests.engines.docker.opening import opened, settings_for
+from tests.engines.executing import running
+from tests.engines.launching import a_launch, a_volume, log_of, outcome, run_of, the_account
+from tests.hosts.lot import Hosts
+
+ZFS = Storage(
+    name="pwmzfs01", group=SHARED_GROUP, kind=StorageKind.nfs, server="192.168.186.65", path="/pwmzfs01/share_01"
+)
+SECOND = Storage(name="host-2-local", group=SHARED_GROUP, kind=StorageKind.local, node="host-2")
+NO_CLIENT = "cannot be mounted on host-1: this node's kernel has no NFS client (no such device)."
+
+
+def test_the_path_on_a_storage_is_that_of_the_guide() -> None:
+    volume = a_volume("datasets-hmdb-uci", group="pwm.resource", sub_path="datasets/hmdb_ucf", readonly=True)
+    asked = nfs_options(ZFS, path_inside(volume), read_only=True)
+    assert asked["Driver"] == "local"
+    assert asked["DriverOpts"]["type"] == "nfs"
+    assert asked["DriverOpts"]["device"] == ":/pwmzfs01/share_01/pwm.resource/datasets/hmdb_ucf"
+    assert asked["DriverOpts"]["o"].split(",")[:2] == ["addr=192.168.186.65", "ro"]
+
+
+def test_a_home_has_the_name_of_its_volume() -> None:
+    assert path_inside(a_volume("home", group="ann")) == "ann/home"
+
+
+@given(st.text(max_size=30))
+def test_no_path_leaves_its_groups_directory(path: str) -> None:
+    try:
+        inside = path_inside(a_volume("home", group="ann", sub_path=path))
+    except Invalid:
+        return
+    parts = inside.split("/")
+    assert parts[0] == "ann"
+    assert not {"", ".", ".."} & set(parts)
+    assert "," not in inside
+
+
+@pytest.mark.parametrize("path", ["..", "../bob", "a/../../bob", "/etc", "", "a//b", "a/./b", "a,ro", "a\nb", "a/"])
+def test_a_path_that_would_is_refused(path: str) -> None:
+    with pytest.raises(Invalid) as told:
+        path_inside(a_volume("home", group="ann", sub_path=path))
+    assert "is not a path inside the directory of ann" in str(told.value.problems[0])
+
+
+@pytest.mark.parametrize("server", ["a,addr=b", "-x", "a b", ""])
+def test_a_server_cannot_bring_options_along(server: str) -> None:
+    with pytest.raises(Invalid):
+        nfs_options(ZFS.model_copy(update={"server": server}), "", read_only=False)
+
+
+def test_why_a_mount_failed_is_said_in_plain_words() -> None:
+    said = (
+        "error while mounting volume '/var/lib/docker/volumes/x/_data': failed to mount local volume: "
+        "mount :/share:/var/lib/docker/volumes/x/_data, data: addr=10.0.0.1,nfsvers=4: permission denied"
+    )
+    assert mount_words(said) == "the NFS server does not let this node in (permission denied)"
+
+
+# -- on hosts --------------------------------------------------------------------------------------------------------
+
+
+async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(hosts: Hosts, tmp_path: Path) -> None:
+    machine = hosts.hosts[0]
+    async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
+        home = a_volume("home", storage="pwmzfs01")
+        with pytest.raises(PenstockError) as told:
+            await engine.create_volume(home, the_account())
+        assert told.value.message == f"The storage pwmzfs01 (192.168.186.65:/pwmzfs01/share_01) {NO_CLIENT}"
+        assert "penstock-storage-pwmzfs01" not in machine.docker("volume", "ls", "-q")
+        data = a_volume("sets", storage="pwmzfs01", sub_path="datasets", readonly=True)
+        for run in ("ls /data", ("ls", "/data")):
+            report, _ = await outcome(engine, a_launch(run, {"/data": data}))
+            unit = report.units[0]
+            assert (unit.state, unit.reason) == (State.CRASHED, Reason.LAUNCH_FAILED)
+            assert unit.message == f"Volume sets {NO_CLIENT}"
+        [made] = json.loads(machine.docker("volume", "inspect", f"penstock-{data.object_name}"))
+        assert made["Options"]["device"] == ":/pwmzfs01/share_01/ann/datasets"
+        assert ",ro," in made["Options"]["o"]
+        await engine.delete_volume(data)
+        assert data.object_name not in machine.docker("volume", "ls", "-q")
+
+
+async def test_a_volume_is_on_the_node_its_storage_names_and_used_only_there(hosts: Hosts, tmp_path: Path) -> None:
+    async with opened(settings_for(hosts, tmp_path), hosts.hosts, [SECOND]) as engine:
+        volume = a_volume(storage="host-2-local")
+        await engine.create_volume(volume, the_account())
+        assert await engine.volume_host(volume) == "host-2"
+        assert volume.object_name in hosts.hosts[1].docker("volume", "ls", "-q")
+        assert volume.object_name not in hosts.hosts[0].docker("volume", "ls", "-q")
+        report, log = await outcome(
+            engine, a_launch("echo kept >/data/x; cat /data/x", {"/data": volume}, hosts=("host-2",))
+        )
+        assert (report.units[0].state, log) == (State.EXITED, "kept\n")
+        report, _ = await outcome(engine, a_launch("ls", {"/data": volume}, hosts=("host-1",)))
+        assert report.units[0].reason is Reason.LAUNCH_FAILED
+        assert "Volume data is on host-2, and the job was placed on host-1." in (report.units[0].message or "")
+        for run in await engine.runs():
+            await engine.remove(run)
+        await engine.delete_volume(volume)
+        assert volume.object_name not in hosts.hosts[1].docker("volume", "ls", "-q")
+
+
+async def test_one_in_use_is_not_deleted(engine: DockerEngine, hosts: Hosts) -> None:
+    volume = a_volume()
+    await engine.create_volume(volume, the_account())
+    async with running(engine, mounts={"/data": volume}):
+        with pytest.raises(InUse) as told:
+            await engine.delete_volume(volume)
+        assert "is in use by penstock-try-" in told.value.message
+    name = f"penstock-{volume.object_name}"
+    hosts.hosts[0].docker("run", "-d", "--name", "other", "-v", f"{name}:/x", "busybox:1", "sleep", "600")
+    assert await engine.volume_users(volume) == ["other on host-1"]
+    hosts.hosts[0].docker("rm", "-f", "other")
+
+
+async def test_one_deleted_by_hand_is_lost(engine: DockerEngine, hosts: Hosts) -> None:
+    volume = a_volume()
+    await engine.create_volume(volume, the_account())
+    hosts.hosts[0].docker("volume", "rm", f"penstock-{volume.object_name}")
+    report = (await engine.volume_reports([volume]))[volume.id]
+    assert (report.phase, report.message) == (Phase.Lost, "no node has its Docker volume")
+
+
+async def test_a_volume_belongs_to_whom_containers_run_as(hosts: Hosts, tmp_path: Path) -> None:
+    async with opened(settings_for(hosts, tmp_path, docker_run_as="1234:1234"), hosts.hosts[:1]) as engine:
+        volume = a_volume()
+        await engine.create_volume(volume, the_account())
+        run = "id -u; touch /data/x /scratch/y && echo fine"
+        launch = a_launch(run, {"/data": volume}, scratch=({"path": "/scratch"},))
+        report, log = await outcome(engine, launch)
+        assert (report.units[0].exit_code, log) == (0, "1234\nfine\n")
+
+
+async def test_once_its_end_is_written_down_its_scratch_takes_no_room(engine: DockerEngine, hosts: Hosts) -> None:
+    machine = hosts.hosts[0]
+    launch = a_launch(
+        "dd if=/dev/zero of=/scratch/big bs=1M count=4 2>/dev/null; echo done", scratch=({"path": "/scratch"},)
+    )
+    await outcome(engine, launch)
+    name = f"penstock-try-{launch.workload_id}.0"
+    mounted = "{{range .Mounts}}{{.Name}}{{end}}"
+    scratch = machine.docker("inspect", "--format", mounted, name).strip()
+    await engine.settle(run_of(launch), 60)
+    assert machine.docker("run", "--rm", "-v", f"{scratch}:/x", "busybox:1", "ls", "-A", "/x") == ""
+    assert await log_of(engine, run_of(launch)) == b"done\n"
+    await engine.remove(run_of(launch))
+    assert scratch not in machine.docker("volume", "ls", "-q")

@@ -1,0 +1,118 @@
+"""People are told of the states they asked for: by a webhook, by Telegram, even if nobody listened at first."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from penstock.services.notifying import SIGNATURE, signature
+from tests.running import RunningServer, start_server
+
+SECRET = "so nobody else can say it"
+PATIENCE = 90
+
+
+class Listener:
+    """A real HTTP server that takes what it is sent; while `deaf` it answers 503."""
+
+    def __init__(self) -> None:
+        self.heard: queue.Queue[tuple[str, dict[str, str], bytes]] = queue.Queue()
+        self.deaf = False
+        listener = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                listener.heard.put((self.path, dict(self.headers), body))
+                self.send_response(503 if listener.deaf else 200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def next(self) -> tuple[str, dict[str, str], dict[str, Any]]:
+        path, headers, body = self.heard.get(timeout=PATIENCE)
+        return path, headers, json.loads(body)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def server(place, listener) -> Iterator[RunningServer]:
+    told = {
+        "PENSTOCK_WEBHOOKS": f"{listener.address}/hooks",
+        "PENSTOCK_WEBHOOK_SECRET": SECRET,
+        "PENSTOCK_TELEGRAM_TOKEN": "1:bot",
+        "PENSTOCK_TELEGRAM_API": listener.address,
+    }
+    running = start_server(place, told)
+    yield running
+    running.end()
+
+
+def test_a_webhook_hears_each_state_it_asked_for_signed(server, listener):
+    hook = f"{listener.address}/hooks/mine"
+    job = server.submit(f"name: train\nrun: exit 3\nnotify: {{'{hook}': [RUNNING, CRASHED]}}\n")
+    server.ended(job["id"])
+    path, headers, first = listener.next()
+    _, _, second = listener.next()
+    assert path == "/hooks/mine"
+    assert [(told["state"], told["id"], told["name"]) for told in (first, second)] == [
+        ("RUNNING", job["id"], "train"),
+        ("CRASHED", job["id"], "train"),
+    ]
+    assert second["exit_code"] == 3
+    assert headers[SIGNATURE] == signature(json.dumps(first).encode(), SECRET)
+
+
+def test_telegram_gets_a_sentence(server, listener):
+    job = server.submit("name: train\nrun: 'true'\nnotify: telegram:4711\n")
+    path, _, told = listener.next()
+    assert path == "/bot1:bot/sendMessage"
+    assert (told["chat_id"], told["text"]) == ("4711", f"train ({job['id']}) is EXITED, exit code 0")
+
+
+def test_who_does_not_listen_is_told_again_even_by_the_next_server(place, server, listener):
+    listener.deaf = True
+    job = server.submit(f"name: train\nrun: 'true'\nnotify: {listener.address}/hooks\n")
+    assert listener.next()[2]["id"] == job["id"]
+    server.kill()
+    listener.deaf = False
+    while not listener.heard.empty():
+        listener.heard.get()
+    again = start_server(place, server.environ)
+    try:
+        assert listener.next()[2]["state"] == "EXITED"
+    finally:
+        again.end()
+
+
+@pytest.mark.parametrize(
+    "to", ["http://127.0.0.1:1/hooks", "{}/hooksandmore", "{}/hooks/../admin", "http://example.org/hooks"]
+)
+def test_only_where_the_admin_allows_it_is_anything_sent(server, listener, to):
+    address = to.format(listener.address)
+    status, answer = server.request("POST", "/v1/workloads", {"text": f"run: 'true'\nnotify: {address}\n"})
+    assert status == 422
+    assert f"this server does not send to {address}" in answer["detail"]
+    assert f"{listener.address}/hooks" in answer["detail"]

@@ -1,0 +1,277 @@
+"""Every route, asked by everyone: nobody, a bad token, a stranger, members with and without the verb, another group's
+admin, the admin."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.domain.policy import OF_NO_GROUP, PERSONAL, Verb
+from penstock.server.permissions import NEEDS
+from tests.running import RunningServer, start_server
+
+ASKED = sorted(key for key, need in NEEDS.items() if need[0] is not Verb.public)
+ENDS_THE_SERVER = ("POST", "/v1/server/stop")
+OF_THINGS = {"ref", "task_id", "volume_id"}
+HELLO = "name: hello\nrun: 'true'\n"
+CLAIM = """apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claimed}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+BODIES: dict[str, Any] = {
+    "/v1/volumes": {"name": "fresh", "size": "1Gi"},
+    "/volumes/create": {"name": "fresh", "size": "1Gi"},
+    "/v1/volumes/{ref}/resize": {"size": "2Gi"},
+    "/v1/workloads": {"text": HELLO, "dry_run": True},
+    "/v1/apply": {"text": CLAIM, "dry_run": True},
+    "/v1/delete": {"text": CLAIM},
+    "/v1/convert": {"text": HELLO},
+    "/v1/users/{name}": {"name": "someone"},
+    "/v1/groups/{name}": {"name": "someone"},
+}
+QUERIES = {"/v1/workloads/{ref}/connect": "?port=8888"}
+MEMBERS = {
+    "has": [{"name": "lab", "policy": "pwm.all"}],
+    "sees": [{"name": "lab", "policy": {"Workload": ["get"], "Volume": ["get"], "Storage": ["get"], "GPU": ["get"]}}],
+    "blind": [{"name": "lab", "policy": {"Node": ["use"]}}],
+    "rules-other": [{"name": "other", "policy": "pwm.all"}],
+}
+
+
+@dataclass
+class House:
+    """A server with an admin, two groups and people in them."""
+
+    server: RunningServer
+    tokens: dict[str, str]
+
+    def ask(self, user: str | None, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.tokens[user]}"} if user else None
+        return self.server.tcp(method, path, body, headers)
+
+    def filled(self, path: str, *, there: bool = True) -> str:
+        """The address of a thing of the lab's that was just made, or of one that never was."""
+        path, kind = path + QUERIES.get(path, ""), "volumes" if "/volumes" in path else "workloads"
+        for name in OF_THINGS:
+            if f"{{{name}}}" in path:
+                path = path.replace(f"{{{name}}}", self.made(kind) if there else "zzzzzzzz")
+        return path.replace("{token_id}", "zzzzzzzz").replace("{name}", "someone")
+
+    def made(self, kind: str) -> str:
+        name = f"thing{len(self.things)}"
+        body = {"name": name, "size": "1Mi"} if kind == "volumes" else {"text": f"name: {name}\nrun: 'true'\n"}
+        status, thing = self.ask("has", "POST", f"/v1/{kind}", body)
+        assert status == 201, thing
+        self.things.append(thing["id"])
+        return str(thing["id"])
+
+    def __post_init__(self) -> None:
+        self.things: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    place = Path(tempfile.mkdtemp(prefix="ps-", dir="/tmp"))
+    place.chmod(0o711)
+    server = start_server(place)
+    status, first = server.request("POST", "/v1/adm/init", {})
+    assert status == 201, first
+    house = House(server, {"admin": first["token"], "bad": "pst_wrong"})
+    for group in ("lab", "other"):
+        assert house.ask("admin", "PUT", f"/v1/groups/{group}", {"name": group})[0] == 200
+    for name, groups in MEMBERS.items():
+        assert house.ask("admin", "PUT", f"/v1/users/{name}", {"name": name, "groups": groups})[0] == 200
+    for name in (*MEMBERS, "stranger"):
+        _, made = house.ask("admin", "POST", "/v1/tokens", {"user": name})
+        house.tokens[name] = made["token"]
+    yield house
+    server.end()
+    shutil.rmtree(place)
+
+
+def body_of(method: str, path: str) -> Any:
+    return BODIES.get(path, {}) if method in ("POST", "PUT") else None
+
+
+def is_of_a_thing(path: str) -> bool:
+    return any(f"{{{name}}}" in path for name in OF_THINGS)
+
+
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_nobody_and_bad_tokens_are_asked_who_they_are(house, method, path):
+    for user in (None, "bad"):
+        status, answer = house.ask(user, method, house.filled(path, there=False), body_of(method, path))
+        assert (status, answer["code"]) == (401, "unauthenticated"), user
+
+
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_a_stranger_may_nothing(house, method, path):
+    status, answer = house.ask("stranger", method, house.filled(path), body_of(method, path))
+    assert (status, answer["code"]) == (403, "forbidden"), answer
+
+
+@pytest.mark.parametrize(("method", "path"), [key for key in ASKED if NEEDS[key] not in PERSONAL])
+def test_a_member_without_the_verb_is_refused(house, method, path):
+    verb, _ = NEEDS[method, path]
+    user = "blind" if verb is Verb.get else "sees"
+    status, answer = house.ask(user, method, house.filled(path), body_of(method, path))
+    assert (status, answer["code"]) == (403, "forbidden"), answer
+
+
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_a_member_with_the_verb_is_let_in(house, method, path):
+    verb, kind = NEEDS[method, path]
+    if kind in OF_NO_GROUP and (verb, kind) not in PERSONAL:
+        status, answer = house.ask("has", method, house.filled(path), body_of(method, path))
+        assert (status, answer["code"]) == (403, "forbidden"), "what is the server's is no group's"
+        return
+    status, answer = house.ask("has", method, house.filled(path), body_of(method, path))
+    assert status not in (401, 403, 500), answer
+    if is_of_a_thing(path):
+        assert status != 404, answer
+
+
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_to_another_groups_admin_a_thing_is_like_one_that_is_not_there(house, method, path):
+    there, body = house.filled(path), body_of(method, path)
+    status, answer = house.ask("rules-other", method, there, body)
+    assert status != 500
+    if is_of_a_thing(path):
+        thing = house.things[-1]
+        missing = house.ask("rules-other", method, there.replace(thing, "zzzzzzzz"), body)
+        assert status in (400, 404), answer
+        assert str(answer).replace(thing, "zzzzzzzz") == str(missing[1])
+    else:
+        assert not any(thing in str(answer) for thing in house.things)
+
+
+@pytest.mark.parametrize(("method", "path"), [key for key in ASKED if key != ENDS_THE_SERVER])
+def test_the_admin_may_everything(house, method, path):
+    status, answer = house.ask("admin", method, house.filled(path), body_of(method, path))
+    assert status not in (401, 403, 500), answer
+    if is_of_a_thing(path):
+        assert status != 404, answer
+
+
+def test_a_group_is_named_only_to_its_members(house):
+    status, listed = house.ask("has", "GET", "/v1/workloads?group=lab")
+    assert status == 200
+    assert all(item["group"] == "lab" for item in listed["items"])
+    not_theirs = house.ask("has", "GET", "/v1/workloads?group=other")
+    not_there = house.ask("has", "GET", "/v1/workloads?group=nosuch")
+    assert not_theirs[0] == not_there[0] == 404
+    assert str(not_theirs[1]).replace("other", "nosuch") == str(not_there[1])
+
+
+def test_who_sees_a_thing_and_may_not_do_it_is_told_so(house):
+    status, answer = house.ask("sees", "DELETE", f"/v1/workloads/{house.made('workloads')}")
+    assert (status, answer["message"]) == (403, "You may not delete a Workload here.")
+
+
+def test_a_deactivated_user_is_refused_everywhere_and_let_in_again(house):
+    gone = {"name": "leaver", "groups": MEMBERS["has"]}
+    assert house.ask("admin", "PUT", "/v1/users/leaver", gone)[0] == 200
+    _, made = house.ask("admin", "POST", "/v1/tokens", {"user": "leaver"})
+    house.tokens["leaver"] = made["token"]
+    assert house.ask("leaver", "GET", "/v1/workloads")[0] == 200
+    assert house.ask("admin", "PUT", "/v1/users/leaver", gone | {"active": False})[0] == 200
+    for path in ("/v1/workloads", "/v1/whoami", "/v1/tokens"):
+        status, answer = house.ask("leaver", "GET", path)
+        assert (status, answer["message"]) == (403, "leaver is deactivated.")
+    assert house.ask("admin", "PUT", "/v1/users/leaver", gone)[0] == 200
+    assert house.ask("leaver", "GET", "/v1/workloads")[0] == 200
+
+
+@pytest.mark.parametrize("words", [("exec", "{}", "sleep", "1000"), ("jobs", "logs", "{}", "--follow")])
+def test_a_deactivated_user_is_shown_out(house, words):
+    """Of a shell or a log they are in; what they run goes on."""
+    leaver = {"name": f"gone-{words[0]}", "groups": MEMBERS["has"]}
+    house.ask("admin", "PUT", f"/v1/users/{leaver['name']}", leaver)
+    _, made = house.ask("admin", "POST", "/v1/tokens", {"user": leaver["name"]})
+    _, job = house.ask("has", "POST", "/v1/workloads", {"text": "run: while sleep 0.1; do echo on; done\n"})
+    known = {"PENSTOCK_API_URL": house.server.address, "PENSTOCK_TOKEN": made["token"]}
+    command = [sys.executable, "-m", "penstock.cli", *(word.format(job["id"]) for word in words)]
+    with subprocess.Popen(command, env=house.server.environ | known, stdout=-1, stderr=-1, text=True) as program:
+        if words[0] == "exec":
+            while not any(
+                line["user"] == leaver["name"] for line in house.ask("admin", "GET", "/v1/audit")[1]["items"]
+            ):
+                assert program.poll() is None
+                time.sleep(0.1)
+        else:
+            assert program.stdout.readline() == "on\n"
+        assert house.ask("admin", "PUT", f"/v1/users/{leaver['name']}", leaver | {"active": False})[0] == 200
+        _, said = program.communicate(timeout=60)
+    assert program.returncode == 1
+    assert f"{leaver['name']} is deactivated" in said or "You may not exec a Workload any more." in said
+    assert house.ask("admin", "GET", f"/v1/workloads/{job['id']}")[1]["status"] == "running"
+
+
+def test_the_last_admin_can_neither_be_deactivated_nor_deleted(house):
+    _, me = house.ask("admin", "GET", "/v1/whoami")
+    _, admin = house.ask("admin", "GET", f"/v1/users/{me['user']}")
+    for method, body in (("PUT", admin | {"active": False}), ("PUT", admin | {"groups": []}), ("DELETE", None)):
+        status, answer = house.ask("admin", method, f"/v1/users/{me['user']}", body)
+        assert (status, answer["message"]) == (409, "Nobody would be an admin any more.")
+    assert house.ask("admin", "GET", "/v1/audit")[0] == 200
+
+
+def test_the_first_admin_is_made_once(house):
+    status, answer = house.server.request("POST", "/v1/adm/init", {"user": "second"})
+    assert (status, answer["message"]) == (409, "This server has its admin already.")
+
+
+def test_words_nobody_knows_are_refused_all_at_once(house):
+    wrong = {"name": "x", "groups": [{"name": "lab", "policy": {"Workloads": ["get"], "Volume": ["read", "get"]}}]}
+    status, answer = house.ask("admin", "PUT", "/v1/users/x", wrong)
+    assert status == 422
+    assert [(p["field"], p["message"]) for p in answer["problems"]] == [
+        ("groups.0.policy.Workloads", "'Workloads' is not a kind"),
+        ("groups.0.policy.Volume", "'read' is not a verb"),
+    ]
+    assert house.ask("admin", "GET", "/v1/users/x")[0] == 404
+
+
+def test_who_did_what_is_kept_and_only_admins_read_it(house):
+    thing = house.made("volumes")
+    house.ask("has", "DELETE", f"/v1/volumes/{thing}")
+    house.ask("sees", "POST", "/v1/volumes", BODIES["/v1/volumes"])
+    status, listed = house.ask("admin", "GET", "/v1/audit?limit=500")
+    assert status == 200
+    lines = [(e["user"], e["verb"], e["kind"], e["id"], e["result"]) for e in listed["items"]]
+    assert lines.index(("has", "delete", "Volume", thing, "done")) < lines.index(
+        ("has", "create", "Volume", thing, "done")
+    )
+    assert ("sees", "create", "Volume", "", "denied") in lines
+    assert house.ask("has", "GET", "/v1/audit")[0] == 403
+
+
+def test_a_token_never_outlives_the_one_it_was_made_with(house):
+    _, short = house.ask("admin", "POST", "/v1/tokens", {"user": "has", "expires": "1h"})
+    house.tokens["short"] = short["token"]
+    for asked in ({}, {"expires": "30d"}):
+        _, longer = house.ask("short", "POST", "/v1/tokens", asked)
+        assert longer["expires_at"] == short["expires_at"]
+
+
+def test_rotating_a_token_locks_nobody_out(house):
+    _, old = house.ask("admin", "POST", "/v1/tokens", {"user": "has", "description": "ci"})
+    status, new = house.ask("has", "POST", f"/v1/tokens/{old['id']}/rotate")
+    assert (status, new["description"]) == (201, "ci")
+    house.tokens |= {"old": old["token"], "new": new["token"]}
+    assert house.ask("old", "GET", "/v1/whoami")[0] == house.ask("new", "GET", "/v1/whoami")[0] == 200
+    _, listed = house.ask("has", "GET", "/v1/tokens?description=ci")
+    ends = {token["id"]: token["expires_at"] for token in listed["items"]}
+    assert ends[old["id"]] is not None
+    assert ends[new["id"]] is None
+    assert house.ask("sees", "POST", f"/v1/tokens/{new['id']}/rotate")[0] == 404
