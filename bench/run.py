@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from bench import command, first_line, kubernetes, serving, submits
+from bench import command, first_line, kubernetes, scheduling, serving, submits
 from bench.table import Line, show
 
 MEASUREMENTS = (
@@ -17,6 +17,7 @@ MEASUREMENTS = (
     submits.lines,
     serving.stored_lines,
     first_line.lines,
+    scheduling.lines,
     kubernetes.lines,
 )
 

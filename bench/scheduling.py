@@ -33,13 +33,12 @@ def lines() -> list[Line]:
     pool.see(one)  # the same node, and yet everything that waits must be looked at again
     again = _took(lambda: pool.decide(START))
     where = f"at {NODES:,} × {GPUS} GPUs, {WAITING:,} waiting"
+    note = f"processor time, for it does nothing else; {AT_ONCE} jobs end at a time"
     return [
-        Line(f"placements {where}", rates[0], "/s", "≥ 1,000/s", rates[0] >= 1000, note=f"{AT_ONCE} end at a time"),
-        Line(
-            "the same, one at a time", rates[1], "/s", "-", None, note="a round for each end; nothing to compare with"
-        ),
+        Line(f"placements {where}", rates[0], "/s", "≥ 1,000/s", rates[0] >= 1000, note=note),
+        Line("placements, one at a time", rates[1], "/s", "-", None, note="two whole rounds for each job that ends"),
         Line(f"a loop {where}, nothing changed", idle * 1000, "ms", "≤ 100 ms", idle <= 0.1),
-        Line("the same after a node changed", again * 1000, "ms", "-", again <= 0.1, note="a whole round"),
+        Line("a loop after a node changed", again * 1000, "ms", "≤ 100 ms", again <= 0.1, note="a whole round"),
     ]
 
 

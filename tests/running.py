@@ -14,7 +14,7 @@ from pathlib import Path
 from socket import AF_UNIX, socket
 from typing import Any
 
-START_SECONDS = 30
+START_SECONDS = 60
 END_SECONDS = 30
 
 
@@ -117,6 +117,10 @@ def start_server(place: Path, environ: dict[str, str] | None = None, **settings:
     os.close(say)
     try:
         ready = _first_line(hear)
+    except StartFailed:
+        process.kill()
+        process.wait()
+        raise
     finally:
         os.close(hear)
     if "socket" not in ready:

@@ -101,7 +101,7 @@ def test_a_gpu_workload_from_apply_to_delete(researcher: Person) -> None:
     assert "Workload first-test" in researcher.pastes("pwmcli apply -f example.yaml")
     researcher.pastes("until pwmcli get wk | grep -q RUNNING; do sleep 0.2; done")
     header = researcher.pastes("pwmcli get wk").splitlines()[0].split()
-    assert header == "kind name group gpu_type gpu_id gpu_usage node c_id locked status reason time".split()
+    assert " ".join(header) == "kind name group gpu_type gpu_id gpu_usage node c_id locked status reason time"
     [[kind, name, group, *row]] = researcher.rows("pwmcli get wk")
     assert (kind, name, group) == ("Workload", "first-test", "yourUserName")
     assert " ".join(row).startswith("Quadro RTX 6000 GPU-")
@@ -129,7 +129,9 @@ def test_a_cpu_workload_waits_for_someone_to_enter(researcher: Person) -> None:
 
 
 def test_a_home_and_a_dataset(server: RunningServer, admin: Person, researcher: Person) -> None:
-    admin.pastes("penstock apply -f storage.yaml && penstock apply -f dataset.yaml")
+    storage, dataset = admin.pastes("cat dataset.yaml <(echo ---) storage.yaml | penstock apply -f -").splitlines()
+    assert storage == "Storage pwmzfs01 created"
+    assert dataset.startswith("Volume datasets-hmdb-uci (")
     assert ["Storage", "pwmzfs01", "nfs", "192.168.186.65:/pwmzfs01/share_01"] in researcher.rows("pwmcli get storage")
     assert researcher.rows("pwmcli get vol -g pwm.resource") == [
         ["Volume", "pwm.resource", "datasets-hmdb-uci", "pwmzfs01", "datasets/hmdb_ucf", "readonly"]

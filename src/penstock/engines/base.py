@@ -40,6 +40,8 @@ class BoundMount(Model):
     path: str
     volume: Volume
     read_only: bool
+    sub_path: str | None = None
+    """The directory in the volume that is mounted; None is all of it."""
 
 
 class Launch(Model):

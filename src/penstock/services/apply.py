@@ -66,10 +66,10 @@ class Apply:
         problems: list[Problem] = []
         coming = Coming()
         nouns, volumes, workloads = [], [], []
-        groups = frozenset(each.name for each in documents if isinstance(each, NounDocument) and each.kind == "Group")
-        for noun in sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of):
+        said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
+        for noun in said:
             try:
-                nouns.append(await self._nouns.plan(caller, noun, groups))
+                nouns.append(await self._nouns.plan(caller, noun, said))
             except Invalid as error:
                 problems += error.problems
         for document in (each for each in documents if isinstance(each, ManifestVolume)):

@@ -116,7 +116,7 @@ class Nodes:
         """Of a node that takes no work nothing is."""
         if node.message:
             return 0, 0
-        if self._reconciler.placement:
+        if self._reconciler.placement and self._reconciler.placement.node.name == node.name:
             room = self._reconciler.placement.room()
             return room.cpus_milli, room.memory_bytes
         return node.cpus_milli - (node.cpus_taken_milli or 0), node.memory_bytes - (node.memory_taken_bytes or 0)

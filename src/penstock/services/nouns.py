@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from penstock.dialects.document import AskedVolume, NounDocument
@@ -37,16 +37,18 @@ class Nouns:
 
     # making
 
-    async def plan(self, caller: Caller, document: NounDocument, coming: frozenset[str] = frozenset()) -> Planned:
-        """`coming` are groups that are made from the same text."""
+    async def plan(self, caller: Caller, document: NounDocument, coming: Sequence[NounDocument]) -> Planned:
+        """`coming` is all that is made from the same text."""
         caller = self._in_group(caller, document)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
-            return self._plan_user(caller, document, noun, coming)
+            groups = frozenset(each.name for each in coming if isinstance(each.noun, Group))
+            return self._plan_user(caller, document, noun, groups)
         if isinstance(noun, Group):
             return self._plan_group(caller, document, noun)
         if isinstance(noun, AskedVolume):
-            return await self._plan_volume(caller, document, noun)
+            storages = [each.within(SHARED_GROUP) for each in coming]
+            return await self._plan_volume(caller, document, noun, [s for s in storages if isinstance(s, Storage)])
         return self._plan_place(caller, document, noun)
 
     def _in_group(self, caller: Caller, document: NounDocument) -> Caller:
@@ -76,7 +78,9 @@ class Nouns:
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
         return _planned(document, known is not None, known == place, partial(self._places.put, caller, place))
 
-    async def _plan_volume(self, caller: Caller, document: NounDocument, volume: AskedVolume) -> Planned:
+    async def _plan_volume(
+        self, caller: Caller, document: NounDocument, volume: AskedVolume, coming: Sequence[Storage]
+    ) -> Planned:
         asked = NewVolume(
             name=volume.name,
             size=volume.size,
@@ -87,7 +91,7 @@ class Nouns:
             readonly=volume.readonly,
         )
         try:
-            wanted = await self._volumes.plan(caller, asked)
+            wanted = await self._volumes.plan(caller, asked, coming)
         except Invalid as error:
             raise Invalid(error.message, problems=[_placed(document, each) for each in error.problems]) from None
         except NotFound as error:

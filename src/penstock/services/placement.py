@@ -27,6 +27,9 @@ from penstock.store.session import Store
 log = logging.getLogger(__name__)
 RETRY = 1.0
 GPU_LOOK = 5.0
+HOST_LOOK = 1.0
+"""Of Docker hosts the engine knows without asking them."""
+NO_NODE = Node(name="no node", cpus_milli=0, memory_bytes=0, ready=False, limits_enforced=True)
 
 
 @dataclass
@@ -63,7 +66,13 @@ class Placement:
         self._wake = asyncio.Event()
 
     async def open(self) -> None:
-        self._node = (await self._engine.nodes())[0]
+        await self._look()
+
+    async def _look(self) -> None:
+        """The first node that takes work. Docker hosts come and go, and there may be none."""
+        nodes = await self._engine.nodes()
+        ready = [node for node in nodes if node.ready and not node.maintenance]
+        self._node = next(iter(ready or nodes), NO_NODE)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         self._wake.set()
@@ -156,8 +165,8 @@ class Placement:
         queue = self._queue
         if not queue.waiting:
             return
-        if self.node.gpus:
-            self._node = (await self._engine.nodes())[0]
+        if self.node.gpus or self._moving:
+            await self._look()
         decisions = scheduler.decide(queue.waiting, queue.held, self.node)
         starts = [decision for decision in decisions if decision.waits is None]
         says = {d.workload_id: d.waits for d in decisions if d.waits and queue.said.get(d.workload_id) != d.waits}
@@ -167,7 +176,8 @@ class Placement:
             return
         for decision in starts:
             self._hold(decision)
-        placed = await self._db.write(lambda tx: _record(tx, starts, says, self.node.name, queue.ports))
+        host = self.node.name if self._moving else None
+        placed = await self._db.write(lambda tx: _record(tx, starts, says, self.node.name, queue.ports, host))
         queue.said |= says
         queue.unsaid -= set(says)
         for decision in starts:
@@ -189,20 +199,39 @@ class Placement:
     async def _look_at_gpus(self) -> None:
         """A GPU that another server gives back tells nobody: look, but only while something here waits for one."""
         while True:
-            await asyncio.sleep(GPU_LOOK)
-            if any(ask.gpus for ask in self._queue.waiting.values()):
+            await asyncio.sleep(HOST_LOOK if self._moving else GPU_LOOK)
+            if self._moving:
+                await self._look()
+            if any(ask.gpus or self._moving for ask in self._queue.waiting.values()):
                 self._wake.set()
 
+    @property
+    def _moving(self) -> bool:
+        """Do nodes come and go?"""
+        return self._engine.name == "docker"
 
-def _record(tx: Store, starts: list[Decision], says: dict[str, str], node: str, ports: Mapping[str, int]) -> set[str]:
-    """Writes what was decided. A workload stopped meanwhile is left alone."""
+
+def _record(
+    tx: Store,
+    starts: list[Decision],
+    says: dict[str, str],
+    node: str,
+    ports: Mapping[str, int],
+    host: str | None = None,
+) -> set[str]:
+    """Writes what was decided. A workload stopped meanwhile is left alone. `host`: where there are others."""
     placed = set()
     for decision in starts:
         workload = tx.workloads.get(decision.workload_id)
         if workload and workload.state in WAITING and workload.wants is Wants.RUN:
             workload = tx.workloads.move(workload, State.ASSIGNED, Reason.PLACED, f"on {node}")
             tx.workloads.move(
-                workload, State.LAUNCHING, Reason.PLACED, gpus=decision.gpus, master_port=ports[workload.id]
+                workload,
+                State.LAUNCHING,
+                Reason.PLACED,
+                gpus=decision.gpus,
+                master_port=ports[workload.id],
+                hosts=(host,) * max(len(decision.gpus), 1) if host else (),
             )
             placed.add(workload.id)
     for workload_id, message in says.items():

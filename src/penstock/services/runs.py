@@ -137,7 +137,12 @@ class Runs:
     def _launch_of(self, workload: Workload, volumes: dict[str, Volume]) -> Launch:
         spec = workload.spec
         mounts = tuple(
-            BoundMount(path=m.path, volume=volumes[m.path], read_only=m.read_only or volumes[m.path].read_only)
+            BoundMount(
+                path=m.path,
+                volume=volumes[m.path],
+                read_only=m.read_only or volumes[m.path].read_only,
+                sub_path=m.sub_path,
+            )
             for m in spec.mounts
         )
         sent = workload.files.get("workdir")
@@ -218,10 +223,10 @@ class Runs:
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """What it does, nobody can tell now."""
         reason = Reason.CLUSTER_UNREACHABLE
-        if not self._engine.schedules:
-            return workload
         if workload.state is State.RUNNING:
             return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+        if not self._engine.schedules:
+            return workload  # placed anew it might run twice
         if workload.launched < workload.attempt:
             return await self._put_back(workload, reason, said)
         return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))

@@ -33,7 +33,7 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
-SHELL = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
+SHELL = ("sh", "-c", "bash -c : >/dev/null 2>&1 && exec bash; exec sh")
 VOLUME_PATH = "/volume"
 LONGEST = 12 * 3600
 """Seconds a shell on a volume may be open."""

@@ -46,22 +46,24 @@ class Volumes:
     async def create(self, caller: Caller, asked: NewVolume, key: str | None = None) -> VolumeView:
         return await self.add(caller, await self.plan(caller, asked), asked, key)
 
-    async def plan(self, caller: Caller, asked: NewVolume) -> Volume:
-        """Checks the wish; nothing is written."""
+    async def plan(self, caller: Caller, asked: NewVolume, coming: Sequence[Storage] = ()) -> Volume:
+        """Checks the wish; nothing is written. `coming` are storages that are about to be written down."""
         caller.require(Verb.create, Kind.Volume)
-        return await self.wanted(caller, asked)
+        return await self.wanted(caller, asked, coming)
 
-    async def wanted(self, caller: Caller, asked: NewVolume) -> Volume:
+    async def wanted(self, caller: Caller, asked: NewVolume, coming: Sequence[Storage] = ()) -> Volume:
         """The same for who may have it anyway, as the owner of a workload its home."""
         classes = await self._engine.storage_classes()
-        storage = self._storage(caller, asked.storage)
+        storage = self._storage(caller, asked.storage, coming)
         if storage and self._engine.name != "docker":
             asked = asked.model_copy(update={"storage_class": _class_of(storage, classes)})
         return _new(caller, asked, classes, storage)
 
-    def _storage(self, caller: Caller, name: str | None) -> Storage | None:
+    def _storage(self, caller: Caller, name: str | None, coming: Sequence[Storage]) -> Storage | None:
         """NotFound for one that is not there, or not the caller's to use."""
-        return None if name is None else self._places.storage(caller, name)
+        if name is None:
+            return None
+        return next((each for each in coming if each.name == name), None) or self._places.storage(caller, name)
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
@@ -100,7 +102,7 @@ class Volumes:
             raise
 
     async def _notices(self, volume: Volume) -> tuple[str, ...]:
-        if self._engine.schedules:
+        if self._engine.schedules or not volume.size_bytes:
             return ()
         classes = await self._engine.storage_classes()
         free = next((each.free_bytes for each in classes if each.name == volume.storage_class), None)

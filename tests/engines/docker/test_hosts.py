@@ -83,6 +83,15 @@ async def test_a_stranger_is_not_trusted_and_neither_are_we(hosts: Hosts, tmp_pa
         assert "there are no certificates for host-1" in ((await engine.nodes())[0].message or "")
 
 
+async def test_what_ssh_says_is_passed_on(hosts: Hosts, tmp_path: Path) -> None:
+    machine = hosts.hosts[0]
+    async with opened(settings_for(hosts, tmp_path), ()) as engine:
+        await engine.use_hosts([document(machine, machine.ssh.replace("admin@", "stranger@"))])
+        [node] = await engine.nodes()
+        assert not node.ready
+        assert "Permission denied" in (node.message or "")
+
+
 async def test_what_runs_on_a_host_that_is_registered_no_more_is_in_doubt(hosts: Hosts, tmp_path: Path) -> None:
     async with (
         opened(settings_for(hosts, tmp_path), hosts.hosts) as engine,

@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 from penstock.domain.users import SHARED_GROUP
 from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.domain.workloads import Reason, State
+from penstock.engines.docker.claims import Claims, Source
+from penstock.engines.docker.container_settings import read_settings
+from penstock.engines.docker.containers import Place, container
 from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.mounting import mount_words, nfs_options, path_inside
-from penstock.errors import InUse, Invalid, PenstockError
-from tests.engines.docker.opening import opened, settings_for
+from penstock.errors import InUse, Invalid, PenstockError, Unavailable
+from penstock.settings import Settings
+from tests.engines.docker.opening import document, opened, settings_for
 from tests.engines.executing import running
 from tests.engines.launching import a_launch, a_volume, log_of, outcome, run_of, the_account
 from tests.hosts.lot import Hosts
@@ -79,14 +84,31 @@ def test_why_a_mount_failed_is_said_in_plain_words() -> None:
 # -- on hosts --------------------------------------------------------------------------------------------------------
 
 
-async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(hosts: Hosts, tmp_path: Path) -> None:
+async def test_a_storage_that_cannot_be_mounted_is_said_to_be_that(hosts: Hosts, tmp_path: Path) -> None:
+    machine = hosts.hosts[0]
+    said = f"The storage pwmzfs01 (192.168.186.65:/pwmzfs01/share_01) {NO_CLIENT}"
+    async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
+        with pytest.raises(PenstockError) as told:
+            await engine.create_volume(a_volume("home", storage="pwmzfs01"), the_account())
+        assert told.value.message == said
+        data = a_volume("sets", storage="pwmzfs01", sub_path="datasets", readonly=True)
+        report, _ = await outcome(engine, a_launch("ls /data", {"/data": data}))
+        unit = report.units[0]
+        assert (unit.state, unit.reason, unit.message) == (State.CRASHED, Reason.LAUNCH_FAILED, said)
+        assert "penstock-storage-" not in machine.docker("volume", "ls", "-q")
+
+
+async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the directory were there."""
+
+    async def there(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(Claims, "_make_directory", there)
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
-        home = a_volume("home", storage="pwmzfs01")
-        with pytest.raises(PenstockError) as told:
-            await engine.create_volume(home, the_account())
-        assert told.value.message == f"The storage pwmzfs01 (192.168.186.65:/pwmzfs01/share_01) {NO_CLIENT}"
-        assert "penstock-storage-pwmzfs01" not in machine.docker("volume", "ls", "-q")
         data = a_volume("sets", storage="pwmzfs01", sub_path="datasets", readonly=True)
         for run in ("ls /data", ("ls", "/data")):
             report, _ = await outcome(engine, a_launch(run, {"/data": data}))
@@ -98,6 +120,41 @@ async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(hosts: Host
         assert ",ro," in made["Options"]["o"]
         await engine.delete_volume(data)
         assert data.object_name not in machine.docker("volume", "ls", "-q")
+
+
+async def test_a_link_on_the_way_to_a_directory_is_not_followed(engine: DockerEngine, hosts: Hosts) -> None:
+    """On a volume of this host, as it would be on an export."""
+    volume = a_volume()
+    await engine.create_volume(volume, the_account())
+    name = f"penstock-{volume.object_name}"
+    link = engine._hosts.link("host-1")
+    await engine._claims._walk(link, name, ["ann", "data", "two words"], make=True)
+    await outcome(engine, a_launch("mkdir /data/bob; ln -s ../bob /data/ann/link", {"/data": volume}))
+    for parts in (["ann", "link"], ["ann", "link", "new"]):
+        with pytest.raises(ApiError, match="link leads elsewhere"):
+            await engine._claims._walk(link, name, parts, make=True)
+    with pytest.raises(ApiError, match="can't cd"):
+        await engine._claims._walk(link, name, ["ann", "missing"], make=False)
+    _, log = await outcome(engine, a_launch("cd /data; find . | sort", {"/data": volume}))
+    assert log.split("\n")[:-1] == [".", "./ann", "./ann/data", "./ann/data/two words", "./ann/link", "./bob"]
+
+
+async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEngine) -> None:
+    volume = a_volume()
+    await engine.create_volume(volume, the_account())
+    launch = a_launch("true", {"/data": volume})
+    mounts = tuple(mount.model_copy(update={"sub_path": "sets"}) for mount in launch.mounts)
+    report, _ = await outcome(engine, launch.model_copy(update={"mounts": mounts}))
+    said = report.units[0].message or ""
+    assert "Docker on host-1 cannot mount a directory inside volume data: 26.0 and newer can." in said
+
+
+def test_a_newer_docker_is_asked_for_the_directory() -> None:
+    volume = a_volume()
+    launch = a_launch("true", {"/data": volume})
+    place = Place("host-1", 0, 0, "net", 1 << 30, volumes={"/data": Source("penstock-x", "sets/a")})
+    [mount] = container(launch, read_settings(Settings(engine="docker")), place)["HostConfig"]["Mounts"]
+    assert mount["VolumeOptions"] == {"NoCopy": True, "Subpath": "sets/a"}
 
 
 async def test_a_volume_is_on_the_node_its_storage_names_and_used_only_there(hosts: Hosts, tmp_path: Path) -> None:
@@ -165,3 +222,17 @@ async def test_once_its_end_is_written_down_its_scratch_takes_no_room(engine: Do
     assert await log_of(engine, run_of(launch)) == b"done\n"
     await engine.remove(run_of(launch))
     assert scratch not in machine.docker("volume", "ls", "-q")
+
+
+async def test_while_a_host_is_away_what_may_be_there_is_not_said_to_be_gone(hosts: Hosts, tmp_path: Path) -> None:
+    first, second = hosts.hosts
+    async with opened(settings_for(hosts, tmp_path), ()) as engine:
+        await engine.use_hosts([document(first), document(second, "unix:///no/such")])
+        with pytest.raises(Unavailable):
+            await engine.volume_reports([a_volume()])
+        with pytest.raises(Unavailable):
+            await engine.delete_volume(a_volume())
+        known = a_volume()
+        await engine.create_volume(known, the_account())
+        assert (await engine.volume_reports([known]))[known.id].phase is Phase.Bound
+        await engine.delete_volume(known)

@@ -21,7 +21,9 @@ def count(ask: Ask, products: Sequence[str], free: Free, node: Node) -> int:
     """How many places fit; `products` are those its GPUs may be of."""
     fits = PLENTY
     if ask.gpus:
-        fits = sum([free.gpus.get(product, 0) for product in products]) // ask.gpus
+        had = free.gpus
+        left = had.get(products[0], 0) if len(products) == 1 else sum(had.get(each, 0) for each in products)
+        fits = left // ask.gpus
         if fits <= 0:
             return 0
     if ask.cpus_milli is None:

@@ -51,7 +51,7 @@ def reserve(job: Job, places: int, shape: Shape, taken: Collection[str], now: da
     nodes: dict[str, int] = {}
     starts: datetime | None = now
     missing = places
-    for later, when, name, more in shape.steps():
+    for later, when, name, more in shape.steps(places):
         if missing <= 0:
             break
         if name in taken:

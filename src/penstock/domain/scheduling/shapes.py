@@ -6,16 +6,16 @@ looks at a node that changed, and none at those that did not.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.asks import Ask
+from penstock.domain.scheduling.asks import Ask, Held
 from penstock.domain.scheduling.fitting import count
 from penstock.domain.scheduling.obstacles import possible
-from penstock.domain.scheduling.rooms import Key, Room, whole
+from penstock.domain.scheduling.rooms import Free, Key, Room, whole
 from penstock.domain.users import EVERYTHING
 
 Moment = tuple[int, datetime, str]
@@ -67,6 +67,7 @@ class Shape:
         self._capacity = 0
         self._largest: int | None = 0
         self._unforeseen: set[str] = set(rooms)
+        self._foreseen = 0
         self._steps: list[Step] = []
         self._steps_of: dict[str, list[Step]] = {}
 
@@ -75,7 +76,10 @@ class Shape:
         return self.choices[-1]
 
     def changed(self, name: str) -> None:
-        self.stale.add(name)
+        """What runs on a node that would not do even empty makes no difference."""
+        known, room = self._known.get(name), self._rooms.get(name)
+        if known is None or known[1] or room is None or known[0] is not room.node:
+            self.stale.add(name)
 
     def look(self) -> None:
         """Brings everything but the future up to date."""
@@ -120,9 +124,12 @@ class Shape:
             self._largest = max((fits for _, fits in self._known.values()), default=0)
         return self._largest
 
-    def steps(self) -> list[Step]:
-        """When how much more room is expected, and where."""
+    def steps(self, places: int) -> list[Step]:
+        """When how much more room is expected, and where; of each node, as far as it matters to so many places."""
         self.look()
+        if places > self._foreseen:
+            self._foreseen = places
+            self._unforeseen = set(self._known)
         for name in self._unforeseen:
             for step in self._steps_of.pop(name, ()):
                 del self._steps[bisect_left(self._steps, step)]
@@ -139,14 +146,15 @@ class Shape:
         had = self.widest.counts.get(name, 0)
         if had:
             found.append((0, room.key(self.ask.gpus > 0), name, had))
-        most = self.fits_empty(name)
-        for held, free in room.later:
-            if had >= most:
-                break
-            fits = count(self.ask, products, free, room.node)
-            if fits > had:
-                found.append((1, held.end_key, name, fits - had))
-                had = fits
+        most, later = min(self.fits_empty(name), self._foreseen), room.later
+
+        def fits(each: tuple[Held, Free]) -> int:
+            return count(self.ask, products, each[1], room.node)
+
+        while had < most and (place := bisect_right(later, had, key=fits)) < len(later):
+            more = fits(later[place]) - had
+            found.append((1, later[place][0].end_key, name, more))
+            had += more
         return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -229,7 +230,7 @@ class Api:
         if isinstance(error, TimeoutError) and not str(error):
             said = "does not answer in time"
         else:
-            said = f"cannot be reached: {getattr(error, 'strerror', None) or error or type(error).__name__}"
+            said = f"cannot be reached: {_words(error)}"
         if self._tls and isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
             said += " (does it trust our certificate?)"
         return Unreachable(f"Docker on {self.host} {said}", host=self.host)
@@ -303,6 +304,12 @@ class Api:
                 yield piece
         except _LOST as error:
             raise self._lost(error) from error
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
 def _filters(filters: Mapping[str, Sequence[str]]) -> str:

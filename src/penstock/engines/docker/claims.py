@@ -7,12 +7,15 @@ An NFS volume is only a description on a host, made where it is needed: its data
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import secrets
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
-from penstock.engines.base import Event, Launch, VolumeReport
+from penstock.engines.base import BoundMount, Event, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
 from penstock.engines.docker.container_settings import ContainerSettings
@@ -20,13 +23,23 @@ from penstock.engines.docker.failures import ApiError, Clash, Unreachable
 from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.mounting import mount_words, nfs_options, path_inside
+from penstock.engines.docker.mounting import WALK, is_about_mounts, mount_words, nfs_options, parts_of, path_inside
 from penstock.engines.kubernetes.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 
 STANDARD = "standard"
 MOUNTED = "/volume"
+WITH_SUBPATHS = (1, 45)
+"""The first version of the API that mounts a directory of a volume."""
 KIBIBYTE = 1024
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a mount comes from: a Docker volume, and the directory in it if it is not all of it."""
+
+    volume: str
+    directory: str | None = None
 
 
 class Claims:
@@ -130,18 +143,24 @@ class Claims:
 
     async def delete(self, volume: Volume) -> None:
         """What is on an NFS storage stays there: only the hosts forget the way to it."""
+        storage = self._storages.get(volume.storage or "")
+        everywhere = storage is not None and storage.kind is StorageKind.nfs
         links = list(self._hosts.links())
-        home = await self.home_of(volume)
+        home = None if everywhere or (volume.storage and not storage) else await self.home_of(volume)
         if home:
             links = [self._hosts.link(home)]
+        elif not everywhere and (away := self._hosts.away([storage.node] if storage else ())):
+            raise Unavailable(f"Whether volume {volume.name} is there is not known: {away[0]}.")
         for link in links:
             if link.looked.is_set():
                 await self._delete(link, volume)
         self._homes.pop(volume.id, None)
 
     async def _delete(self, link: Link, volume: Volume) -> None:
+        mine = {"label": [names.mine(self._made.installation), f"{names.VOLUME}={volume.id}"]}
         try:
-            await link.api.remove_volume(self.name_of(volume))
+            for each in await link.api.volumes(mine):
+                await link.api.remove_volume(str(each["Name"]))
         except Clash as error:
             if "in use" not in error.message:
                 raise
@@ -222,56 +241,69 @@ class Claims:
 
     # -- for a run ---------------------------------------------------------------------------------------------------
 
-    async def mounts(self, link: Link, launch: Launch) -> dict[str, str]:
-        """Mount path → what the volume is called on this host, where it is made ready."""
-        found = {}
-        for mount in launch.mounts:
-            volume = mount.volume
-            storage = self.storage_of(volume)
-            if storage and storage.kind is StorageKind.nfs:
-                await self._nfs(link, volume, storage)
-            else:
-                home = await self.home_of(volume)
-                if home != link.host.name:
-                    where = f"is on {home}" if home else "is not there"
-                    raise PenstockError(
-                        f"Volume {volume.name} {where}, and the job was placed on {link.host.name}.",
-                        hint="choose that node, or keep the data on an NFS storage",
-                    )
-            found[mount.path] = self.name_of(volume)
-        return found
+    async def mounts(self, link: Link, launch: Launch) -> dict[str, Source]:
+        """Mount path → where it comes from on this host, where it is made ready."""
+        return {mount.path: await self._source(link, mount) for mount in launch.mounts}
+
+    async def _source(self, link: Link, mount: BoundMount) -> Source:
+        volume, below = mount.volume, mount.sub_path
+        storage = self.storage_of(volume)
+        if storage and storage.kind is StorageKind.nfs:
+            return Source(await self._nfs(link, volume, storage, below))
+        home = await self.home_of(volume)
+        if home != link.host.name:
+            where = f"is on {home}" if home else "is not there"
+            raise PenstockError(
+                f"Volume {volume.name} {where}, and the job was placed on {link.host.name}.",
+                hint="choose that node, or keep the data on an NFS storage",
+            )
+        name = self.name_of(volume)
+        if below is None:
+            return Source(name)
+        parts = parts_of(below, volume.group)
+        if link.api.version < WITH_SUBPATHS:
+            raise PenstockError(
+                f"Docker on {link.host.name} cannot mount a directory inside volume {volume.name}: 26.0 and newer can.",
+                hint="mount all of it, or keep the data on an NFS storage",
+            )
+        await self._walk(link, name, parts, make=not mount.read_only)
+        return Source(name, below)
 
     # -- NFS -----------------------------------------------------------------------------------------------------------
 
-    async def _nfs(self, link: Link, volume: Volume, storage: Storage) -> None:
-        """The directory first: NFS mounts none that is not there."""
-        name = self.name_of(volume)
-        if await link.api.volume(name) is not None:
-            return
-        inside = path_inside(volume)
-        if not volume.readonly:
-            await self._make_directory(link, storage, inside)
+    async def _nfs(self, link: Link, volume: Volume, storage: Storage, below: str | None = None) -> str:
+        """Its name on this host. The directory is walked to each time: whoever may write beside it could have put a
+        link there, and Docker would follow it."""
+        inside = path_inside(volume, below)
+        mark = f"-{hashlib.sha256(below.encode()).hexdigest()[:12]}" if below else ""
+        name = f"{self.name_of(volume)}{mark}"
+        await self._make_directory(link, storage, inside.split("/"), make=not volume.readonly)
         made = await link.api.create_volume(
             {"Name": name, "Labels": self._labels(volume)} | nfs_options(storage, inside, read_only=volume.readonly)
         )
         self._refuse_foreign(made, volume, link)
+        return name
 
-    async def _make_directory(self, link: Link, storage: Storage, inside: str) -> None:
-        root = f"{self._made.installation}-storage-{storage.name}"
+    async def _make_directory(self, link: Link, storage: Storage, parts: Sequence[str], *, make: bool) -> None:
+        root = f"{self._made.installation}-storage-{storage.name}-{secrets.token_hex(4)}"
         labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
-        await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=False))
-        words = ["mkdir", "-p", f"{MOUNTED}/{inside}"]
+        await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=not make))
         try:
-            await self._help(link, words, {root: MOUNTED}, read_only=False)
+            await self._walk(link, root, parts, make=make)
         except Unreachable:
             raise
         except ApiError as error:
             what = f"The storage {storage.name} ({storage.mount})"
+            verb = "mounted" if is_about_mounts(error.message) else "used"
             raise PenstockError(
-                f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}."
+                f"{what} cannot be {verb} on {link.host.name}: {mount_words(error.message)}."
             ) from error
         finally:
             await link.api.remove_volume(root)
+
+    async def _walk(self, link: Link, name: str, parts: Sequence[str], *, make: bool) -> None:
+        words = ["sh", "-c", WALK, "sh", MOUNTED, "make" if make else "", *parts]
+        await self._help(link, words, {name: MOUNTED}, read_only=not make)
 
     async def _help(self, link: Link, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True) -> str:
         made = self._made

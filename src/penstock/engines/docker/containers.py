@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from penstock.domain.envs import is_ours
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Scratch
-from penstock.engines.base import Launch, Run
+from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
+from penstock.engines.docker.claims import Source
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.script import command, minded
 
@@ -50,8 +51,8 @@ class Place:
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
-    volumes: Mapping[str, str] = field(default_factory=dict)
-    """Mount path → the volume's name on this host."""
+    volumes: Mapping[str, Source] = field(default_factory=dict)
+    """Mount path → what it comes from on this host."""
 
 
 def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
@@ -172,24 +173,30 @@ def gpus_of(launch: Launch, place: Place) -> tuple[str, ...]:
 
 
 def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
-    mounts: list[Fields] = [
-        {"Type": "volume", "Source": place.volumes[mount.path], "Target": mount.path, "ReadOnly": mount.read_only}
-        for mount in launch.mounts
-    ]
+    mounts = [_mount(mount, place.volumes[mount.path]) for mount in launch.mounts]
     tmpfs: dict[str, str] = {}
     shared = (memory or place.host_memory) // 2
     for scratch in launch.spec.scratch:
         size = scratch.size_bytes or memory or place.host_memory
         if scratch.medium is Medium.disk:
-            mounts.append({"Type": "volume", "Target": scratch.path})
+            mounts.append({"Type": "volume", "Target": scratch.path, "VolumeOptions": {"NoCopy": True}})
         elif scratch.path == SHARED_MEMORY:
             shared = size
         else:
             tmpfs[scratch.path] = f"rw,exec,nosuid,nodev,mode=1777,size={size}"
-    for mount in mounts:
-        mount["VolumeOptions"] = {"NoCopy": True}
     fields: Fields = {"Mounts": mounts, "ShmSize": shared}
     return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
+
+
+def _mount(mount: BoundMount, source: Source) -> Fields:
+    options: Fields = {"NoCopy": True} | ({"Subpath": source.directory} if source.directory else {})
+    return {
+        "Type": "volume",
+        "Source": source.volume,
+        "Target": mount.path,
+        "ReadOnly": mount.read_only,
+        "VolumeOptions": options,
+    }
 
 
 def disk_scratch(launch: Launch) -> Iterator[Scratch]:

@@ -12,6 +12,7 @@ import h11
 
 from penstock.engines.docker.wires import Wire
 
+CLOSED = "the connection was closed"
 UPGRADE = ((b"Connection", b"Upgrade"), (b"Upgrade", b"tcp"))
 
 
@@ -54,8 +55,14 @@ class Exchange:
         return await self._answer()
 
     async def _send(self, event: Any) -> None:
-        if data := self._http.send(event):
-            await self.wire.write(data)
+        data = self._http.send(event)
+        try:
+            if data:
+                await self.wire.write(data)
+        except OSError as error:
+            if said := await self.wire.trouble():
+                raise Broken(said) from error
+            raise
 
     async def _answer(self) -> int:
         while True:
@@ -67,16 +74,17 @@ class Exchange:
                 return self.status
 
     async def _next(self) -> Any:
+        data = b"?"
         while True:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
-                raise Broken(str(error)) from error
+                raise Broken(str(error) if data else CLOSED) from error
             if event is not h11.NEED_DATA:
                 return event
             data = await self.wire.read()
             if not data and self._http.their_state in (h11.SEND_RESPONSE, h11.IDLE):
-                raise Broken(await self.wire.trouble() or "the connection was closed")
+                raise Broken(await self.wire.trouble() or CLOSED)
             self._http.receive_data(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:

@@ -20,7 +20,7 @@ from penstock.domain.paths import WORKDIR
 from penstock.domain.workloads import Reason, State
 from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.claims import Claims
+from penstock.engines.docker.claims import Claims, Source
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.containers import Place, container, disk_scratch
 from penstock.engines.docker.failures import ApiError, Clash, Unreachable
@@ -87,7 +87,7 @@ class Launching:
         await self._pulls.have(link.api, image, said)
         say(State.LAUNCHING, Reason.PLACED, f"{image} is on {link.host.name}")
 
-    async def _prepare(self, link: Link, launch: Launch) -> tuple[str, dict[str, str]]:
+    async def _prepare(self, link: Link, launch: Launch) -> tuple[str, dict[str, Source]]:
         return await self._network(link, launch.group), await self._claims.mounts(link, launch)
 
     async def _network(self, link: Link, group: str) -> str:
@@ -105,7 +105,7 @@ class Launching:
     # -- the container -----------------------------------------------------------------------------------------------
 
     async def _create(
-        self, link: Link, launch: Launch, part: Part, network: str, volumes: dict[str, str]
+        self, link: Link, launch: Launch, part: Part, network: str, volumes: dict[str, Source]
     ) -> tuple[Link, Seen]:
         run = Run(launch.workload_id, launch.attempt)
         name = names.container_name(self._made.installation, launch.name, run, part.part)

@@ -13,17 +13,38 @@ from penstock.errors import Invalid, Problem
 _SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?\Z|\[[0-9A-Fa-f:.]+\]\Z")
 
 
-def path_inside(volume: Volume) -> str:
-    """`group/path`, and nothing that could lead out of the group's directory."""
+WALK = r"""
+cd -P "$1" || exit; here=$1; make=$2; shift 2
+for part; do
+  [ "$make" ] && { [ -e "$part" ] || [ -L "$part" ] || mkdir "$part" || exit; }
+  cd -P "$part" || exit
+  here=$here/$part
+  [ "$(pwd -P)" = "$here" ] || { echo "$part leads elsewhere" >&2; exit 1; }
+done
+""".strip()
+"""Goes down a path and makes what is missing; a link on the way, which could lead out of the group's directory, is
+refused. Its arguments: where to begin, whether to make directories, and the names on the way."""
+
+
+def path_inside(volume: Volume, below: str | None = None) -> str:
+    """`group/path`, and nothing that could lead out of the group's directory; `below` is a directory in it."""
     path = volume.sub_path if volume.sub_path is not None else volume.name
+    if volume.group in ("", ".", "..") or "/" in volume.group or "," in volume.group:
+        raise _not_inside(volume.group, volume.group)
+    return "/".join([volume.group, *parts_of(path, volume.group), *(parts_of(below, volume.group) if below else ())])
+
+
+def parts_of(path: str, group: str) -> list[str]:
     parts = path.split("/")
-    clean = path.isprintable() and not any(part in ("", ".", "..") for part in parts) and "," not in path
-    if not clean or volume.group in ("", ".", "..") or "/" in volume.group or "," in volume.group:
-        said = f"'{shorten(path)}' is not a path inside the directory of {volume.group}"
-        raise Invalid(
-            "The volume cannot be used.", problems=[Problem(said, field="subPath", hint="for example data/set")]
-        )
-    return f"{volume.group}/{path}"
+    if not path.isprintable() or "," in path or any(part in ("", ".", "..") for part in parts):
+        raise _not_inside(path, group)
+    return parts
+
+
+def _not_inside(path: str, group: str) -> Invalid:
+    said = f"'{shorten(path)}' is not a path inside the directory of {group}"
+    problem = Problem(said, field="subPath", hint="for example data/set")
+    return Invalid(f"The volume cannot be used: {said}.", problems=[problem])
 
 
 def nfs_options(storage: Storage, inside: str, *, read_only: bool) -> Fields:

@@ -19,7 +19,6 @@ def refusals(spec: Spec, nodes: Sequence[Node]) -> list[Refusal]:
         *_too_long(spec),
         *_unknown_products(spec, nodes),
         *_queue(spec),
-        *_sub_paths(spec),
         *_twice(spec),
     ]
 
@@ -62,16 +61,6 @@ def _queue(spec: Spec) -> list[Refusal]:
         return []
     said = "Docker hosts have no queues of their own"
     return [Refusal(keys=("queue",), message=said, hint="leave it out; it starts when there is room")]
-
-
-def _sub_paths(spec: Spec) -> list[Refusal]:
-    """Docker mounts whole volumes."""
-    hint = "mount all of it, or make a volume of that directory (subPath)"
-    return [
-        Refusal(keys=("volumes", mount.path), message="a directory inside a volume cannot be mounted", hint=hint)
-        for mount in spec.mounts
-        if mount.sub_path
-    ]
 
 
 def _twice(spec: Spec) -> list[Refusal]:

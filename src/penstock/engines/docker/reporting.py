@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from penstock.domain.model import now
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.workloads import Reason, State, Unit
+from penstock.engines.base import Launch, Presence, Report
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
 from penstock.engines.docker.seen import Seen
 from penstock.engines.kubernetes.script import FAILURES
@@ -71,6 +73,21 @@ def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit
         reason=Reason.STOPPED_BY_USER,
         message=NEVER_STARTED if array else None,
         ended_at=at,
+    )
+
+
+def was_stopped(seen: Seen) -> bool:
+    """It reads as if someone told it to, who is not here any more to say so."""
+    return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_SIGNAL)
+
+
+def never_ran(launch: Launch) -> Report:
+    """Of one that was stopped before it began."""
+    array = launch.spec.array is not None
+    parts = launch.indexes or range(launch.spec.nodes)
+    return Report(
+        presence=Presence.ended,
+        units=tuple(never_started(launch.attempt, part, array=array, at=now()) for part in parts),
     )
 
 

@@ -21,13 +21,14 @@ from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.kept import Bringing, Kept, is_array, launch_of, total_of
 from penstock.engines.docker.launching import Launching, Part
 from penstock.engines.docker.reporting import (
-    BY_SIGNAL,
     Wanted,
     doubtful,
     ends_others,
+    never_ran,
     never_started,
     not_started,
     units,
+    was_stopped,
 )
 from penstock.engines.docker.seen import Seen
 from penstock.errors import Conflict, PenstockError, Unavailable
@@ -78,7 +79,7 @@ class Runs:
             return
         parts = self._hosts.parts(run)
         if kept.grace is not None and not any(seen.began for seen in parts.values()):
-            kept.never = _never_ran(launch)
+            kept.never = never_ran(launch)
             self._changes.tell(run)
             return
         self._bring(run, kept, launch)
@@ -254,7 +255,7 @@ class Runs:
         kept = self._of(run)
         parts = self._hosts.parts(run)
         if parts and all(seen.over for seen in parts.values()) and not self._more_to_come(kept, parts):
-            if kept.grace is None and any(_was_stopped(seen) for seen in parts.values()):
+            if kept.grace is None and any(was_stopped(seen) for seen in parts.values()):
                 kept.grace = grace  # by a server that is gone
             return
         placed = {seen.host for seen in parts.values()} or set(run.hosts)
@@ -281,7 +282,7 @@ class Runs:
         kept.bringing = None
         await self._look_again(run)
         if not any(seen.began for seen in self._hosts.parts(run).values()):
-            kept.never = _never_ran(bringing.launch)
+            kept.never = never_ran(bringing.launch)
 
     async def _look_again(self, run: Run) -> None:
         """At containers whose start was cut off: it may have happened all the same."""
@@ -383,19 +384,6 @@ class Runs:
             for timer in kept.timers.values():
                 timer.cancel()
         self._kept.pop(Run(run.workload_id, run.attempt), None)
-
-
-def _was_stopped(seen: Seen) -> bool:
-    return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_SIGNAL)
-
-
-def _never_ran(launch: Launch) -> Report:
-    array = launch.spec.array is not None
-    parts = launch.indexes or range(launch.spec.nodes)
-    return Report(
-        presence=Presence.ended,
-        units=tuple(never_started(launch.attempt, part, array=array, at=now()) for part in parts),
-    )
 
 
 def _why(error: ApiError | PenstockError) -> tuple[str, Reason]:

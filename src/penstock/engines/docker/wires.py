@@ -7,7 +7,9 @@ own input is over. asyncio's TLS cannot do that, so TLS is spoken here, over pla
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -203,8 +205,10 @@ class _Ssh:
 
     async def close(self) -> None:
         self._in.close()
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                # Not `kill()`: that looks first whether it has ended, and then nobody else hears of it.
+                os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
     async def trouble(self) -> str:

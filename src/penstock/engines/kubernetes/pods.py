@@ -237,7 +237,8 @@ def _claims(bound: Sequence[BoundMount]) -> tuple[list[Fields], list[Fields]]:
         known = volumes.setdefault(claim, {"claimName": claim, "readOnly": True})
         known["readOnly"] &= mount.read_only
         number = list(volumes).index(claim)
-        mounts.append({"name": f"volume-{number}", "mountPath": mount.path, "readOnly": mount.read_only})
+        place: Fields = {"name": f"volume-{number}", "mountPath": mount.path, "readOnly": mount.read_only}
+        mounts.append(place | {"subPath": mount.sub_path} if mount.sub_path else place)
     made = [
         {"name": f"volume-{number}", "persistentVolumeClaim": source} for number, source in enumerate(volumes.values())
     ]
