@@ -72,7 +72,7 @@ def test_the_first_admin_is_made_once_and_lets_others_in(alone):
         assert (shown.code, shown.err) == (0, ""), kind
     refused = alone("audit", name="pwmadm", XDG_CONFIG_HOME=str(alone.folder / "ada"))
     assert refused.code == 1
-    assert "You may not get a Audit here" in refused.err
+    assert "You may not get an Audit here" in refused.err
 
     users = alone("users", name="pwmadm").out
     assert re.search(r"^User  ada +ada,pwm.resource +true$", users, re.MULTILINE)

@@ -76,7 +76,8 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("noun", ALIASES)
-def test_the_columns_are_the_documents_and_stand_without_any_value(noun):
+def test_the_columns_are_the_documents_and_stand_without_any_value(monkeypatch, noun):
+    monkeypatch.delenv("COLUMNS", raising=False)
     bare = {"name": "bare", "id": "abcdefgh"}
     header, rule, row = table([bare], view_of(Kind(noun), wide=False).columns([bare]), ruled=True)
     assert header.split() == HEADERS[noun].split()
@@ -103,7 +104,8 @@ def test_nodes_without_fields_have_no_cpus_and_gpus_to_show():
     assert [row["node"] for row in cpus([{"name": "n1"}])] == ["n1"]
 
 
-def test_gpus_a_cluster_only_counts_are_shown_by_product():
+def test_gpus_a_cluster_only_counts_are_shown_by_product(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     pool = {"product": "NVIDIA A10", "total": 8, "taken": 3, "free": 5}
     [row] = gpus([{"name": "n1", "gpu_pools": [pool], "gpus": []}])
     assert row["name"] == "n1/NVIDIA A10"
