@@ -196,8 +196,8 @@ class Settings:
     other."""
 
     docker_tls_dir: str = ""
-    """Certificates for `tcp://` hosts: ca.pem, cert.pem and key.pem in a directory named after the node, or beside these
-    for all others. Without any, a host is spoken to without TLS, and only on this machine's own addresses."""
+    """Certificates for `tcp://` hosts: ca.pem, cert.pem and key.pem in a directory named after the node, or beside
+    these for all others. Without any, a host is spoken to without TLS, and only on this machine's own addresses."""
 
     docker_ssh_config: str = ""
     """The configuration file of ssh for `ssh://` hosts (`ssh -F`); empty is ssh's own."""

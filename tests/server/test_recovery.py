@@ -224,18 +224,18 @@ def test_a_database_of_a_newer_version_is_refused(server):
         again(server)
 
 
-def test_a_very_long_data_directory_works(place):
+def test_a_very_long_data_directory_works(place, monkeypatch):
     deep = place / ("x" * 90) / ("y" * 90)
     server = start_server(place, data_dir=str(deep))
     try:
-        os.chdir(deep)
+        monkeypatch.chdir(deep)
         server.socket = Path("penstock.sock")
         assert server.request("GET", "/healthz")[0] == 200
         assert server.ended(server.submit("run: 'true'\n")["id"])["status"] == "completed"
         server.request("POST", "/v1/server/stop")
         server.process.wait(20)
     finally:
-        os.chdir("/")
+        monkeypatch.undo()
         server.process.kill()
 
 

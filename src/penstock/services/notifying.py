@@ -12,7 +12,9 @@ import hmac
 import json
 import logging
 import ssl
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,11 +26,12 @@ from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.outbox import Letter
+from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
 TELEGRAM = "telegram:"
 SIGNATURE = "X-Penstock-Signature"
-AT_ONCE = 8
+AT_ONCE = 64
 SECONDS = 10.0
 FIRST_WAIT, LONGEST_WAIT = 2.0, 600.0
 GIVE_UP = timedelta(days=1)
@@ -92,19 +95,38 @@ class Notifying:
             await asyncio.sleep(BETWEEN_LOOKS)
 
     async def _send(self) -> None:
+        """Each recipient hears of states in the order they were entered, and waits for no other."""
         while letters := await self._db.read(lambda tx: tx.outbox.due(now(), AT_ONCE)):
-            await asyncio.gather(*map(self._deliver, letters))
+            each: dict[str, list[Letter]] = {}
+            for letter in letters:
+                each.setdefault(letter.to, []).append(letter)
+            await asyncio.gather(*map(self._deliver, each.values()))
 
-    async def _deliver(self, letter: Letter) -> None:
-        try:
-            await asyncio.to_thread(send, letter, self._settings)
-        except NotHeard as error:
-            if now() - letter.created_at < GIVE_UP:
-                wait = min(FIRST_WAIT * 2.0 ** min(letter.tries, 12), LONGEST_WAIT)
-                await self._db.write(lambda tx: tx.outbox.later(letter.seq, now() + timedelta(seconds=wait)))
-                return
-            log.warning("%s was not told for a day, and is not any more: %s", shown(letter.to), error)
-        await self._db.write(lambda tx: tx.outbox.done(letter.seq))
+    async def _deliver(self, letters: Sequence[Letter]) -> None:
+        for number, letter in enumerate(letters):
+            try:
+                await asyncio.to_thread(send, letter, self._settings)
+            except NotHeard as error:
+                if now() - letter.created_at < GIVE_UP:
+                    await self._later(letters[number:])
+                    return
+                log.warning("%s was not told for a day, and is not any more: %s", shown(letter.to), error)
+            await self._db.write(partial(_done, letter))
+
+    async def _later(self, letters: Sequence[Letter]) -> None:
+        """The first of them was not heard: those that follow wait with it."""
+        wait = min(FIRST_WAIT * 2.0 ** min(letters[0].tries, 12), LONGEST_WAIT)
+        due = now() + timedelta(seconds=wait)
+
+        def write(tx: Store) -> None:
+            for letter in letters:
+                tx.outbox.later(letter.seq, due)
+
+        await self._db.write(write)
+
+
+def _done(letter: Letter, tx: Store) -> None:
+    tx.outbox.done(letter.seq)
 
 
 def send(letter: Letter, settings: Settings) -> None:

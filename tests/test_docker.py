@@ -1,0 +1,115 @@
+"""A server whose work runs on Docker hosts: from a Node document to a workload's log, and nothing left over."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.host import Host
+from tests.hosts.lot import Hosts
+from tests.running import RunningServer, start_server
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, group: pwm.resource}}\nspec: {{address: '{address}'}}\n"
+WORKLOAD = """apiVersion: v1
+kind: Workload
+metadata: {name: greeter}
+spec:
+  driver: pwm.docker
+  selectors: {cpu: {product_name: pwm.all}}
+  image: {image: "busybox:1"}
+  config: {cmd: sh, startMode: -itd}
+"""
+TASK = """name: writes
+resources: {image_id: "busybox:1"}
+volumes: {/data: kept}
+run: [sh, -c, "date >> /data/runs; wc -l < /data/runs"]
+"""
+PATIENCE = 90
+
+
+@pytest.fixture
+def server(place: Path, hosts: Hosts) -> Iterator[RunningServer]:
+    first, _ = hosts.hosts
+    server = start_server(place, engine="docker")
+    applied(server, NODE.format(name="lab-1", address=first.unix))
+    until(lambda: any(node["ready"] for node in items(server, "/v1/nodes")))
+    yield server
+    if server.process.poll() is None:
+        leave_nothing(server, first)
+    first.clean()
+
+
+def leave_nothing(server: RunningServer, host: Host) -> None:
+    """Ends and deletes everything through the server, and sees that nothing stays on the host."""
+    for thing in items(server, "/v1/workloads"):
+        server.request("POST", f"/v1/workloads/{thing['id']}/stop")
+        server.ended(thing["id"])
+        server.request("DELETE", f"/v1/workloads/{thing['id']}")
+    for thing in items(server, "/v1/volumes"):
+        server.request("DELETE", f"/v1/volumes/{thing['id']}")
+    until(lambda: not host.docker("ps", "-aq").split())
+    server.end()
+
+
+def items(server: RunningServer, path: str) -> list[dict[str, Any]]:
+    return list(server.request("GET", path)[1]["items"])
+
+
+def applied(server: RunningServer, text: str) -> dict[str, Any]:
+    status, answer = server.request("POST", "/v1/apply", {"text": text})
+    assert status == 200, answer
+    [result] = answer["results"]
+    assert result["result"] == "created", result
+    return dict(result)
+
+
+def until(holds: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def penstock(server: RunningServer, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock.cli", *words]
+    return subprocess.run(command, env=server.environ, input=stdin, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def test_a_workload_runs_and_can_be_entered(server: RunningServer, hosts: Hosts) -> None:
+    made = applied(server, WORKLOAD)
+    until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
+    entered = penstock(server, "exec", "greeter", "--", "sh", "-c", "cat /proc/1/comm; exit 3")
+    assert (entered.returncode, entered.stdout) == (3, "sh\n")
+    shell = penstock(server, "shell", "wk", "greeter", stdin="echo in; exit 4\n")
+    assert (shell.returncode, shell.stdout) == (4, "in\n")
+    [container] = hosts.hosts[0].docker("ps", "-q").split()
+    shown = "{{.HostConfig.Privileged}} {{.HostConfig.NetworkMode}}"
+    privileged, network = hosts.hosts[0].docker("inspect", "-f", shown, container).split()
+    assert privileged == "false"
+    assert network not in ("host", "bridge", "default")
+
+
+def test_a_volume_outlives_the_jobs_that_write_it(server: RunningServer) -> None:
+    assert server.request("POST", "/v1/volumes", {"name": "kept", "size": "1Gi"})[0] == 201
+    for count in ("1\n", "2\n"):
+        job = server.ended(server.submit(TASK)["id"])
+        assert (job["state"], job["exit_code"]) == ("EXITED", 0), job
+        assert server.request("GET", f"/v1/workloads/{job['id']}/logs")[1] == count
+
+
+def test_a_server_that_is_killed_finds_its_container_again(place: Path, server: RunningServer, hosts: Hosts) -> None:
+    made = applied(server, WORKLOAD)
+    until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
+    server.kill()
+    again = start_server(place, server.environ)
+    until(lambda: again.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
+    assert len(hosts.hosts[0].docker("ps", "-aq").split()) == 1
+    again.request("POST", f"/v1/workloads/{made['id']}/stop")
+    assert again.ended(made["id"])["state"] == "STOPPED"
+    leave_nothing(again, hosts.hosts[0])
