@@ -77,7 +77,8 @@ def test_an_engine_is_reached_over_tls_by_those_who_may(hosts, first):
     assert tls(first, hosts.keys.client).stdout == "host-1\n"
     refused = tls(first, hosts.keys.stranger, "ps")
     assert refused.returncode != 0
-    assert "bad certificate" in refused.stderr
+    # Which of the two Docker's client says depends on whether it had written all before it was told.
+    assert "bad certificate" in refused.stderr or "connection reset by peer" in refused.stderr
 
 
 def dial(hosts, host, *options):

@@ -90,6 +90,13 @@ async def test_over_its_memory_it_ends_with_that_reason(engine: DockerEngine) ->
     assert "memory limit of 48Mi" in (unit.message or "")
 
 
+async def answering(engine: DockerEngine) -> None:
+    """Return once all hosts answer again."""
+    async with asyncio.timeout(60):
+        while not all(node.ready for node in await engine.nodes()):
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("way", ["restart", "kill", "reboot"])
 async def test_when_docker_restarts_what_ran_there_is_lost_with_its_node(
     engine: DockerEngine, hosts: Hosts, way: str
@@ -108,6 +115,7 @@ async def test_when_docker_restarts_what_ran_there_is_lost_with_its_node(
     unit = (await ended(engine, run_of(launch))).units[0]
     assert (unit.state, unit.reason) == (State.CRASHED, Reason.NODE_LOST)
     assert unit.message == "Docker on host-1 was restarted, which ended it."
+    await answering(engine)
     assert await log_of(engine, run_of(launch)) == b"up\n"
     report, log = await outcome(engine, a_launch("echo again"))
     assert (report.units[0].state, log) == (State.EXITED, "again\n")
