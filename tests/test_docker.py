@@ -109,7 +109,8 @@ def test_a_server_that_is_killed_finds_its_container_again(place: Path, server: 
     server.kill()
     again = start_server(place, server.environ)
     until(lambda: again.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
-    assert len(hosts.hosts[0].docker("ps", "-aq").split()) == 1
+    ours = f"label=penstock.dev/workload={made['id']}"
+    assert len(hosts.hosts[0].docker("ps", "-aq", "--filter", ours).split()) == 1
     again.request("POST", f"/v1/workloads/{made['id']}/stop")
     assert again.ended(made["id"])["state"] == "STOPPED"
     leave_nothing(again, hosts.hosts[0])

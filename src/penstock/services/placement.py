@@ -68,6 +68,11 @@ class Placement:
     async def open(self) -> None:
         await self._look()
 
+    async def look_again(self) -> None:
+        """Before something is judged by what there is."""
+        if self._moving:
+            await self._look()
+
     async def _look(self) -> None:
         """The first node that takes work. Docker hosts come and go, and there may be none."""
         nodes = await self._engine.nodes()

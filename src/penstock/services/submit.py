@@ -74,6 +74,8 @@ class Submit:
         """Checks everything; nothing is written."""
         caller.require(Verb.create, Kind.Workload)
         coming = coming or Coming()
+        if self._reconciler.placement:
+            await self._reconciler.placement.look_again()
         problems = [*await self._refusals(task), *self._never_fits(task)]
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller))
         problems += mounted.problems

@@ -261,6 +261,7 @@ class Runs:
         placed = {seen.host for seen in parts.values()} or set(run.hosts)
         if placed and (away := self._hosts.away(placed)):
             raise Unavailable(f"{away[0]}: it is told to stop as soon as its node answers.")
+        sooner = kept.grace is None or grace < kept.grace
         kept.grace = grace if kept.grace is None else min(kept.grace, grace)
         await self._stop_bringing(run, kept)
         for seen in self._hosts.parts(run).values():
@@ -268,7 +269,8 @@ class Runs:
                 await self._hosts.link(seen.host).remove(seen)
             elif seen.runs:
                 await self._tell(kept, seen, grace)
-        self._changes.tell(run)
+        if sooner:  # whoever hears of it asks again
+            self._changes.tell(run)
 
     def _more_to_come(self, kept: Kept, parts: Mapping[int, Seen]) -> bool:
         return kept.bringing is not None or len(parts) + len(kept.failed) < total_of(kept, parts)
@@ -292,8 +294,11 @@ class Runs:
 
     async def _tell(self, kept: Kept, seen: Seen, grace: int) -> None:
         link = self._hosts.link(seen.host)
-        timer = kept.timers.pop(seen.id, None)
+        timer = kept.timers.get(seen.id)
+        if timer and seen.id in kept.told and timer.when() <= asyncio.get_running_loop().time() + grace:
+            return  # told before, and its time is running
         if timer:
+            del kept.timers[seen.id]
             timer.cancel()
         if grace <= 0:
             await link.api.kill(seen.id, "KILL")
