@@ -62,6 +62,12 @@ def test_a_name_in_a_header_cannot_be_turned_into_a_token():
     assert not SAID.may(Verb.create, Kind.Token)
 
 
+def test_the_same_caller_is_known_again():
+    """What is remembered of callers would otherwise grow with every request."""
+    assert Caller(user="alice", proof=Proof.token) == Caller(user="alice", proof=Proof.token)
+    assert len({Caller(user="alice", proof=Proof.token) for _ in range(3)}) == 1
+
+
 def test_each_user_has_a_group_of_their_own_name():
     assert ALICE.group == "alice"
 

@@ -86,7 +86,7 @@ class Caller:
     """When what proves it ends: nothing they make to prove it again lasts longer."""
     chosen: str | None = None
     """The one group this request is about."""
-    rights: Rights = field(init=False)
+    rights: Rights = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         believed = self.proof is not Proof.header

@@ -19,6 +19,8 @@ from penstock.services import audit
 from penstock.store.database import Database
 from penstock.store.session import Store
 
+REMEMBERED = 1000
+"""Callers whose rights are kept worked out."""
 NO_GROUP = ""
 """Users and groups belong to none."""
 
@@ -46,17 +48,14 @@ class People:
 
     # who asks
 
-    @property
-    def written_down(self) -> bool:
-        """Do policies decide?"""
-        return bool(self._users)
-
     def known(self, caller: Caller) -> Caller:
         """With what the policies say of them."""
         if not self._users:
             return caller
         found = self._callers.get(caller)
         if found is None:
+            if len(self._callers) >= REMEMBERED:
+                self._callers.clear()
             found = self._callers[caller] = self._looked_up(caller)
         return found
 
