@@ -32,15 +32,15 @@ def resident(pid: int) -> tuple[float, int]:
 
 def wait_until_idle(pid: int) -> None:
     """Until a process that has much to do when it starts has done it: one CPU hardly used for two seconds."""
-    used = _cpu_seconds(pid)
+    used = cpu_seconds(pid)
     while True:
         time.sleep(2)
-        before, used = used, _cpu_seconds(pid)
+        before, used = used, cpu_seconds(pid)
         if used - before < 0.1:
             return
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

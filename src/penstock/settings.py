@@ -115,6 +115,9 @@ class Settings:
     retention: str = "30d"
     """How long ended workloads and their logs are kept."""
 
+    gpu_sample: str = "15s"
+    """How often it is looked at what GPUs do, for `penstock usage` and `idle_timeout`."""
+
     telegram_token: str = ""
     """The token of the bot that tells people by Telegram; empty: nobody is told that way."""
 
@@ -349,7 +352,7 @@ def _check_amount(key: str, value: Any) -> None:
         parse_bytes(value, bare=False)
     elif key in ("cpus", "default_cpus"):
         parse_cpus(value)
-    elif key in ("disk_scan", "stop_grace", "retention", "placement_timeout", "pull_patience"):
+    elif key in ("disk_scan", "stop_grace", "retention", "gpu_sample", "placement_timeout", "pull_patience"):
         parse_duration(value)
     elif key == "storage_classes" and not all(path.startswith("/") for path in value.values()):
         raise ValueError("must be a table of name = absolute directory")

@@ -172,7 +172,7 @@ def test_every_format_of_every_kind(pwmcli, begun):
         names = pwmcli("get", kind, "-o", "name").out.split()
         assert len(names) == len(items)
         assert pwmcli("get", kind, "-o", "wide").out.startswith("kind ")
-        assert isinstance(yaml.safe_load(pwmcli("get", kind, "-o", "yaml").out), list)
+        assert list(yaml.safe_load_all(pwmcli("get", kind, "-o", "yaml").out))
 
 
 def test_a_volume(pwmcli, penstock):

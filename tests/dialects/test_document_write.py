@@ -275,7 +275,7 @@ def test_a_claim_becomes_a_volume():
 
 
 def test_a_document_becomes_a_manifest_with_what_that_cannot_say_above_it():
-    text = convert(TENSORFLOW, "d.yaml", to=Target.manifest)
+    text = convert(TENSORFLOW, "d.yaml", to=Target.kubernetes)
     assert text.startswith(
         "# selectors, terminal: cannot be said in a manifest that Penstock reads\n# exclusive_cpus: "
     )

@@ -11,8 +11,8 @@ HOW_IT_ENDED = (State.EXITED, State.CRASHED, State.STOPPED, State.STUCK)
 
 
 def test_a_node_is_chosen_by_name_product_or_label():
-    spec = spec_of("run: a\nselectors: {node: gpu01, cpu_product: Xeon, labels: {rack: a}}")
-    assert spec.selectors == Selectors(node="gpu01", cpu_product="Xeon", labels={"rack": "a"})
+    spec = spec_of("run: a\nselectors: {node: gpu01, cpu_product: Xeon, labels: {rack: a}, spread: true}")
+    assert spec.selectors == Selectors(node="gpu01", cpu_product="Xeon", labels={"rack": "a"}, spread=True)
     assert spec_of("run: a\nselectors: {node: pwm.all, cpu_product: pwm.all}").selectors == Selectors()
 
 

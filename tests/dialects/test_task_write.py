@@ -69,7 +69,9 @@ LABELS = st.dictionaries(
     st.sampled_from(["team", "yes", "0x1", "example.com/part-of"]), TEXTS | st.just(""), max_size=3
 )
 NODE_LABELS = st.dictionaries(st.sampled_from(["rack", "example.com/zone"]), NODES | st.just(""), max_size=2)
-SELECTORS = st.builds(Selectors, node=st.none() | NODES, cpu_product=st.none() | TEXTS, labels=NODE_LABELS)
+SELECTORS = st.builds(
+    Selectors, node=st.none() | NODES, cpu_product=st.none() | TEXTS, labels=NODE_LABELS, spread=st.booleans()
+)
 PORTS = st.builds(Port, port=st.integers(1, 65_535), protocol=st.sampled_from(["tcp", "udp"]))
 STATES = st.lists(st.sampled_from(State), min_size=1, max_size=3, unique=True).map(tuple) | st.just(HOW_IT_ENDED)
 CHATS = st.sampled_from(["telegram:12345", "telegram:-100", "telegram:@lab"])

@@ -1,12 +1,13 @@
 /* A stand-in for NVIDIA's management library: GPUs named in FAKE_NVML, separated by commas.
 
    What they do is read anew each time from the file FAKE_NVML_BUSY, a line for each GPU that does anything: its number,
-   the bytes in use, the percent of utilization, and the ids of processes. For example: `1 1073741824 87 4321`. */
+   the bytes in use, the percent of utilization, and the ids of processes. For example: `1 1073741824 87 4321`.
+   One that does not tell its utilization has `?` there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID = 2, TOO_SMALL = 7, FIRST_MINOR = 90, MOST = 64 };
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, TOO_SMALL = 7, FIRST_MINOR = 90, MOST = 64 };
 
 static const char *products(void) {
     const char *text = getenv("FAKE_NVML");
@@ -52,7 +53,7 @@ int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) {
 }
 
 struct process { unsigned pid; unsigned long long memory; unsigned instance, part; };
-struct busy { unsigned long long memory; unsigned percent, count; struct process processes[MOST]; };
+struct busy { unsigned long long memory; unsigned percent, hidden, count; struct process processes[MOST]; };
 
 static struct busy busy(void *device) {
     struct busy found = {0};
@@ -63,6 +64,7 @@ static struct busy busy(void *device) {
         char *rest = line;
         if (strtoul(rest, &rest, 10) != number(device)) continue;
         found.memory = strtoull(rest, &rest, 10);
+        found.hidden = strchr(rest, '?') != NULL;
         found.percent = strtoul(rest, &rest, 10);
         for (unsigned pid; found.count < MOST && (pid = strtoul(rest, &rest, 10)); found.count++)
             found.processes[found.count] = (struct process){pid, found.memory, -1, -1};
@@ -79,8 +81,9 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3]) {
 }
 
 int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]) {
-    rates[0] = rates[1] = busy(device).percent;
-    return SUCCESS;
+    struct busy now = busy(device);
+    rates[0] = rates[1] = now.percent;
+    return now.hidden ? NOT_SUPPORTED : SUCCESS;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *room, struct process *processes) {

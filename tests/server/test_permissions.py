@@ -62,7 +62,7 @@ def test_a_bad_token_opens_nothing(module_server, method, path):
 def test_every_list_has_pages_and_a_filter():
     paths = create_app(Settings()).openapi()["paths"]
     lists = [operation["get"] for path, operation in paths.items() if _is_list(path, operation)]
-    assert len(lists) == 11
+    assert len(lists) == 12
     for operation in lists:
         names = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
         assert {"limit", "cursor"} < names

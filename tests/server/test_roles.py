@@ -39,7 +39,7 @@ BODIES: dict[str, Any] = {
     "/v1/users/{name}": {"name": "someone"},
     "/v1/groups/{name}": {"name": "someone"},
 }
-QUERIES = {"/v1/workloads/{ref}/connect": "?port=8888"}
+QUERIES = {"/v1/workloads/{ref}/connect": "?port=8888", "/v1/documents": "?kind=Workload"}
 MEMBERS = {
     "has": [{"name": "lab", "policy": "pwm.all"}],
     "sees": [{"name": "lab", "policy": {"Workload": ["get"], "Volume": ["get"], "Storage": ["get"], "GPU": ["get"]}}],
@@ -171,6 +171,22 @@ def test_a_group_is_named_only_to_its_members(house):
     not_there = house.ask("has", "GET", "/v1/workloads?group=nosuch")
     assert not_theirs[0] == not_there[0] == 404
     assert str(not_theirs[1]).replace("other", "nosuch") == str(not_there[1])
+
+
+def test_documents_are_written_for_those_who_may_see_the_thing(house):
+    name = house.ask("admin", "GET", f"/v1/workloads/{house.made('workloads')}?group=lab")[1]["name"]
+    texts = {user: house.ask(user, "GET", "/v1/documents?kind=Workload&limit=500") for user in ("sees", "rules-other")}
+    assert any(f"name: {name}\n  group: lab\n" in item["text"] for item in texts["sees"][1]["items"])
+    assert texts["rules-other"] == (200, texts["rules-other"][1] | {"items": []})
+    not_theirs = house.ask("rules-other", "GET", f"/v1/documents?kind=Workload&name={name}")
+    not_there = house.ask("rules-other", "GET", "/v1/documents?kind=Workload&name=nosuch")
+    assert not_theirs[0] == not_there[0] == 404
+    assert str(not_theirs[1]).replace(name, "nosuch") == str(not_there[1])
+    for kind in ("Workload", "Volume", "Storage"):
+        assert house.ask("blind", "GET", f"/v1/documents?kind={kind}")[0] == 403
+    for kind, theirs in (("User", ["blind"]), ("Group", ["lab"])):
+        _, seen = house.ask("blind", "GET", f"/v1/documents?kind={kind}")
+        assert [item["name"] for item in seen["items"]] == theirs
 
 
 def test_who_sees_a_thing_and_may_not_do_it_is_told_so(house):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.store.schema import HEAD
 from penstock.store.session import BEGIN_WRITING
 from penstock.store.tables import metadata
 from tests.postgresql import Cluster
-from tests.store.making import ACCOUNT, a_workload
+from tests.store.making import ACCOUNT, MOMENT, a_workload
 from tests.store.release import ENDED, RELEASED, RUNNING, TOKEN, UNIT, VOLUME
 
 REVISIONS = sorted(path.name.partition("_")[0] for path in Path(migrations.__file__).parent.glob("versions/*.py"))
@@ -111,6 +112,10 @@ async def test_a_database_of_every_release_is_brought_up_with_all_that_is_in_it(
         assert [w.id for w in await db.read(lambda tx: tx.workloads.using(VOLUME.id))] == [RUNNING.id]
         assert len(await db.read(lambda tx: tx.workloads.history(ENDED.id))) == 5
         assert await db.read(lambda tx: tx.workloads.units(ENDED.id)) == (UNIT,)
+        lines = {line.state: line.at for line in await db.read(lambda tx: tx.workloads.history(ENDED.id))}
+        held = (lines[State.EXITED] - lines[State.ASSIGNED]) / timedelta(milliseconds=1)
+        [taken] = await db.read(lambda tx: tx.usage.taken(MOMENT, lines[State.EXITED], None))
+        assert taken[:5] == ("ann", "ann", 1, 0, 4000 * held)
         assert await db.read(lambda tx: tx.tokens.by_hash("hash")) == TOKEN
         assert await db.read(lambda tx: tx.submissions.get("ann", "key")) == ("digest", "Workload", RUNNING.id)
         newer = a_workload("newer")

@@ -1,4 +1,4 @@
-"""`penstock apply` and `convert`: whole files of documents, Kubernetes' manifests among them."""
+"""`penstock apply`: whole files of documents, Kubernetes' manifests among them."""
 
 from __future__ import annotations
 
@@ -35,16 +35,3 @@ def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str
     body = documents_body(file) | active_venv(client) | {"dry_run": dry_run}
     answer = send(client, body, base, path="/v1/apply", query={"group": group})
     return show_results(answer["results"], output, " (dry run)" if dry_run else "")
-
-
-@command(
-    "convert",
-    examples="""
-    penstock convert -f job.yaml > task.yaml
-    penstock convert -f task.yaml | kubectl apply -f -""",
-)
-@file_option
-@api_url_option(short=True)
-def convert(file: str, api_url: str | None) -> None:
-    """Print the task for a manifest, or the manifest for a task."""
-    click.echo(connect(api_url).post("/v1/convert", documents_body(file))["text"], nl=False)

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 PATIENCE = 0.5
 """Seconds; whoever presses Tab waits no longer, and never starts a server."""
 TAKEN = {
-    **dict.fromkeys(("stop", "logs", "inspect"), ("Workload",)),
+    **dict.fromkeys(("stop", "logs", "inspect", "explain"), ("Workload",)),
     "shell": ("Workload", "Volume"),
     "top": ("Workload", "Node"),
     "delete": ("Workload", "Volume", "Node", "Group", "User", "Storage"),

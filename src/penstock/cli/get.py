@@ -15,9 +15,10 @@ from penstock.cli.tree import command
 from penstock.cli.views import SINGLE, View, is_called, view_of
 from penstock.client import Client
 from penstock.client.address import quote
-from penstock.domain.kinds import ALIASES
+from penstock.domain.kinds import ALIASES, APPLIED
 from penstock.errors import NotFound
 
+DOCUMENTS = "/v1/documents"
 SHOWN = 100
 """Of what grows without end, the newest."""
 
@@ -29,7 +30,7 @@ SHOWN = 100
     penstock get nodes -o wide
     penstock get wk -w
     penstock get vol -g pwm.resource
-    penstock get job train -o yaml""",
+    penstock get wk train -o yaml > train.yaml""",
 )
 @click.argument("kind", type=KindWord())
 @click.argument("ref", metavar="[NAME_OR_ID]", required=False, shell_complete=names_of_kind)
@@ -52,7 +53,8 @@ def get(
     """Show what there is: workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
 
     KIND is a word of document 003 (wk, gpuw, cpuw, gpu, cpu, node, group, user, vol, storage, and their plurals), or
-    job or volume for our own columns. Without --group all groups of yours are shown.
+    job or volume for our own columns. Without --group all groups of yours are shown. With -o yaml it is documents that
+    apply takes again; -o json is what the server answers.
     """
     output = "json" if as_json else output
     client = connect(api_url)
@@ -60,10 +62,33 @@ def get(
     asked = {"group": group}
     if watch:
         _watch(client, view, asked, ref, limit, output)
+    elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
+        return
     elif ref is None:
         _list(client, kind, view, asked, limit, output)
     else:
         _one(client, kind, view, asked, ref, output)
+
+
+def _documents(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str | None, limit: int) -> bool:
+    """Prints what there is as documents. False where there are none: GPUs, and nodes that a cluster or machine has by
+    itself, were made by no document."""
+    if kind.noun not in APPLIED:
+        return False
+    query, most = asked | {"kind": kind.noun, "name": ref}, limit if view.told else 0
+    if kind.asking and ref is None:
+        rows = client.list(view.path, asked, most, lambda item: bool(view.rows([item])))
+        each = [client.get(DOCUMENTS, query | {"name": row["id"]})["items"] for row in rows.items]
+        listing = rows._replace(items=[item for items in each for item in items])
+    else:
+        listing = client.list(DOCUMENTS, query, most)
+    newest: dict[tuple[str | None, str], str] = {}
+    for item in listing.items:
+        newest.setdefault((item.get("group"), item["name"]), item["text"])
+    click.echo("---\n".join(newest.values()), nl=False)
+    if listing.more:
+        note(f"The newest {limit}; all with: --limit 0")
+    return bool(newest)
 
 
 def _list(client: Client, kind: Kind, view: View, asked: dict[str, Any], limit: int, output: str) -> None:

@@ -94,23 +94,29 @@ def blocks(
     rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False
 ) -> list[list[str]]:
     """The same, the lines of each row together."""
-    cells = [[column.title, *(_cell(column, row) for row in rows)] for column in columns]
+    cells = [[column.title, *_cells(column, rows)] for column in columns]
     widths = [
-        max(column.usual if more_come else 0, *map(_length, cell)) for column, cell in zip(columns, cells, strict=True)
+        max(column.usual if more_come else 0, *map(_length if column.wrap else len, cell))
+        for column, cell in zip(columns, cells, strict=True)
     ]
     room = terminal_width()
     shown = list(range(len(columns)))
     if room is not None:
         shown, widths = _fit(columns, widths, room - indent)
+    if not any(columns[place].wrap for place in shown):
+        filled = [_filled(cells[place], widths[place]) for place in shown]
+        return [[GAP.join(row).rstrip()] for row in zip(*filled, strict=True)]
     return [
         _lines([(cells[place][index], widths[place], columns[place].wrap) for place in shown])
         for index in range(len(rows) + 1)
     ]
 
 
-def _cell(column: Column, row: Row) -> str:
-    text = column.value(row)
-    return "\n".join(map(printable, text.splitlines())) if column.wrap else printable(text)
+def _cells(column: Column, rows: Sequence[Row]) -> list[str]:
+    texts = [column.value(row) for row in rows]
+    if column.wrap:
+        return ["\n".join(map(printable, text.splitlines())) for text in texts]
+    return [text if text.isprintable() else printable(text) for text in texts]
 
 
 def _length(text: str) -> int:
@@ -144,6 +150,14 @@ def _fit(columns: Sequence[Column], widths: list[int], room: int) -> tuple[list[
 
 def _total(widths: list[int], shown: list[int]) -> int:
     return sum(widths[place] for place in shown) + len(GAP) * (len(shown) - 1)
+
+
+def _filled(cells: list[str], width: int) -> list[str]:
+    """A whole column at once: there may be thousands of rows."""
+    short = [text if len(text) <= width else text[: width - 1] + "…" for text in cells]
+    if use_colour():
+        return [coloured(text) + " " * (width - len(text)) for text in short]
+    return [text.ljust(width) for text in short]
 
 
 def _lines(cells: list[tuple[str, int, bool]]) -> list[str]:

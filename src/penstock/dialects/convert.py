@@ -9,19 +9,31 @@ from penstock.dialects.documents import Document, TaskDocument, read_documents
 from penstock.dialects.manifest.read import ManifestVolume, NewClaim
 from penstock.dialects.manifest.write import IMAGE, write_manifest
 from penstock.dialects.task.write import write_task
+from penstock.dialects.text import invalid
 from penstock.domain.volumes import AccessMode
+from penstock.errors import Problem
 
 
 class Target(StrEnum):
     task = "task"
     document = "document"
-    manifest = "manifest"
+    kubernetes = "kubernetes"
 
 
-def convert(text: str | bytes, source: str, *, image: str = IMAGE, to: Target | None = None) -> str:
+def convert(
+    text: str | bytes, source: str, *, image: str = IMAGE, to: Target | None = None, group: str | None = None
+) -> str:
     """Each document of the text in the way that is asked for; by itself, a task becomes a manifest and any other
-    workload a task. A volume becomes the command that makes it, or a document."""
-    return "---\n".join(_converted(document, image, to) for document in read_documents(text, source))
+    workload a task. A volume becomes the command that makes it, or a document. What the other way has no word for is
+    an error: Invalid, with all of it at once.
+
+    `group` is where things belong that name no group, as no task does.
+    """
+    documents = read_documents(text, source)
+    problems = [problem for document in documents if (problem := _unsayable(document, to, group))]
+    if problems:
+        raise invalid(source, problems)
+    return "---\n".join(_converted(document, image, to) for document in documents)
 
 
 def _converted(document: Document, image: str, to: Target | None) -> str:
@@ -31,12 +43,34 @@ def _converted(document: Document, image: str, to: Target | None) -> str:
         return write_noun(document.noun, document.group)  # which only a document can say
     task = document.task
     notes = "".join(f"# {notice}\n" for notice in task.notices)
-    target = to or (Target.manifest if isinstance(document, TaskDocument) else Target.task)
-    if target is Target.manifest:
+    target = _target(document, to)
+    if target is Target.kubernetes:
         return notes + write_manifest(task.spec, image=image)
     if target is Target.document:
         return notes + write_workload(task.spec, document.group if isinstance(document, WorkloadDocument) else None)
     return notes + write_task(task.spec)
+
+
+def _target(document: Document, to: Target | None) -> Target:
+    return to or (Target.kubernetes if isinstance(document, TaskDocument) else Target.task)
+
+
+def _unsayable(document: Document, to: Target | None, group: str | None) -> Problem | None:
+    """A task has no group, and is nothing but a workload; no more is a manifest."""
+    if isinstance(document, NounDocument):
+        if to in (None, Target.document):
+            return None
+        message = f"a {document.kind} cannot be said as a {WORDS[to]}: only a document can"
+        return Problem(message, where=document.place()[0], field="kind", hint="convert it with: --to document")
+    target = _target(document, to)
+    if not isinstance(document, WorkloadDocument) or target is Target.document or document.group in (None, group):
+        return None
+    task, said = document.task, document.group
+    message = f"'{said}' cannot be said in a {WORDS[target]}, which belongs to the group of whoever applies it"
+    return Problem(message, where=task.where("group"), field=task.field("group"), hint=f"name that group: -g {said}")
+
+
+WORDS = {Target.task: "task", Target.kubernetes: "manifest"}
 
 
 def _volume(claim: NewClaim, to: Target | None) -> str:

@@ -81,6 +81,8 @@ class Node(Model):
     allows: tuple[Allows, ...] = tuple(Allows)
     maintenance: bool = False
     cpu_product: str = ""
+    version: str = ""
+    """Of what runs workloads there: Docker, the kubelet, Penstock itself."""
     last_seen: Time | None = None
     """None where it is this very machine, or the cluster answers for it."""
     cpus_milli: int

@@ -112,6 +112,10 @@ class Caller:
         if not self.rights.may(verb, kind, where):
             raise Forbidden(refusal(verb, kind, f"in group {where}"))
 
+    def reaches(self, verb: Verb, kind: Kind, group: str) -> bool:
+        """Is this request about things of that group, and may they do this to them?"""
+        return self.chosen in (None, group) and self.rights.may(verb, kind, group)
+
     def everywhere(self, verb: Verb, kind: Kind) -> bool:
         return (verb, kind) in self.rights.everywhere
 

@@ -72,6 +72,8 @@ class Reason(StrEnum):
     """Removed in the cluster by someone else."""
     VOLUME_LOST = "VOLUME_LOST"
     STOPPED_BY_USER = "STOPPED_BY_USER"
+    GPUS_IDLE = "GPUS_IDLE"
+    """Its GPUs did nothing for longer than `idle_timeout`."""
     ANOTHER_NODE_ENDED = "ANOTHER_NODE_ENDED"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
     NODE_LOST = "NODE_LOST"
@@ -169,6 +171,8 @@ class Selectors(Model):
     node: str | None = None
     cpu_product: str | None = None
     labels: dict[str, str] = {}
+    spread: bool = False
+    """Over as many nodes as there are, instead of as few."""
 
 
 class Mount(Model):
@@ -296,6 +300,8 @@ class Unit(Model):
     started_at: Time | None = None
     ended_at: Time | None = None
     peak_memory_bytes: int | None = None
+    container: str | None = None
+    """Its id, where the engine has containers and says it."""
 
 
 class Progress(Model):
@@ -331,6 +337,8 @@ class Workload(Model):
     wants: Wants = Wants.RUN
     after_ids: tuple[str, ...] = ()
     """`after`, resolved once, at submit."""
+    max_duration: int | None = None
+    """Seconds: the spec's own, or else what its group gave when it was submitted."""
     attempt: int = 1
     launched: int = 0
     """The last attempt the engine took over; if that is gone, someone removed it."""
@@ -340,14 +348,20 @@ class Workload(Model):
     """Of an array that has begun."""
     retried: int = 0
     requeued: int = 0
+    queued_at: Time | None = None
+    """Since when this attempt waits, if it is not the first."""
     not_before: Time | None = None
     """The next attempt waits until then."""
     gpus: tuple[tuple[str, ...], ...] = ()
     """GPU uuids by rank, while placed."""
     hosts: tuple[str, ...] = ()
     """Node names by rank, while placed, where there are several to choose from."""
+    containers: tuple[str, ...] = ()
+    """Their ids by rank, as short as Docker shows them, once they run; none of an array."""
     cpusets: tuple[tuple[int, ...], ...] = ()
     """CPUs by rank, while placed, of one that has them to itself."""
+    counted: tuple[tuple[int, int], ...] = ()
+    """CPUs (in thousandths) and bytes of memory by rank, while placed, that are counted as taken."""
     master_port: int | None = None
     exit_code: int | None = None
     created_at: Time

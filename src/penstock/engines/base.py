@@ -14,7 +14,10 @@ from penstock.domain.nodes import Host, Node
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Reason, Spec, State, Unit, Workload
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
+
+IDLE_UNSEEN = "idle_timeout: what GPUs do is not seen here, so nothing is called idle"
+"""The notice of an engine whose `gpu_use` is always empty."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,10 @@ class Engine(Protocol):
         """What else uses it now, that our records do not know."""
         ...
 
+    async def volume_node(self, volume: Volume) -> str | None:
+        """The one node it is on; None: any. Raises where the node that may have it does not answer."""
+        ...
+
     async def literal_volume(self, name: str, group: str) -> Volume | None:
         """A claim of the cluster by its own name, if it is there and not one of Penstock's."""
         ...
@@ -234,6 +241,10 @@ class Engine(Protocol):
     async def top(self, run: Run, part: int) -> Measure: ...
     async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
         """What these nodes do now; what cannot be seen is left open, with the reason."""
+        ...
+
+    async def gpu_use(self) -> dict[str, GpuMeasure]:
+        """What GPUs do now, by uuid, without those that cannot be seen. Asked all the time: only where it is cheap."""
         ...
 
     async def connect(self, run: Run, part: int, port: int) -> Session:

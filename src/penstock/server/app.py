@@ -19,6 +19,7 @@ from penstock.domain.policy import Verb
 from penstock.errors import BadRequest, Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.server.gate import Gate
 from penstock.server.identity import permitted
+from penstock.server.openapi import Api
 from penstock.server.parts import Parts
 from penstock.server.permissions import NEEDS
 from penstock.server.routes import (
@@ -31,6 +32,7 @@ from penstock.server.routes import (
     places,
     server,
     tokens,
+    usage,
     volumes,
     workloads,
 )
@@ -40,13 +42,13 @@ from penstock.wire import ErrorBody
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
-NOUNS = (workloads, volumes, exec, looking, documents, server, tokens, people, places, document001, docs)
+NOUNS = (workloads, volumes, exec, looking, documents, server, tokens, people, places, usage, document001, docs)
 """The most asked first: they are tried in this order."""
 
 
 def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     """`parts` may be missing only where nothing is served, such as for the OpenAPI document."""
-    app = FastAPI(
+    app = Api(
         title="Penstock",
         version=__version__,
         description=DESCRIPTION,

@@ -12,7 +12,9 @@ from penstock.engines.base import Engine
 from penstock.services.adoption import Adoption
 from penstock.services.audit import Audit
 from penstock.services.bell import Bell
+from penstock.services.explaining import Explaining
 from penstock.services.happenings import Happenings
+from penstock.services.idle import Idle
 from penstock.services.logs import Logs
 from penstock.services.looking import Looking
 from penstock.services.nodes import Nodes
@@ -25,6 +27,7 @@ from penstock.services.sessions import Sessions
 from penstock.services.submit import Submit
 from penstock.services.tokens import Tokens
 from penstock.services.uploads import Uploads
+from penstock.services.usage import Usage
 from penstock.services.volumes import Volumes
 from penstock.services.workloads import Workloads
 from penstock.settings import Settings
@@ -47,12 +50,15 @@ class Parts:
     logs: Logs
     sessions: Sessions
     looking: Looking
+    explaining: Explaining
     uploads: Uploads
     tokens: Tokens
     people: People
     places: Places
     notifying: Notifying
     audit: Audit
+    usage: Usage
+    idle: Idle
     bell: Bell
     address: str | None
     """Where TCP listens."""
@@ -60,8 +66,8 @@ class Parts:
 
     @classmethod
     def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
-        uploads, bell, places = Uploads(settings), Bell(), Places(db, engine)
-        reconciler = Reconciler(db, engine, settings, uploads, bell)
+        uploads, bell, people, places = Uploads(settings), Bell(), People(db), Places(db, engine)
+        reconciler = Reconciler(db, engine, settings, uploads, bell, people)
         workloads = Workloads(db, engine, reconciler, bell)
         volumes = Volumes(db, engine, settings, places)
         sessions = Sessions(db, engine, settings, workloads, reconciler, bell)
@@ -73,7 +79,7 @@ class Parts:
             adoption=Adoption(db, engine, partial(_adopted, reconciler, sessions)),
             reconciler=reconciler,
             volumes=volumes,
-            submit=Submit(db, engine, settings, reconciler, uploads, volumes),
+            submit=Submit(db, engine, settings, reconciler, uploads, volumes, people),
             retrying=Retrying(db, engine, reconciler, uploads, bell),
             workloads=workloads,
             happenings=Happenings(db, engine),
@@ -81,12 +87,15 @@ class Parts:
             logs=Logs(db, engine, bell),
             sessions=sessions,
             looking=Looking(db, engine, sessions, nodes),
+            explaining=Explaining(db, reconciler),
             uploads=uploads,
             tokens=Tokens(db),
-            people=People(db),
+            people=people,
             places=places,
             notifying=Notifying(db, settings),
             audit=Audit(db),
+            usage=Usage(db),
+            idle=Idle(db, engine, settings, people, reconciler, bell),
             bell=bell,
             address=address,
             started_at=now(),
@@ -101,6 +110,7 @@ class Parts:
         await self.reconciler.open()
         await self.sessions.recover()
         await self.notifying.open()
+        await self.idle.open()
 
     def stop_waiting(self) -> None:
         """Long polls are answered with what is, so that their clients can ask the next server."""
@@ -109,6 +119,7 @@ class Parts:
         self.db.stop_waiting()
 
     async def close(self) -> None:
+        await self.idle.close()
         await self.notifying.close()
         await self.sessions.close()
         await self.adoption.close()

@@ -7,8 +7,9 @@ again and again; what is there and different is refused, but for a volume that i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
@@ -16,11 +17,11 @@ from penstock.dialects.documents import Document, TaskDocument, read_documents
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
 from penstock.dialects.task import Task
 from penstock.domain.policy import Kind, Verb
-from penstock.domain.users import Caller
+from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.errors import Conflict, FilesNeeded, Invalid, PenstockError, Problem
-from penstock.services.nouns import Nouns, order_of
+from penstock.services.nouns import Nouns, order_of, placed
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Planned
@@ -66,17 +67,21 @@ class Apply:
         problems: list[Problem] = []
         coming = Coming()
         nouns, volumes, workloads = [], [], []
+        made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
         said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         for noun in said:
             try:
                 nouns.append(await self._nouns.plan(caller, noun, said))
+                made.append((nouns[-1], partial(placed, noun)))
             except Invalid as error:
                 problems += error.problems
         for document in (each for each in documents if isinstance(each, ManifestVolume)):
             try:
                 volumes.append(await self._plan_volume(caller, document))
+                made.append((volumes[-1], partial(_at, document)))
             except Invalid as error:
                 problems += error.problems
+        problems += await self._beyond_limits(made, [each.noun for each in said if isinstance(each.noun, Group)])
         coming.volumes.update({plan.name: plan.volume for plan in [*nouns, *volumes] if plan.volume})
         for number, each in enumerate(documents):
             if isinstance(each, ManifestVolume | NounDocument):
@@ -91,6 +96,15 @@ class Apply:
         if problems:
             raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
         return [*nouns, *volumes, *workloads]
+
+    async def _beyond_limits(
+        self, made: Sequence[tuple[Planned, Callable[[Problem], Problem]]], groups: Sequence[Group]
+    ) -> list[Problem]:
+        """What is too much in volumes, all of the text together, each where its document says its size."""
+        volumes = [(plan.volume, at) for plan, at in made if plan.volume]
+        coming = {group.name: group for group in groups}
+        found = await self._volumes.beyond_limits([volume for volume, _ in volumes], coming)
+        return [at(problem) for (_, at), problems in zip(volumes, found, strict=True) for problem in problems]
 
     def _in_group(self, caller: Caller, document: Runnable) -> Caller:
         named = document.group if isinstance(document, WorkloadDocument) else None
@@ -153,7 +167,7 @@ class Apply:
             problem = Problem("is missing: what is applied is found again by it", where=asked.source, field="name")
             raise Invalid("A task that is applied needs a name.", problems=[problem])
         alive = await self._db.read(lambda tx: _alive(tx, caller, name))
-        same = next((other for other in alive if other.spec == task.spec), None)
+        same = next((other for other in alive if _named(other.spec, name) == task.spec), None)
         if same:
             return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}")
         if alive:
@@ -215,7 +229,7 @@ class Apply:
                 return plan.applied(id=made.id)
             return plan.applied()
         except PenstockError as error:
-            said = f"{error.message} {error.hint or ''}".strip()
+            said = " ".join([error.message, *map(str, error.problems), error.hint or ""]).strip()
             return replace(plan, result=FAILED, id=None, message=said).applied()
 
 
@@ -234,8 +248,14 @@ def _alive(tx: Store, caller: Caller, name: str) -> list[Workload]:
     return [each for each in found if each.name == name and not each.ended]
 
 
+def _named(spec: Spec, name: str) -> Spec:
+    """One that was submitted without a name has one by now, and is found by it."""
+    return spec if spec.name == name else spec.model_copy(update={"name": name})
+
+
 def _different(known: Workload, task: Task) -> Problem:
-    said = f"'{known.name}' ({known.id}) is {known.status} and different: {_differences(known.spec, task.spec)}"
+    differences = _differences(_named(known.spec, known.name), task.spec)
+    said = f"'{known.name}' ({known.id}) is {known.status} and different: {differences}"
     hint = f"penstock jobs stop {known.id}, then apply it again"
     return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.domain.nodes import Gpu, GpuPool, GpuProcess, Holder, Node
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_cpus
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
@@ -33,6 +35,15 @@ class Totals:
     gpus_held: int
 
 
+class Product(NamedTuple):
+    """The GPUs of one product on one node."""
+
+    name: str
+    """`node/product`."""
+    node: Node
+    product: str
+
+
 class Nodes:
     def __init__(self, db: Database, engine: Engine, reconciler: Reconciler) -> None:
         self._db = db
@@ -43,23 +54,26 @@ class Nodes:
         """As the engine has them: a cluster may have thousands, so only what is shown is made into views."""
         return await self._engine.nodes()
 
+    async def seen_by(self, caller: Caller) -> list[Node]:
+        """Everyone's, and those of the groups this request is about: another group's reads as if it were not there."""
+        nodes = await self.all()
+        return [node for node in nodes if not node.group or caller.reaches(Verb.get, Kind.Node, node.group)]
+
     async def views(self, caller: Caller, nodes: Sequence[Node]) -> list[NodeView]:
         holders = await self._holders()
         return [self._view(caller, node, holders) for node in nodes]
 
-    async def gpus(self, caller: Caller) -> list[GpuRow]:
-        with_gpus = [node for node in await self.all() if node.gpus or node.gpu_pools]
+    async def products(self, caller: Caller) -> list[Product]:
+        """What GPUs there are, by node."""
         return [
-            GpuRow(
-                **pool.model_dump(),
-                name=f"{node.name}/{pool.product}",
-                node=node.name,
-                ready=node.ready,
-                message=node.message,
-            )
-            for node in await self.views(caller, with_gpus)
-            for pool in node.gpu_pools
+            Product(f"{node.name}/{product}", node, product)
+            for node in await self.seen_by(caller)
+            for product in (*(pool.product for pool in node.gpu_pools), *sorted({gpu.product for gpu in node.gpus}))
         ]
+
+    async def gpus(self, caller: Caller, products: Sequence[Product]) -> list[GpuRow]:
+        holders = await self._holders()
+        return [_row(caller, each, holders) for each in products]
 
     async def measured(self, caller: Caller, nodes: Sequence[NodeMeasure]) -> list[NodeMeasure]:
         """What nodes do, as far as this caller may see with what."""
@@ -109,6 +123,7 @@ class Nodes:
             allows=node.allows,
             maintenance=node.maintenance,
             cpu_product=node.cpu_product,
+            version=node.version,
             last_seen=node.last_seen,
         )
 
@@ -116,9 +131,8 @@ class Nodes:
         """Of a node that takes no work nothing is."""
         if node.message:
             return 0, 0
-        if self._reconciler.placement and self._reconciler.placement.node.name == node.name:
-            room = self._reconciler.placement.room()
-            return room.cpus_milli, room.memory_bytes
+        if self._reconciler.placement and (free := self._reconciler.placement.free(node)):
+            return free.cpus_milli, free.memory_bytes
         return node.cpus_milli - (node.cpus_taken_milli or 0), node.memory_bytes - (node.memory_taken_bytes or 0)
 
 
@@ -127,14 +141,13 @@ def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> 
     for gpu in node.gpus:
         holder = holders.get(gpu.uuid)
         shown = holder is not None and _may_see(caller, holder.user)
-        views.append(
-            GpuView(
-                **gpu.model_dump() | {"processes": _processes(caller, gpu.processes, holder)},
-                taken=holder is not None or gpu.taken_elsewhere or _is_used(gpu, holders),
-                user=holder.user if holder else None,
-                workload=holder.id if holder and shown else None,
-            )
-        )
+        more = {
+            "processes": _processes(caller, gpu.processes, holder),
+            "taken": holder is not None or gpu.taken_elsewhere or _is_used(gpu, holders),
+            "user": holder.user if holder else None,
+            "workload": holder.id if holder and shown else None,
+        }
+        views.append(GpuView(**vars(gpu) | more))
     return tuple(views)
 
 
@@ -159,25 +172,33 @@ def _is_used(gpu: Gpu, holders: Mapping[str, Workload]) -> bool:
 
 def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
     """By product, of GPUs that are handed out one by one."""
-    pools = []
-    for product in sorted({gpu.product for gpu in node.gpus}):
-        gpus = [gpu for gpu in node.gpus if gpu.product == product]
-        ours = [holder for gpu in gpus if (holder := holders.get(gpu.uuid))]
-        by_workload = Counter(holder.id for holder in ours)
-        named = {holder.id: holder for holder in ours}
-        held = [
-            Holder(workload=id_, user=named[id_].user, what=f"{named[id_].name} ({id_})", count=count)
-            for id_, count in by_workload.items()
-        ]
-        elsewhere = sum(gpu.taken_elsewhere and gpu.uuid not in holders for gpu in gpus)
-        if elsewhere:
-            held.append(Holder(what=ELSEWHERE, count=elsewhere))
-        used = sum(_is_used(gpu, holders) for gpu in gpus)
-        if used:
-            held.append(Holder(what=NOT_OURS, count=used))
-        taken = len(ours) + elsewhere + used
-        pools.append(GpuPool(product=product, total=len(gpus), taken=taken, holders=tuple(held)))
-    return pools
+    return [_counted(node, product, holders) for product in sorted({gpu.product for gpu in node.gpus})]
+
+
+def _counted(node: Node, product: str, holders: Mapping[str, Workload]) -> GpuPool:
+    gpus = [gpu for gpu in node.gpus if gpu.product == product]
+    ours = [holder for gpu in gpus if (holder := holders.get(gpu.uuid))]
+    named = {holder.id: holder for holder in ours}
+    held = [
+        Holder(workload=id_, user=named[id_].user, what=f"{named[id_].name} ({id_})", count=count)
+        for id_, count in (Counter(holder.id for holder in ours) if ours else {}).items()
+    ]
+    elsewhere = sum(gpu.taken_elsewhere and gpu.uuid not in holders for gpu in gpus)
+    if elsewhere:
+        held.append(Holder(what=ELSEWHERE, count=elsewhere))
+    used = sum(_is_used(gpu, holders) for gpu in gpus)
+    if used:
+        held.append(Holder(what=NOT_OURS, count=used))
+    taken = len(ours) + elsewhere + used
+    return GpuPool(product=product, total=len(gpus), taken=taken, holders=tuple(held))
+
+
+def _row(caller: Caller, each: Product, holders: Mapping[str, Workload]) -> GpuRow:
+    """One that the cluster counts, or one that is counted here."""
+    node = each.node
+    known = next((pool for pool in node.gpu_pools if pool.product == each.product), None)
+    pool = _pool(caller, node, known or _counted(node, each.product, holders))
+    return GpuRow(**vars(pool), name=each.name, node=node.name, ready=node.ready, message=node.message)
 
 
 def _pool(caller: Caller, node: Node, pool: GpuPool) -> GpuPoolView:

@@ -63,7 +63,7 @@ class Nouns:
         try:
             self._people.refuse_wrong(user, coming)
         except Invalid as error:
-            raise Invalid(error.message, problems=[_placed(document, each) for each in error.problems]) from None
+            raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         known = self._people.user(user.name)
         same = known is not None and known.model_copy(update={"uid": None}) == user.model_copy(update={"uid": None})
         return _planned(document, known is not None, same, partial(self._people.put_user, caller, user))
@@ -93,11 +93,9 @@ class Nouns:
         try:
             wanted = await self._volumes.plan(caller, asked, coming)
         except Invalid as error:
-            raise Invalid(error.message, problems=[_placed(document, each) for each in error.problems]) from None
+            raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         except NotFound as error:
-            raise Invalid(
-                error.message, problems=[_placed(document, Problem(error.message, field="storage"))]
-            ) from None
+            raise Invalid(error.message, problems=[placed(document, Problem(error.message, field="storage"))]) from None
         found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
@@ -108,7 +106,7 @@ class Nouns:
             hint = f"penstock volumes delete {found.name} destroys it with its data"
             raise Invalid(
                 f"Volume {found.name} is there and different.",
-                problems=[_placed(document, Problem(said, field=different[0], hint=hint))],
+                problems=[placed(document, Problem(said, field=different[0], hint=hint))],
             )
         return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
 
@@ -150,7 +148,7 @@ def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[]
     return Planned(document.kind, document.name, result, write=None if same else written)
 
 
-def _placed(document: NounDocument, problem: Problem) -> Problem:
+def placed(document: NounDocument, problem: Problem) -> Problem:
     """The problem where the document says what is wrong."""
     where, field = document.place(*str(problem.get("field", "")).split("."))
     return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))

@@ -31,6 +31,8 @@ class People:
         self._users: dict[str, User] = {}
         self._groups: dict[str, Group] = {}
         self._callers: dict[Caller, Caller] = {}
+        self._rights: dict[str, Rights] = {}
+        """By user."""
         self._changed = asyncio.Event()
 
     async def open(self) -> None:
@@ -43,6 +45,7 @@ class People:
         self._users = {user.name: user for user in map(User.model_validate_json, users)}
         self._groups = {group.name: group for group in map(Group.model_validate_json, groups)}
         self._callers = {}
+        self._rights = {}
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -65,7 +68,7 @@ class People:
             return replace(caller, written=NOBODY)
         if not user.active:
             raise Forbidden(f"{user.name} is deactivated.", hint="An admin of this server can activate the user again.")
-        rights = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
+        rights = self._rights_of(user)
         if caller.proof is Proof.header:  # a name somebody wrote opens only what is theirs anyway
             rights = Rights(rights.home, rights.given)
         return replace(caller, written=rights, uid=user.uid if caller.uid is None else caller.uid)
@@ -77,8 +80,12 @@ class People:
         user = self._users.get(caller.user)
         if user is None or not user.active:
             return False
-        rights = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
-        return rights.may(verb, kind, caller.chosen)
+        return self._rights_of(user).may(verb, kind, caller.chosen)
+
+    def _rights_of(self, user: User) -> Rights:
+        if user.name not in self._rights:
+            self._rights[user.name] = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
+        return self._rights[user.name]
 
     async def until_refused(self, caller: Caller, verb: Verb, kind: Kind) -> None:
         """Raises as soon as they may not do this any more."""
@@ -93,6 +100,33 @@ class People:
         if not there or not theirs:
             raise NotFound(f"Group {shorten(group)} not found")
         return replace(caller, chosen=group)
+
+    # what is asked of those who do not ask now
+
+    @property
+    def change(self) -> asyncio.Event:
+        """Set by the next change of who may what."""
+        return self._changed
+
+    def barred(self, name: str) -> str | None:
+        """Why nothing of theirs starts any more."""
+        user = self._users.get(name)
+        if not self._users or (user and user.active):
+            return None
+        return f"{name} is deactivated" if user else f"{name} is not a user of this server any more"
+
+    def node_groups(self, name: str) -> frozenset[str] | None:
+        """Whose nodes their work may run on; None: everyone's, as long as nobody is written down."""
+        user = self._users.get(name)
+        if user is None:
+            return frozenset() if self._users else None
+        rights = self._rights_of(user)
+        if (Verb.use, Kind.Node) in rights.everywhere:
+            return frozenset({EVERYTHING})
+        return frozenset(rights.where(Verb.use, Kind.Node))
+
+    def all_groups(self) -> list[Group]:
+        return list(self._groups.values())
 
     # who there is
 

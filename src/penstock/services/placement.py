@@ -1,4 +1,4 @@
-"""The queue of an engine that does not schedule: what waits, what holds which resources, and the loop that decides.
+"""The queue of an engine that does not schedule: what waits, what holds which resources, and the loops that decide.
 
 Rebuilt from the store on start; the store has the last word on every decision.
 """
@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
+from penstock.domain.model import now
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_cpus
-from penstock.domain.workloads import WAITING, Reason, Spec, State, Wants, Workload
+from penstock.domain.scheduling import Ask, Explanation, Held, Job, Pool, ask_of
+from penstock.domain.scheduling.rooms import Free
+from penstock.domain.volumes import Volume
+from penstock.domain.workloads import WAITING, Workload
 from penstock.engines.base import Engine
-from penstock.errors import PenstockError
-from penstock.services import scheduler
+from penstock.errors import PenstockError, Unavailable
 from penstock.services.bell import Bell
+from penstock.services.people import People
+from penstock.services.placing import Placed, Refused, held_of, job_of, write_placed
 from penstock.services.ports import free_port
-from penstock.services.scheduler import Ask, Decision
+from penstock.services.saying import Saying
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -29,129 +34,166 @@ RETRY = 1.0
 GPU_LOOK = 5.0
 HOST_LOOK = 1.0
 """Of Docker hosts the engine knows without asking them."""
-NO_NODE = Node(name="no node", cpus_milli=0, memory_bytes=0, ready=False, limits_enforced=True)
 
-
-@dataclass
-class Queue:
-    """What waits, in order, and what holds resources."""
-
-    waiting: dict[str, Ask] = field(default_factory=dict)
-    held: dict[str, tuple[Ask, tuple[str, ...]]] = field(default_factory=dict)
-    unsaid: set[str] = field(default_factory=set)
-    """Waiting, and not yet told why."""
-    said: dict[str, str] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
-
-    def forget(self, workload_id: str) -> bool:
-        """True if that made room, or moved the queue."""
-        self.unsaid.discard(workload_id)
-        self.said.pop(workload_id, None)
-        self.ports.pop(workload_id, None)
-        waited = self.waiting.pop(workload_id, None)
-        return self.held.pop(workload_id, None) is not None or waited is not None
+Homes = tuple[tuple[str, str], ...]
+"""Names of volumes, and the node each is on."""
 
 
 class Placement:
     def __init__(
-        self, db: Database, engine: Engine, settings: Settings, bell: Bell, touch: Callable[[str], None]
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        bell: Bell,
+        touch: Callable[[str], None],
+        people: People,
     ) -> None:
         self._db = db
         self._engine = engine
         self._bell = bell
         self._touch = touch
+        self._people = people
         self._default_cpus = parse_cpus(settings.default_cpus)
-        self._queue = Queue()
-        self._node: Node | None = None
+        self._several = engine.name == "docker"
+        """Are there nodes to choose from, that come and go?"""
+        self._pool = Pool()
+        self._coming: dict[str, Workload] = {}
+        """They wait, and where their volumes are is to be found out."""
+        self._unknown: dict[str, str] = {}
+        """Of those: why nobody can tell."""
+        self._barred: dict[str, Workload] = {}
+        """Nothing of their users starts any more."""
+        self._ports: dict[str, int] = {}
+        self._groups: set[str] = set()
+        self._saying = Saying(db, bell, self._pool, self._outside)
         self._wake = asyncio.Event()
 
     async def open(self) -> None:
-        await self._look()
-
-    async def look_again(self) -> None:
-        """Before something is judged by what there is."""
-        if self._moving:
-            await self._look()
-
-    async def _look(self) -> None:
-        """The first node that takes work. Docker hosts come and go, and there may be none."""
-        nodes = await self._engine.nodes()
-        ready = [node for node in nodes if node.ready and not node.maintenance]
-        self._node = next(iter(ready or nodes), NO_NODE)
+        self._learn_groups()
+        await self.look()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         self._wake.set()
-        return [self._schedule_when_woken(), self._look_at_gpus()]
+        return [self._schedule_when_woken(), self._look_again(), self._follow_people()]
+
+    async def look(self) -> None:
+        """What nodes there are."""
+        nodes = {node.name: node for node in await self._engine.nodes()}
+        for node in nodes.values():
+            self._pool.see(node)
+        for name in self._pool.rooms.keys() - nodes.keys():
+            self._pool.lose(name)
 
     # what the other services ask
 
     @property
-    def node(self) -> Node:
-        if self._node is None:
-            raise RuntimeError("the placement is not open")
-        return self._node
+    def limits_enforced(self) -> bool:
+        return all(room.node.limits_enforced for room in self._pool.rooms.values())
 
-    def ask_of(self, spec: Spec, indexes: tuple[int, ...] = ()) -> Ask:
-        return scheduler.ask_of(spec, self._default_cpus, self.node, len(indexes) or None)
-
-    def never(self, spec: Spec) -> dict[str, str]:
-        return scheduler.never(self.ask_of(spec), self.node, self.room())
-
-    def outlook(self, spec: Spec) -> str | None:
-        """Why a workload submitted now would wait; None if it would start."""
-        lack = scheduler.shortage(self.ask_of(spec), self.room(), self.node)
-        ahead = len(self._queue.waiting)
-        if lack and ahead:
-            return f"{lack}; {ahead} ahead in the queue"
-        return lack or (f"{ahead} ahead in the queue" if ahead else None)
+    def free(self, node: Node) -> Free | None:
+        """What is left of it; None: it was not seen yet."""
+        room = self._pool.rooms.get(node.name)
+        return room.free if room else None
 
     def holders(self) -> dict[str, str]:
         """GPU uuid → id of the workload that has it."""
-        return {uuid: workload_id for workload_id, (_, uuids) in self._queue.held.items() for uuid in uuids}
+        return self._pool.holders()
 
-    def room(self) -> scheduler.Room:
-        room = scheduler.room_of(self.node)
-        for taken, uuids in self._queue.held.values():
-            room = room.less(taken, uuids)
-        return room
+    def never(self, job: Job) -> dict[str, str]:
+        return self._pool.never(job)
+
+    def outlook(self, job: Job) -> str | None:
+        """Why one that came now would wait; None if it would start."""
+        return self._pool.outlook(job, now())
+
+    def explain(self, workload_id: str) -> Explanation | None:
+        """None: it does not wait for a place."""
+        return self._pool.explain(workload_id) if workload_id in self._pool.waiting else None
+
+    def why(self, workload_id: str) -> str | None:
+        """As of now; None: nothing is known beside what was said."""
+        return self._pool.why(workload_id) if workload_id in self._pool.waiting else None
+
+    async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
+        """One that is not stored yet, to ask about."""
+        if self._several:
+            await self.look()
+        try:
+            homes = await self._homes(volumes)
+        except Unavailable:
+            homes = ()  # that is said while it waits
+        return job_of(workload, self._ask(workload, homes))
+
+    async def _homes(self, volumes: Iterable[Volume]) -> Homes:
+        """Of those that are on one node's disk: what mounts them must run there."""
+        if not self._several:
+            return ()
+        homes = [(volume.name, await self._engine.volume_node(volume)) for volume in volumes]
+        return tuple(sorted((name, node) for name, node in homes if node))
 
     # what the reconciler says
 
     def enqueue(self, workload: Workload) -> None:
         """It may start as soon as there is room."""
-        if workload.id in self._queue.waiting:
+        id_ = workload.id
+        if id_ in self._pool.waiting or id_ in self._coming or id_ in self._barred:
             return
-        self._queue.forget(workload.id)
-        ask = self.ask_of(workload.spec, workload.indexes)
-        if ask.cpus_milli:
-            self._queue.waiting[workload.id] = ask
-        else:  # it takes nothing from those that wait
-            self._queue.waiting = {workload.id: ask} | self._queue.waiting
-        if workload.reason is Reason.NO_AVAILABLE_RESOURCES and workload.message:
-            self._queue.said[workload.id] = workload.message
-        else:
-            self._queue.unsaid.add(workload.id)
+        self._forget(id_)
+        self._wait(workload)
+        self._saying.comes(workload)
         self._wake.set()
+
+    def _wait(self, workload: Workload) -> None:
+        if self._people.barred(workload.user):
+            self._barred[workload.id] = workload
+        elif self._several and workload.volume_ids:
+            self._coming[workload.id] = workload
+        else:
+            self._pool.enqueue(job_of(workload, self._ask(workload)))
 
     def remember(self, workload: Workload) -> None:
         """It holds resources, by the record."""
-        ask = self.ask_of(workload.spec, workload.indexes)
-        if workload.spec.array and workload.gpus:
-            ask = ask.on(len(workload.gpus))
-        self._queue.held[workload.id] = (ask, tuple(uuid for place in workload.gpus for uuid in place))
-        self._queue.ports[workload.id] = workload.master_port or 0
+        only = next(iter(self._pool.rooms), "")
+        self._pool.hold(held_of(workload, self._ask(workload), only))
+        self._ports[workload.id] = workload.master_port or 0
 
     def give_back(self, workload: Workload) -> None:
-        """It could not start where it was placed: first in the queue again, in a moment."""
-        self._queue.forget(workload.id)
-        self._queue.waiting = {workload.id: self.ask_of(workload.spec, workload.indexes)} | self._queue.waiting
+        """It could not start where it was placed: in the queue again where it was, in a moment."""
+        self._forget(workload.id)
+        self._wait(workload)
         asyncio.get_running_loop().call_later(RETRY, self._wake.set)
 
     def release(self, workload_id: str) -> None:
-        if self._queue.forget(workload_id):
+        if self._forget(workload_id):
             self._wake.set()
 
-    # the loop
+    def _forget(self, workload_id: str) -> bool:
+        """True if that made room, or moved the queue."""
+        self._saying.forget(workload_id)
+        self._ports.pop(workload_id, None)
+        self._coming.pop(workload_id, None)
+        self._unknown.pop(workload_id, None)
+        self._barred.pop(workload_id, None)
+        return self._pool.release(workload_id)
+
+    def _outside(self) -> dict[str, str]:
+        """Why those wait that are not in the pool."""
+        barred = {id_: self._people.barred(workload.user) or "" for id_, workload in self._barred.items()}
+        return barred | self._unknown
+
+    def _ask(self, workload: Workload, homes: Homes = ()) -> Ask:
+        return ask_of(
+            workload.spec,
+            self._default_cpus,
+            indexes=len(workload.indexes) or None,
+            groups=self._people.node_groups(workload.user),
+            shares=self._several,
+            together=self._several,
+            volumes=homes,
+        )
+
+    # the loops
 
     async def _schedule_when_woken(self) -> None:
         while True:
@@ -161,86 +203,122 @@ class Placement:
                 await self._schedule()
             except (PenstockError, OSError) as error:
                 log.warning("scheduling: %s; trying again", error)
-                asyncio.get_running_loop().call_later(RETRY, self._wake.set)
+                self._wake_in(RETRY)
             except Exception:
                 log.exception("scheduling: a defect; trying again")
-                asyncio.get_running_loop().call_later(RETRY * 10, self._wake.set)
+                self._wake_in(RETRY * 10)
+
+    def _wake_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._wake.set)
 
     async def _schedule(self) -> None:
-        queue = self._queue
-        if not queue.waiting:
+        if not self._pool.waiting and not self._coming and not self._barred:
             return
-        if self.node.gpus or self._moving:
-            await self._look()
-        decisions = scheduler.decide(queue.waiting, queue.held, self.node)
-        starts = [decision for decision in decisions if decision.waits is None]
-        says = {d.workload_id: d.waits for d in decisions if d.waits and queue.said.get(d.workload_id) != d.waits}
-        for workload_id in queue.unsaid.difference(d.workload_id for d in decisions):
-            says[workload_id] = "others are ahead in the queue"
-        if not starts and not says:
+        if self._several or any(room.node.gpus for room in self._pool.rooms.values()):
+            await self.look()
+        await self._find_volumes()
+        while starts := self._pool.decide(now()):
+            if not await self._place(starts):
+                return
+        await self._say()
+
+    async def _say(self) -> None:
+        """Why the rest waits; at most once a second, for a queue that moves says something new all the time."""
+        if (pause := self._saying.pause()) > 0:
+            self._wake_in(pause)
             return
-        for decision in starts:
-            self._hold(decision)
-        host = self.node.name if self._moving else None
-        placed = await self._db.write(lambda tx: _record(tx, starts, says, self.node.name, queue.ports, host))
-        queue.said |= says
-        queue.unsaid -= set(says)
-        for decision in starts:
-            self._bell.ring(decision.workload_id)
-            if decision.workload_id in placed:
-                self._touch(decision.workload_id)
+        await self._saying.say(self._saying.due())
+        if self._saying.behind:
+            self._wake.set()
+
+    async def _find_volumes(self) -> None:
+        """Where a workload's volumes are, it runs; as long as nobody can tell, it waits."""
+        for workload in list(self._coming.values()):
+            try:
+                homes = await self._homes(await self._db.read(partial(_volumes_of, workload)))
+            except Unavailable as error:
+                self._unknown[workload.id] = error.message
+                continue
+            self._unknown.pop(workload.id, None)
+            if self._coming.pop(workload.id, None):
+                self._pool.enqueue(job_of(workload, self._ask(workload, homes)))
+
+    async def _place(self, starts: list[Held]) -> bool:
+        """Writes them down. False: something stood in the way, and it is better to look again in a moment."""
+        placed = []
+        for held in starts:  # counted from now on, so that a submit during the write sees it
+            port = self._ports[held.job.id] = free_port(held.job.id, self._ports.values())
+            hosts = tuple(place.node for place in held.places) if self._several else ()
+            placed.append(Placed(held, port, hosts))
+        try:
+            refused = await self._db.write(lambda tx: write_placed(tx, placed))
+        except Exception:
+            for held in starts:
+                self._pool.enqueue(held.job)
+            raise
+        for held in starts:
+            self._bell.ring(held.job.id)
+            if held.job.id in refused:
+                self._not_placed(held, refused[held.job.id])
             else:
-                self.release(decision.workload_id)
+                self._saying.forget(held.job.id)
+                self._touch(held.job.id)
+        return not refused
 
-    def _hold(self, decision: Decision) -> None:
-        """Counted from now on, so that a submit during the write sees it."""
-        ask = self._queue.waiting.pop(decision.workload_id)
-        if len(decision.gpus) != ask.nodes:
-            ask = ask.on(len(decision.gpus))
-        self._queue.unsaid.discard(decision.workload_id)
-        self._queue.held[decision.workload_id] = (ask, tuple(uuid for place in decision.gpus for uuid in place))
-        self._queue.ports[decision.workload_id] = free_port(decision.workload_id, self._queue.ports.values())
+    def _not_placed(self, held: Held, why: Refused) -> None:
+        if why.holders:
+            for other in why.holders:
+                if other.id not in self._pool.held:
+                    self.remember(other)
+            self._pool.enqueue(held.job)
+            self._wake_in(RETRY)
+            return
+        self.release(held.job.id)
+        if why.workload and not why.workload.ended and why.workload.state not in WAITING:
+            self.remember(why.workload)
+            self._touch(why.workload.id)
 
-    async def _look_at_gpus(self) -> None:
-        """A GPU that another server gives back tells nobody: look, but only while something here waits for one."""
+    async def _look_again(self) -> None:
+        """A host that comes back tells nobody here, nor does a GPU that another server gives back: look, but at this
+        machine only while something waits for a GPU."""
         while True:
-            await asyncio.sleep(HOST_LOOK if self._moving else GPU_LOOK)
-            if self._moving:
-                await self._look()
-            if any(ask.gpus or self._moving for ask in self._queue.waiting.values()):
+            await asyncio.sleep(HOST_LOOK if self._several else GPU_LOOK)
+            if self._several:
+                await self.look()
+            if self._coming or any(self._several or job.ask.gpus for job in self._pool.waiting.values()):
                 self._wake.set()
 
-    @property
-    def _moving(self) -> bool:
-        """Do nodes come and go?"""
-        return self._engine.name == "docker"
+    # who may what
+
+    async def _follow_people(self) -> None:
+        while True:
+            change = self._people.change
+            await change.wait()
+            self._learn_groups()
+            for workload in await self._db.read(_waiting):
+                if workload.id in self._pool.waiting or workload.id in self._coming or workload.id in self._barred:
+                    self._ask_again(workload)
+            self._wake.set()
+
+    def _ask_again(self, workload: Workload) -> None:
+        """Whose nodes they may use, and whether they may anything, may be different now."""
+        self._pool.release(workload.id)
+        self._coming.pop(workload.id, None)
+        self._barred.pop(workload.id, None)
+        self._wait(workload)
+
+    def _learn_groups(self) -> None:
+        groups = {group.name: group for group in self._people.all_groups()}
+        for group in groups.values():
+            self._pool.set_group(group)
+        for name in self._groups - groups.keys():
+            self._pool.lose_group(name)
+        self._groups = set(groups)
 
 
-def _record(
-    tx: Store,
-    starts: list[Decision],
-    says: dict[str, str],
-    node: str,
-    ports: Mapping[str, int],
-    host: str | None = None,
-) -> set[str]:
-    """Writes what was decided. A workload stopped meanwhile is left alone. `host`: where there are others."""
-    placed = set()
-    for decision in starts:
-        workload = tx.workloads.get(decision.workload_id)
-        if workload and workload.state in WAITING and workload.wants is Wants.RUN:
-            workload = tx.workloads.move(workload, State.ASSIGNED, Reason.PLACED, f"on {node}")
-            tx.workloads.move(
-                workload,
-                State.LAUNCHING,
-                Reason.PLACED,
-                gpus=decision.gpus,
-                master_port=ports[workload.id],
-                hosts=(host,) * max(len(decision.gpus), 1) if host else (),
-            )
-            placed.add(workload.id)
-    for workload_id, message in says.items():
-        workload = tx.workloads.get(workload_id)
-        if workload and workload.state in WAITING:
-            tx.workloads.move(workload, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, message)
-    return placed
+def _volumes_of(workload: Workload, tx: Store) -> list[Volume]:
+    return [volume for id_ in set(workload.volume_ids.values()) if (volume := tx.volumes.get(id_))]
+
+
+def _waiting(tx: Store) -> list[Workload]:
+    return tx.workloads.waiting()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from penstock.domain.names import shorten
 from penstock.domain.nodes import Host
@@ -33,7 +34,7 @@ class Places:
         hosts, storages = await self._db.read(
             lambda tx: (tx.registered.all(Kind.Node), tx.registered.all(Kind.Storage)),
         )
-        self._hosts = {host.name: host for host in map(Host.model_validate_json, hosts)}
+        self._hosts = {host.name: host for host in map(_read_host, hosts)}
         self._storages = {storage.name: storage for storage in map(Storage.model_validate_json, storages)}
         self._here = [node.name for node in await self._engine.nodes()] if self._engine.name == "local" else []
         await self._engine.use_hosts(self.hosts, list(self._all()))
@@ -46,8 +47,11 @@ class Places:
 
     def storages(self, caller: Caller) -> list[Storage]:
         """Those the caller may see; each node's own disk is one without being written down."""
-        everywhere, groups = caller.everywhere(Verb.get, Kind.Storage), caller.where(Verb.get, Kind.Storage)
-        return [each for each in self._all() if (everywhere and caller.chosen is None) or each.group in groups]
+        return [each for each in self._all() if caller.reaches(Verb.get, Kind.Storage, each.group)]
+
+    def registered(self, caller: Caller) -> list[Host]:
+        """The nodes the caller may see that a document brought here."""
+        return [host for host in self.hosts if caller.reaches(Verb.get, Kind.Node, host.group)]
 
     def storage(self, caller: Caller, name: str) -> Storage:
         """One the caller may keep volumes on."""
@@ -66,7 +70,10 @@ class Places:
         return [known[name] for name in sorted(known)]
 
     def known(self, kind: Kind, name: str) -> Place | None:
-        return self._known(kind).get(name)
+        """As it is written down; a node's own disk is known without that."""
+        if kind is Kind.Storage:
+            return next((each for each in self._all() if each.name == name), None)
+        return self._hosts.get(name)
 
     # changing
 
@@ -108,6 +115,12 @@ class Places:
 
     def _known(self, kind: Kind) -> dict[str, Host] | dict[str, Storage]:
         return self._hosts if kind is Kind.Node else self._storages
+
+
+@lru_cache(maxsize=4096)
+def _read_host(text: str) -> Host:
+    """All are read again whenever one changes; most are as they were."""
+    return Host.model_validate_json(text)
 
 
 def kind_of(place: Place) -> Kind:

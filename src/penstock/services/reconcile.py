@@ -25,6 +25,7 @@ from penstock.services import records
 from penstock.services.bell import Bell
 from penstock.services.expiry import Expiry
 from penstock.services.holdups import Holdups
+from penstock.services.people import People
 from penstock.services.placement import Placement
 from penstock.services.runs import Runs
 from penstock.services.uploads import Uploads
@@ -40,14 +41,16 @@ DAY = 24 * 3600
 
 
 class Reconciler:
-    def __init__(self, db: Database, engine: Engine, settings: Settings, uploads: Uploads, bell: Bell) -> None:
+    def __init__(
+        self, db: Database, engine: Engine, settings: Settings, uploads: Uploads, bell: Bell, people: People
+    ) -> None:
         self._db = db
         self._engine = engine
         self._bell = bell
         self._runs = Runs(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
         self._holdups = Holdups(db, self.touch)
         self._expiry = Expiry(db, uploads, timedelta(seconds=parse_duration(settings.retention)), self.touch)
-        self.placement = None if engine.schedules else Placement(db, engine, settings, bell, self.touch)
+        self.placement = None if engine.schedules else Placement(db, engine, settings, bell, self.touch, people)
         """Where the engine does not schedule."""
         self._steps: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
@@ -91,7 +94,7 @@ class Reconciler:
     @property
     def limits(self) -> str:
         """Are CPU and memory limits kept, or only counted?"""
-        return "enforced" if self.placement is None or self.placement.node.limits_enforced else "advisory"
+        return "enforced" if self.placement is None or self.placement.limits_enforced else "advisory"
 
     def submitted(self, workload: Workload) -> None:
         """It is new, or has a new attempt."""
@@ -184,6 +187,8 @@ class Reconciler:
             await self._forget(after)
         elif self.placement and after.state in WAITING:
             self.placement.give_back(after)
+        elif self.placement and after.started_at and not workload.started_at:
+            self.placement.remember(after)  # when it ends at the latest is known from now on
 
     async def _hold(self, workload: Workload) -> None:
         """Those that have completed are not waited for again, wherever their own records are by then."""

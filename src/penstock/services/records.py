@@ -6,7 +6,9 @@ A step that comes too late, because its workload was stopped, deleted or is in a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from penstock.domain.attempts import KEPT, Next, following
 from penstock.domain.model import now
@@ -16,6 +18,10 @@ from penstock.errors import NotFound
 from penstock.store.session import Store
 from penstock.store.transaction import storable
 
+UNPLACED: dict[str, Any] = {"gpus": (), "cpusets": (), "counted": (), "master_port": None}
+"""What one that has no place any more has of it. Where it was is still of interest."""
+SHORT_ID = 12
+"""So many letters of a container's id Docker shows and takes."""
 SEEN_RUNNING = frozenset({State.RUNNING, State.REQUESTED_CANCEL})
 SPEC_LIMIT = 128 * 1024
 RECORD_LIMIT = SPEC_LIMIT + 32 * 1024
@@ -56,7 +62,14 @@ def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | Non
     began = min(unit.started_at for unit in units if unit.started_at)
     so_far = _progress(tx, found)
     return tx.workloads.move(
-        found, State.RUNNING, Reason.STARTED, said, started_at=began, launched=found.attempt, progress=so_far
+        found,
+        State.RUNNING,
+        Reason.STARTED,
+        said,
+        started_at=began,
+        launched=found.attempt,
+        progress=so_far,
+        containers=_containers(found, units),
     )
 
 
@@ -66,6 +79,8 @@ def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | 
     if found is None:
         return workload
     said = (None if said is None else storable(said)) if found.state is State.RUNNING else found.message
+    if said is None and found.reason is Reason.GPUS_IDLE:
+        said = found.message
     tx.workloads.set_units(found.id, changed)
     counted = _progress(tx, found)
     if (counted, said) == (found.progress, found.message):
@@ -79,7 +94,7 @@ def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str) -> 
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
-    return tx.workloads.move(found, State.QUEUED, reason, message, gpus=(), master_port=None)
+    return tx.workloads.move(found, State.QUEUED, reason, message, hosts=(), containers=(), **UNPLACED)
 
 
 def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
@@ -95,18 +110,20 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
     tx.workloads.set_units(found.id, units)
     began = min((unit.started_at for unit in units if unit.started_at), default=None)
     if began and found.state not in SEEN_RUNNING:
-        found = tx.workloads.move(found, State.RUNNING, Reason.STARTED, started_at=began)
+        containers = _containers(found, units)
+        found = tx.workloads.move(found, State.RUNNING, Reason.STARTED, started_at=began, containers=containers)
     if end is None:
         array = found.spec.array
         end = outcome(latest(tx.workloads.units(found.id)) if array else units, array)
+    if end.state is State.STOPPED and found.wants is Wants.STOP and found.reason is Reason.GPUS_IDLE:
+        end = replace(end, reason=found.reason, message=found.message)
     ended = tx.workloads.move(
         found,
         end.state,
         end.reason,
         end.message,
         exit_code=end.exit_code,
-        gpus=(),
-        master_port=None,
+        **UNPLACED,
         launched=found.attempt if units else found.launched,
         progress=_progress(tx, found),
     )
@@ -135,13 +152,22 @@ def begin(tx: Store, ended: Workload, after: Next) -> Workload:
         indexes=after.indexes,
         retried=after.retried,
         requeued=after.requeued,
+        queued_at=now(),
         not_before=now() + timedelta(seconds=after.wait) if after.wait else None,
         exit_code=None,
         started_at=None,
         ended_at=None,
-        gpus=(),
-        master_port=None,
+        hosts=(),
+        containers=(),
+        **UNPLACED,
     )
+
+
+def _containers(workload: Workload, units: tuple[Unit, ...]) -> tuple[str, ...]:
+    """By rank; one of an array would be one of very many."""
+    if workload.spec.array:
+        return ()
+    return tuple(unit.container[:SHORT_ID] for unit in sorted(units, key=lambda unit: unit.rank) if unit.container)
 
 
 def _progress(tx: Store, workload: Workload) -> Progress | None:

@@ -37,6 +37,8 @@ class Mounted:
     problems: list[Problem] = field(default_factory=list)
     homes: dict[str, Volume] = field(default_factory=dict)
     """By mount path, volumes that are made when they are first used: now."""
+    volumes: tuple[Volume, ...] = ()
+    """All of them, as far as they were found."""
 
 
 async def volumes_of(
@@ -63,7 +65,7 @@ async def volumes_of(
             ids[mount.path] = literal_id(mount.volume)
     lost = await _lost(engine, kept)
     problems = [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
-    return Mounted(ids, problems, homes)
+    return Mounted(ids, problems, homes, tuple(each for each in found.values() if isinstance(each, Volume)))
 
 
 async def _home(mount: Mount, home: Callable[[Mount], Awaitable[Volume]]) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +10,8 @@ from penstock.dialects.task import Task, read_task
 from penstock.domain.model import now
 from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.quantities import show_duration
+from penstock.domain.scheduling import Job
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Reason, Spec, State, Workload
@@ -18,6 +21,7 @@ from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
 from penstock.services.holdups import waits_for
 from penstock.services.literals import claim_of
+from penstock.services.people import People
 from penstock.services.reconcile import Reconciler
 from penstock.services.records import RECORD_LIMIT, SPEC_LIMIT, record_of
 from penstock.services.resolving import Coming, awaited_by, volumes_of
@@ -28,6 +32,16 @@ from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import DryRun, NewVolume, Submission, WorkloadView
+
+_WRITTEN = {
+    "node": ("selectors", "node"),
+    "cpu_product": ("selectors", "cpu_product"),
+    "labels": ("selectors", "labels"),
+    "volumes": ("volumes",),
+    "allows": ("resources",),
+    "workloads": ("name",),
+}
+"""Where a task says what no node has; all else is one of its resources."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ class Submit:
         reconciler: Reconciler,
         uploads: Uploads,
         volumes: Volumes,
+        people: People,
     ) -> None:
         self._db = db
         self._engine = engine
@@ -56,6 +71,7 @@ class Submit:
         self._reconciler = reconciler
         self._uploads = uploads
         self._volumes = volumes
+        self._people = people
 
     async def text(self, caller: Caller, asked: Submission, key: str | None = None) -> WorkloadView | DryRun:
         task = read_task(asked.text, asked.source, name=asked.name, envs=asked.envs)
@@ -74,11 +90,11 @@ class Submit:
         """Checks everything; nothing is written."""
         caller.require(Verb.create, Kind.Workload)
         coming = coming or Coming()
-        if self._reconciler.placement:
-            await self._reconciler.placement.look_again()
-        problems = [*await self._refusals(task), *self._never_fits(task)]
+        problems = await self._refusals(task)
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller))
-        problems += mounted.problems
+        workload = self._new(caller, task.spec)
+        job = await self._job(workload, mounted.volumes)
+        problems += [*self._never_fits(task, job), *mounted.problems]
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
             others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
@@ -88,31 +104,44 @@ class Submit:
         if not asked.dry_run:
             self._refuse_missing_files(caller, task.spec, asked.files)
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
-        notices = (*task.notices, *self._engine.notices(task.spec), *venv_notices)
+        notices = (*task.notices, *self._engine.notices(task.spec), *venv_notices, *_limited(workload))
         unmet = [other for other in others.values() if other.state is not State.EXITED]
-        waits = waits_for(unmet) if unmet else self._outlook(task.spec)
+        waits = waits_for(unmet) if unmet else self._outlook(job)
+        said = {
+            "spec": _with(task.spec, asked.after),
+            "volume_ids": mounted.ids,
+            "files": {"workdir": asked.files["workdir"]} if sends_workdir(task.spec) and asked.files else {},
+            "venv": venv,
+            "notices": notices,
+            "after_ids": tuple(others),
+            "state": State.QUEUED if waits else State.INSERTED,
+            "reason": _reason(waits, bool(unmet)),
+            "message": waits,
+        }
+        workload = workload.model_copy(update=said)
+        self._refuse_too_long(workload, asked.source)
+        return Prepared(workload, waits, mounted.homes)
+
+    def _new(self, caller: Caller, spec: Spec) -> Workload:
+        """As it is whatever it mounts and waits for."""
+        group = self._people.group(caller.group)
         workload_id, moment = new_id(), now()
-        workload = Workload(
+        return Workload(
             id=workload_id,
-            name=task.spec.name or f"task-{workload_id}",
+            name=spec.name or f"task-{workload_id}",
             group=caller.group,
             namespace=self._engine.namespace(caller.user, caller.group),
             user=caller.user,
             account=account_of(caller, self._settings),
-            spec=_with(task.spec, asked.after),
-            volume_ids=mounted.ids,
-            files={"workdir": asked.files["workdir"]} if sends_workdir(task.spec) and asked.files else {},
-            venv=venv,
-            notices=notices,
-            after_ids=tuple(others),
-            state=State.QUEUED if waits else State.INSERTED,
-            reason=_reason(waits, bool(unmet)),
-            message=waits,
+            spec=spec,
+            max_duration=spec.max_duration or (group.max_duration if group else None),
             created_at=moment,
             updated_at=moment,
         )
-        self._refuse_too_long(workload, asked.source)
-        return Prepared(workload, waits, mounted.homes)
+
+    async def _job(self, workload: Workload, volumes: Sequence[Volume]) -> Job | None:
+        placement = self._reconciler.placement
+        return await placement.candidate(workload, volumes) if placement else None
 
     async def _home(self, caller: Caller, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
@@ -161,8 +190,8 @@ class Submit:
             fits, said = None, "The cluster decides when it starts."
         return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
 
-    def _outlook(self, spec: Spec) -> str | None:
-        return self._reconciler.placement.outlook(spec) if self._reconciler.placement else None
+    def _outlook(self, job: Job | None) -> str | None:
+        return self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
 
     async def _refusals(self, task: Task) -> list[Problem]:
         """What the engine will never do. One that does not answer now says so when it starts the workload."""
@@ -175,13 +204,15 @@ class Submit:
             for each in [*refusals, *notifying.refusals(task.spec, self._settings)]
         ]
 
-    def _never_fits(self, task: Task) -> list[Problem]:
-        if self._reconciler.placement is None:
+    def _never_fits(self, task: Task, job: Job | None) -> list[Problem]:
+        if self._reconciler.placement is None or job is None:
             return []
+        found = self._reconciler.placement.never(job)
+        places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"
         return [
-            Problem(reason, where=task.where("resources", key), field=task.field("resources", key), hint=hint)
-            for key, reason in self._reconciler.placement.never(task.spec).items()
+            Problem(reason, where=task.where(*places[key]), field=task.field(*places[key]), hint=hint)
+            for key, reason in found.items()
         ]
 
     def _refuse_missing_files(self, caller: Caller, spec: Spec, files: dict[str, str]) -> None:
@@ -213,6 +244,14 @@ def sends_workdir(spec: Spec) -> bool:
 
 def _with(spec: Spec, after: list[str]) -> Spec:
     return spec.model_copy(update={"after": tuple(dict.fromkeys((*spec.after, *after)))}) if after else spec
+
+
+def _limited(workload: Workload) -> tuple[str, ...]:
+    """What it did not ask for, and is given."""
+    if workload.max_duration == workload.spec.max_duration or workload.max_duration is None:
+        return ()
+    lasts = show_duration(workload.max_duration)
+    return (f"It may run for {lasts}: group {workload.group} says so for what names no max_duration.",)
 
 
 def _reason(waits: str | None, for_others: bool) -> Reason:

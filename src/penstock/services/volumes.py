@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from penstock.domain.model import now
@@ -11,12 +11,13 @@ from penstock.domain.names import name_problem, new_id, shorten
 from penstock.domain.paths import NotAMountPath, sub_path
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
-from penstock.domain.users import Caller
+from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, Volume
 from penstock.engines.base import Engine, VolumeReport
 from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 from penstock.services import audit, lookup, once
 from penstock.services.accounts import account_of
+from penstock.services.allowance import Allowance
 from penstock.services.making import Making
 from penstock.services.places import Places
 from penstock.settings import Settings
@@ -35,6 +36,7 @@ class Volumes:
         self._places = places
         self._settings = settings
         self._making = Making(db, engine)
+        self._allowance = Allowance()
 
     async def recover(self) -> None:
         """Finishes creations and deletions that a crash interrupted."""
@@ -75,6 +77,8 @@ class Volumes:
                 known: Volume | None = tx.volumes.get(before)
                 if known:
                     return known
+            if problems := self._allowance.problems(tx, volume):
+                raise Invalid("The volume cannot be created.", problems=problems)
             tx.volumes.add(volume, account)
             audit.note_of(tx, caller, Verb.create, volume)
             once.remember(tx, caller.user, key, body, Kind.Volume, volume.id)
@@ -175,9 +179,22 @@ class Volumes:
         except Unavailable as error:
             return view.model_copy(update={"not_measured": error.message})
 
+    async def beyond_limits(self, volumes: Sequence[Volume], groups: Mapping[str, Group]) -> list[list[Problem]]:
+        """Of each what forbids it, if all before it are made; `groups` as they are about to be."""
+
+        def look(tx: Store) -> list[list[Problem]]:
+            return [
+                self._allowance.problems(tx, volume, volumes[:number], groups.get(volume.group))
+                for number, volume in enumerate(volumes)
+            ]
+
+        return await self._db.read(look)
+
     async def refuse_resize(self, volume: Volume, size: str) -> None:
         """Raises what `resize` would; nothing is changed."""
-        _larger(volume, size, await self._engine.storage_classes())
+        larger = _larger(volume, size, await self._engine.storage_classes())
+        if problems := await self._db.read(lambda tx: self._allowance.problems(tx, larger)):
+            raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
 
     async def resize(self, caller: Caller, ref: str, size: str) -> VolumeView:
         """The engine first: if the record is not written any more, asking again does the same once more."""
@@ -185,14 +202,19 @@ class Volumes:
         larger = _larger(volume, size, await self._engine.storage_classes())
         if larger is volume:
             return await self.get(caller, volume.id)
-        await self._engine.resize_volume(larger)
 
         def update(tx: Store) -> None:
             known = lookup.volume(tx, caller, volume.id, Verb.update)
             tx.volumes.update(known.model_copy(update={"size": larger.size, "size_bytes": larger.size_bytes}))
             audit.note_of(tx, caller, Verb.update, known, f"{known.size} to {larger.size}")
 
-        await self._db.write(update)
+        if problems := await self._db.write(lambda tx: self._allowance.grow(tx, larger)):
+            raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
+        try:
+            await self._engine.resize_volume(larger)
+            await self._db.write(update)
+        finally:
+            self._allowance.grown(larger)
         return await self.get(caller, volume.id)
 
     async def delete(self, caller: Caller, ref: str) -> Volume:

@@ -85,7 +85,11 @@ class Workloads:
             history, units = tx.workloads.history(workload.id), tx.workloads.units(workload.id)
             return WorkloadView.whole(workload, history, units, self._reconciler.limits)
 
-        return await self._db.read(look)
+        view = await self._db.read(look)
+        if view.state in WAITING and self._reconciler.placement:
+            said = self._reconciler.placement.why(view.id)
+            return view.model_copy(update={"message": said}) if said else view
+        return view
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
         """The workload once it has ended, or as it is when the time is up. Woken by its own changes only."""

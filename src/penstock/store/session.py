@@ -11,11 +11,13 @@ from sqlalchemy import Dialect, Engine
 
 from penstock.store.audit import Audit
 from penstock.store.failures import translated
+from penstock.store.locks import Locks
 from penstock.store.outbox import Outbox
 from penstock.store.registered import Registered
 from penstock.store.submissions import Submissions
 from penstock.store.tokens import Tokens
 from penstock.store.transaction import Transaction
+from penstock.store.usage import Usage
 from penstock.store.volumes import Volumes
 from penstock.store.workloads import Workloads
 
@@ -37,6 +39,8 @@ class Store(Transaction):
         self.registered = Registered(self)
         self.audit = Audit(self)
         self.outbox = Outbox(self)
+        self.locks = Locks(self)
+        self.usage = Usage(self)
 
 
 @dataclass(frozen=True, slots=True)

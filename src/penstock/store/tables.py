@@ -7,7 +7,7 @@ never points at another row than it did.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text
 
 metadata = MetaData()
 
@@ -199,3 +199,40 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 Index("outbox_due", outbox.c.due_at)
+
+usage = Table(
+    "usage",
+    metadata,
+    _seq(),
+    # No reference to the workload: what was taken is known when nothing else of it is any more.
+    Column("workload_id", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    # How many it had, and what was reserved in each. An array may have had fewer at times: then their mean.
+    Column("places", Float, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("cpus_milli", BigInteger, nullable=False),
+    Column("memory_bytes", BigInteger, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    # Of its GPUs together: for how long it was seen what they do, and how long of that they worked.
+    Column("gpu_seen_ms", BigInteger, nullable=False),
+    Column("gpu_busy_ms", BigInteger, nullable=False),
+    Column("peak_memory_bytes", BigInteger),
+    sqlite_autoincrement=True,
+)
+Index("usage_workload", usage.c.workload_id, usage.c.seq)
+Index("usage_ended", usage.c.ended_at)
+Index("usage_group", usage.c.group_name, usage.c.ended_at)
+
+locks = Table(
+    "locks",
+    metadata,
+    Column("node", Text, primary_key=True),
+    # The uuid of a GPU, or the number of a CPU.
+    Column("device", Text, primary_key=True),
+    Column("workload_id", Text, ForeignKey("workloads.id", ondelete="CASCADE"), nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+Index("locks_workload", locks.c.workload_id)

@@ -27,12 +27,12 @@ class Transaction:
 
     def __init__(self, cursor: Any, dialect: Dialect) -> None:
         self._cursor = cursor
-        self._dialect = dialect
+        self.dialect = dialect
         self.wrote = False
         """Has a row changed since this was last set to False?"""
 
     def rows(self, statement: ClauseElement, values: Values | None = None) -> list[tuple[Any, ...]]:
-        sql, fixed = _compiled(statement, self._dialect, ())
+        sql, fixed = _compiled(statement, self.dialect, ())
         self._cursor.execute(sql, fixed | (values or {}))
         found: list[tuple[Any, ...]] = self._cursor.fetchall()
         return found
@@ -43,7 +43,7 @@ class Transaction:
 
     def write(self, statement: ClauseElement, values: Values) -> int:
         """Runs it and says how many rows it touched."""
-        sql, fixed = _compiled(statement, self._dialect, tuple(values))
+        sql, fixed = _compiled(statement, self.dialect, tuple(values))
         self._cursor.execute(sql, fixed | values)
         return self._touched()
 
@@ -51,7 +51,7 @@ class Transaction:
         """Runs it with each of several values."""
         if not several:
             return 0
-        sql, fixed = _compiled(statement, self._dialect, tuple(several[0]))
+        sql, fixed = _compiled(statement, self.dialect, tuple(several[0]))
         self._cursor.executemany(sql, [fixed | values for values in several])
         return self._touched()
 

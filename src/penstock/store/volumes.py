@@ -28,6 +28,7 @@ _FIND = [select(v.c.doc).where(by, _alive) for by in (_by_id, _by_name)]
 _FIND_IN_GROUP = [statement.where(_in_group) for statement in _FIND]
 _UPDATE = update(v).where(_by_id).values(name=value("name"), phase=value("new_phase"), doc=value("new_doc"))
 _REMOVE = delete(v).where(_by_id)
+_OF_GROUP = select(v.c.doc).where(_in_group, _alive).order_by(v.c.seq)
 _UNFINISHED = select(v.c.doc).where(v.c.phase.in_([Phase.Pending.value, Phase.Deleting.value])).order_by(v.c.seq)
 
 
@@ -102,6 +103,10 @@ class Volumes:
         rows = self._tx.rows(statement, values)
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [Volume.model_validate_json(doc) for _, doc in rows[:limit]], following
+
+    def of_group(self, group: str) -> list[Volume]:
+        """All that are alive, oldest first."""
+        return [Volume.model_validate_json(row[0]) for row in self._tx.rows(_OF_GROUP, {"group": group})]
 
     def update(self, volume: Volume) -> None:
         row = {"name": volume.name, "new_phase": volume.phase.value, "new_doc": volume.model_dump_json()}

@@ -23,6 +23,7 @@ from penstock.domain.workloads import (
 from penstock.errors import Conflict
 from penstock.store import listing
 from penstock.store.cursors import read_cursor, write_cursor
+from penstock.store.locks import Locks, is_locking
 from penstock.store.outbox import Outbox
 from penstock.store.tables import dependencies as d
 from penstock.store.tables import history as h
@@ -39,6 +40,7 @@ from penstock.store.transaction import (
     to_ms,
     value,
 )
+from penstock.store.usage import Usage
 from penstock.wire import Summary
 
 FOUND_LIMIT = 20
@@ -108,6 +110,7 @@ class Workloads:
         self._tx.write_each(_ADD_MOUNTS, mounted)
         awaited = [{"workload_id": workload.id, "after_id": id_, "completed": False} for id_ in workload.after_ids]
         self._tx.write_each(_ADD_DEPENDENCIES, awaited)
+        Usage(self._tx).follow(None, workload)
 
     def get(self, id: str) -> Workload | None:
         row = self._tx.first(_GET, {"ref": id}) if could_be_stored(id) else None
@@ -148,11 +151,24 @@ class Workloads:
         self._save(moved, _MOVE, was=workload.state.value, wanted=workload.wants.value)
         if (moved.state, moved.reason, moved.message) != (workload.state, workload.reason, workload.message):
             self._note(moved, message)
+        if is_locking(workload) and not is_locking(moved):
+            Locks(self._tx).give(workload)
         if moved.ended != workload.ended and moved.volume_ids:
             self._tx.write(_RELEASE, {"ref": moved.id, "in_use": not moved.ended})
         if workload.state is State.EXITED and state is State.DELETED:
             self._tx.write(_COMPLETE, {"ref": moved.id})
+        Usage(self._tx).follow(workload, moved)
         return moved
+
+    def remark(self, workload: Workload, reason: Reason, message: str, *, tell: bool) -> Workload:
+        """Says something of one that stays in its state; with `tell` to all who are told anything of it."""
+        said = {"reason": reason, "message": storable(message), "updated_at": now()}
+        remarked = workload.model_copy(update=said)
+        self.update(remarked)
+        self._add_line(remarked, remarked.message)
+        for to in dict.fromkeys(notice.to for notice in workload.spec.notify) if tell else ():
+            Outbox(self._tx).add(workload.id, to, told(remarked, remarked.message))
+        return remarked
 
     def update(self, workload: Workload) -> None:
         """Everything but the state, which only `move` changes."""
@@ -263,6 +279,12 @@ class Workloads:
             )
 
     def _note(self, workload: Workload, message: str | None) -> None:
+        self._add_line(workload, message)
+        for notice in workload.spec.notify:
+            if workload.state in notice.on:
+                Outbox(self._tx).add(workload.id, notice.to, told(workload, message))
+
+    def _add_line(self, workload: Workload, message: str | None) -> None:
         line = {
             "workload_id": workload.id,
             "attempt": workload.attempt,
@@ -272,9 +294,6 @@ class Workloads:
             "at": to_ms(workload.updated_at),
         }
         self._tx.write(_ADD_LINE, line)
-        for notice in workload.spec.notify:
-            if workload.state in notice.on:
-                Outbox(self._tx).add(workload.id, notice.to, told(workload, message))
 
 
 def told(workload: Workload, message: str | None) -> str:

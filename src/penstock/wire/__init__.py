@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from penstock.wire.asked import Application, Body, Documents, FirstUser, NewToken, NewVolume, Resize, Retry, Submission
+from penstock.wire.asked import (
+    Application,
+    Body,
+    Conversion,
+    Documents,
+    FirstUser,
+    NewToken,
+    NewVolume,
+    Resize,
+    Retry,
+    Submission,
+)
+from penstock.wire.explaining import Explained, ExplainedNode, ObstacleView
 from penstock.wire.looking import (
     GpuMeasure,
     Inspection,
@@ -17,6 +29,7 @@ from penstock.wire.pages import Deleted, ErrorBody, Events, EventView, Page, Upl
 from penstock.wire.people import AuditPage, FirstAdmin, GroupPage, UserPage
 from penstock.wire.places import StoragePage, StorageView
 from penstock.wire.server import Check, CheckList, Health, NewTokenView, ServerView, TokenPage, TokenView, Whoami
+from penstock.wire.usage import UsageReport, UsageRow
 from penstock.wire.volumes import StorageClassPage, VolumePage, VolumeUse, VolumeView
 from penstock.wire.workloads import (
     Applied,
@@ -30,6 +43,7 @@ from penstock.wire.workloads import (
     WorkloadView,
     accelerators,
 )
+from penstock.wire.written import DocumentPage, DocumentView
 
 __all__ = [
     "Application",
@@ -40,13 +54,18 @@ __all__ = [
     "Body",
     "Check",
     "CheckList",
+    "Conversion",
     "Converted",
     "Deleted",
+    "DocumentPage",
+    "DocumentView",
     "Documents",
     "DryRun",
     "ErrorBody",
     "EventView",
     "Events",
+    "Explained",
+    "ExplainedNode",
     "FirstAdmin",
     "FirstUser",
     "GpuMeasure",
@@ -68,6 +87,7 @@ __all__ = [
     "NodeMeasurePage",
     "NodePage",
     "NodeView",
+    "ObstacleView",
     "Page",
     "ProcessMeasure",
     "Resize",
@@ -82,6 +102,8 @@ __all__ = [
     "TokenPage",
     "TokenView",
     "Uploaded",
+    "UsageReport",
+    "UsageRow",
     "UserPage",
     "VolumePage",
     "VolumeUse",

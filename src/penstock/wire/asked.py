@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -49,6 +51,11 @@ class Documents(Body):
 
     text: str = Field(examples=["kind: PersistentVolumeClaim\n…"])
     source: str = Field("documents.yaml", max_length=1024)
+
+
+class Conversion(Documents):
+    to: Literal["task", "document", "kubernetes"] | None = None
+    """The way of writing; without it a task becomes a manifest and any other workload a task."""
 
 
 class Application(Documents):

@@ -34,6 +34,8 @@ class Summary(Model):
     nodes: int
     hosts: tuple[str, ...] = ()
     """The nodes it is placed on, by rank, where there are several to choose from."""
+    containers: tuple[str, ...] = ()
+    """Their ids, by rank, where the engine has containers."""
     array: ArrayView | None = None
     cpus: str | None
     memory: str | None
@@ -125,6 +127,7 @@ def _summary_fields(workload: Workload) -> dict[str, Any]:
         "exit_code": workload.exit_code,
         "nodes": workload.spec.nodes,
         "hosts": workload.hosts,
+        "containers": workload.containers,
         "array": _array(workload),
         "cpus": show_cpus(asked.cpus_milli) if asked.cpus_milli else None,
         "memory": show_bytes(asked.memory_bytes) if asked.memory_bytes else None,

@@ -41,7 +41,10 @@ def test_gpus_that_others_have_are_named():
     pool = pool_of(node(has=gpus("box", 1, taken_elsewhere=True)))
     assert why(pool, ask(gpus=1)) == "needs 1 GPU; 0 of 1 are free, 1 held by another server on this machine"
     pool = pool_of(node(has=gpus("box", 1, processes=(stranger(),))))
-    assert why(pool, ask(gpus=1)) == "needs 1 GPU; 0 of 1 are free, 1 used by a process that is not Penstock's"
+    assert (
+        why(pool, ask(gpus=1))
+        == "needs 1 GPU; 0 of 1 are free, 1 used by programs that Penstock did not start (python, process 4711)"
+    )
 
 
 def test_on_many_nodes_it_is_said_where_there_is_most():

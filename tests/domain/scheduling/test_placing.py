@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.domain.nodes import Allows
 from penstock.domain.scheduling import ask_of
+from penstock.domain.users import Group, Limits
 from penstock.domain.workloads import Array, Requests, Resources, Selectors, Spec
 from tests.domain.scheduling.making import (
     A10,
@@ -244,3 +245,53 @@ def test_selectors_are_taken_over():
     found = ask_of(Spec(run="x", selectors=chosen), 500, groups=frozenset({"ann"}))
     assert (found.node, found.cpu_product, found.labels) == ("dgx1", "Xeon", (("a", "1"), ("b", "2")))
     assert found.groups == {"ann"}
+
+
+def test_ranks_that_must_share_a_node_get_one_with_room_for_all_or_none():
+    nodes = [node("n0", 2), node("n1", 4), node("n2", 2)]
+    pool = pool_of(*nodes, waiting=[job("a", ask(places=3, together=True)), job("b", ask(places=2), since=1)])
+    assert decided(pool) == {"a": ["n1"] * 3, "b": ["n0", "n0"]}
+    held = [running(f"x{number}", f"n{number}", cpus=1) for number in range(3)]
+    pool = pool_of(*nodes, held=held, waiting=[job("a", ask(places=4, together=True))])
+    assert decided(pool) == {}
+    assert pool.why("a") == "its 4 nodes run on one host, and at most 3 have room on one now"
+    pool.release("x1")
+    assert decided(pool) == {"a": ["n1"] * 4}
+
+
+def test_ranks_that_must_share_a_node_wait_for_one_that_will_have_room_and_keep_it():
+    held = [running("x0", "n0", cpus=3, max_duration=100), running("x1", "n1", cpus=3, max_duration=50)]
+    ranks = job("ranks", ask(places=4, together=True))
+    pool = pool_of(node("n0", 4), node("n1", 4), held=held, waiting=[ranks, job("small", ask(1), since=1)])
+    assert decided(pool) == {"small": ["n0"]}
+    assert pool.why("ranks") == "its 4 nodes run on one host, and at most 1 have room on one now"
+
+
+def test_ranks_that_no_single_node_could_take_are_refused():
+    found = pool_of(node("n0", 4), node("n1", 4)).never(job("a", ask(places=6, together=True)))
+    assert found == {"cpus": "asks for 6 nodes with 1 CPUs each; the largest has room for 4"}
+
+
+def test_work_goes_where_its_volumes_are():
+    nodes = [node("n0"), node("n1"), node("n2")]
+    pool = pool_of(*nodes, waiting=[job("a", ask(volumes=(("data", "n2"),)))])
+    assert decided(pool) == {"a": ["n2"]}
+    torn = job("b", ask(volumes=(("data", "n2"), ("more", "n1"))))
+    said = "no node that you may use has all its volumes: data is on n2, more is on n1"
+    assert pool.never(torn) == {"volumes": said}
+
+
+def test_what_a_node_has_that_never_answered_nobody_knows():
+    away = node("n0", 0, 0, ready=False, message="ssh: connection refused")
+    pool = pool_of(away)
+    assert pool.never(job("a", ask(64, gpus=8, products=("H100",)))) == {}
+    pool.enqueue(job("a", ask(64)))
+    assert decided(pool) == {}
+    assert pool.why("a") == "n0 is not ready: ssh: connection refused"
+
+
+def test_a_shell_on_a_volume_is_nobodys_work():
+    limited = Group(name="ann", limits=Limits(workloads=1))
+    shell = job("shell", ask(0), unlimited=True)
+    pool = pool_of(node(), held=[running("x")], waiting=[shell], groups=[limited])
+    assert decided(pool) == {"shell": ["box"]}

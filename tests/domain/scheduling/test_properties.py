@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.scheduling import Ask, Held, Job, Place, Pool
-from penstock.domain.scheduling.fitting import half
+from penstock.domain.scheduling.fitting import count, first_end, half
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import A10, NOW, V100, ask, gpus, job, node, stranger
 
@@ -37,7 +37,7 @@ def nodes(draw: st.DrawFn, name: str):
 @st.composite
 def asks(draw: st.DrawFn) -> Ask:
     wanted = draw(st.integers(0, 3))
-    exclusive = draw(st.booleans())
+    exclusive, array = draw(st.booleans()), draw(st.sampled_from((False, False, True)))
     some = (1, 2, 4) if exclusive or not wanted else (None, 1, 2)
     return ask(
         cpus=draw(st.sampled_from(some)),
@@ -46,8 +46,10 @@ def asks(draw: st.DrawFn) -> Ask:
         products=draw(st.sampled_from(((), (), ("V100",), ("A10", "V100")))) if wanted else (),
         exclusive=exclusive,
         places=draw(st.sampled_from((1, 1, 1, 2, 3))),
-        array=draw(st.sampled_from((False, False, True))),
+        array=array,
         spread=draw(st.booleans()),
+        together=not array and draw(st.sampled_from((False, False, True))),
+        volumes=draw(st.sampled_from(((), (), (), (("data", "n1"),)))),
         groups=draw(st.sampled_from((None, frozenset({"ann"}), frozenset({"vision", "ann"})))),
     )
 
@@ -141,6 +143,8 @@ def test_nothing_is_given_twice_and_nobody_gets_more_than_there_is_or_than_he_ma
 def _is_whole(held: Held) -> None:
     wanted, places = held.job.ask, held.places
     assert len(places) == wanted.places or (wanted.array and 1 <= len(places) < wanted.places)
+    assert not wanted.together or len({place.node for place in places}) == 1
+    assert all(place.node == home for place in places for _, home in wanted.volumes)
     for place in places:
         assert len(place.gpus) == wanted.gpus
         assert len(place.cpuset) * 1000 == (wanted.cpus_milli if wanted.exclusive else 0)
@@ -191,6 +195,20 @@ def _keeps_limits(held: Held, groups: list[Group], pool: Pool) -> None:
         assert limits.workloads is None or len(theirs) <= limits.workloads
         assert limits.gpus is None or sum(each.gpus for each in theirs) <= limits.gpus
         assert limits.cpus_milli is None or sum(each.cpus_milli for each in theirs) <= limits.cpus_milli
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_room_to_come_is_found_where_counting_finds_it(data):
+    lab = Lab(data.draw)
+    for _ in range(data.draw(st.integers(4, 12))):
+        lab.happens()
+        lab.pool.decide(lab.now)
+    wanted, places = data.draw(asks()), data.draw(st.integers(1, 3))
+    for room in lab.pool.rooms.values():
+        products = [product for product in (A10, V100) if wanted.takes_product(product)]
+        enough = [count(wanted, products, free, room.node) >= places for _, free in room.later]
+        assert first_end(wanted, products, places, room) == [*enough, True].index(True)
 
 
 @given(st.data())

@@ -47,3 +47,15 @@ async def opened(
             await engine.remove(run)
     finally:
         await engine.close()
+
+
+@asynccontextmanager
+async def left_behind(settings: Settings, *machines: Machine) -> AsyncIterator[DockerEngine]:
+    """An open engine, of a server that then goes away: what it started stays."""
+    engine = DockerEngine(settings)
+    try:
+        await engine.open()
+        await engine.use_hosts([document(machine) for machine in machines])
+        yield engine
+    finally:
+        await engine.close()

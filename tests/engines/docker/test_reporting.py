@@ -10,6 +10,7 @@ import pytest
 from penstock.domain.workloads import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.docker import names
+from penstock.engines.docker.outages import Outage, outage_before
 from penstock.engines.docker.reporting import Wanted, doubtful, not_started, units
 from penstock.engines.docker.seen import Seen, read_time
 from penstock.engines.kubernetes.script import Note
@@ -62,7 +63,7 @@ def test_without_a_note_the_end_of_one_that_was_told_to_stop_is_that_stop() -> N
 
 
 def test_what_ended_while_docker_was_away_ended_with_it() -> None:
-    away = {"lab-1": [(NOON, NOON + timedelta(minutes=2))]}
+    away = {"lab-1": [Outage(NOON, NOON + timedelta(minutes=2))]}
     for code in (137, 143, 255):
         assert end_of(plain(exit_code=code), outages=away) == (State.CRASHED, Reason.NODE_LOST, code)
     assert end_of(plain(exit_code=1), outages=away)[1] is Reason.PROGRAM_FAILED
@@ -130,6 +131,19 @@ def test_an_end_from_outside_is_in_doubt_until_it_is_clear_whether_docker_goes_d
     told = seen(exit_code=143, note=Note(code=143, ended="stop"))
     assert doubtful({0: told}, Wanted()) == [told]
     assert doubtful({0: told}, Wanted(stopped=True)) == []
-    assert doubtful({0: told}, Wanted(outages={"lab-1": [(NOON, NOON + timedelta(minutes=2))]})) == []
+    assert doubtful({0: told}, Wanted(outages={"lab-1": [Outage(NOON, NOON + timedelta(minutes=2))]})) == []
     failed = seen(1, exit_code=5, note=Note(code=5), minutes=0.5)
     assert doubtful({0: told, 1: failed}, Wanted()) == []  # it was we who ended it, for the other
+
+
+def test_docker_was_away_when_the_last_it_ended_were_followed_by_nothing_but_its_start() -> None:
+    began = NOON + timedelta(hours=2)
+    ended = plain(exit_code=143)
+    by_hand = plain(exit_code=137, started_at=NOON - timedelta(hours=3), minutes=-120)
+    assert outage_before(began, [ended]) == outage_before(began, [ended, by_hand])
+    found = outage_before(began, [ended, by_hand])
+    assert found
+    assert [found.took(each) for each in (ended, by_hand)] == [True, False]
+    assert outage_before(began, [plain(exit_code=0)]) is None
+    later = plain(exit_code=0, started_at=NOON + timedelta(hours=1), minutes=70)
+    assert outage_before(began, [ended, later]) is None  # Docker was there afterwards

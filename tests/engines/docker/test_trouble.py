@@ -19,9 +19,10 @@ from penstock.engines.base import Presence, Report, Run
 from penstock.engines.docker import link, runs
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.opening import document, left_behind, opened, settings_for
 from tests.engines.executing import running, told
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
+from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
 
 MEBIBYTE = 1 << 20
@@ -97,7 +98,21 @@ async def answering(engine: DockerEngine) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("way", ["restart", "kill", "reboot"])
+def befall(machine: Host, way: str) -> None:
+    if way == "kill":
+        machine.kill()
+        machine.start()
+    elif way == "restart":
+        machine.restart()
+    else:
+        machine.reboot()
+
+
+WAYS = ["restart", "kill", "reboot"]
+PROGRAMS = {"script": "echo up; sleep 600", "program": ("sh", "-c", "echo up; sleep 600")}
+
+
+@pytest.mark.parametrize("way", WAYS)
 async def test_when_docker_restarts_what_ran_there_is_lost_with_its_node(
     engine: DockerEngine, hosts: Hosts, way: str
 ) -> None:
@@ -105,13 +120,7 @@ async def test_when_docker_restarts_what_ran_there_is_lost_with_its_node(
     launch = a_launch("echo up; sleep 600")
     await engine.start(launch)
     await printed(engine, run_of(launch), "up")
-    if way == "restart":
-        await asyncio.to_thread(machine.restart)
-    elif way == "kill":
-        await asyncio.to_thread(machine.kill)
-        await asyncio.to_thread(machine.start)
-    else:
-        await asyncio.to_thread(machine.reboot)
+    await asyncio.to_thread(befall, machine, way)
     unit = (await ended(engine, run_of(launch))).units[0]
     assert (unit.state, unit.reason) == (State.CRASHED, Reason.NODE_LOST)
     assert unit.message == "Docker on host-1 was restarted, which ended it."
@@ -119,6 +128,43 @@ async def test_when_docker_restarts_what_ran_there_is_lost_with_its_node(
     assert await log_of(engine, run_of(launch)) == b"up\n"
     report, log = await outcome(engine, a_launch("echo again"))
     assert (report.units[0].state, log) == (State.EXITED, "again\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_same_is_said_if_it_happened_while_the_server_was_away(
+    hosts: Hosts, tmp_path: Path, way: str
+) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launches = {name: a_launch(program, name=name) for name, program in PROGRAMS.items()}
+    by_hand = a_launch(("sh", "-c", "echo up; sleep 600"), name="by-hand")
+    async with left_behind(settings, machine) as first:
+        for launch in (by_hand, *launches.values()):
+            await first.start(launch)
+            await printed(first, run_of(launch), "up")
+        machine.docker("kill", container_of(run_of(by_hand), hosts))
+        await ended(first, run_of(by_hand))
+    await asyncio.to_thread(befall, machine, way)
+    async with opened(settings, [machine]) as engine:
+        for launch in launches.values():
+            unit = (await ended(engine, run_of(launch))).units[0]
+            assert (unit.state, unit.reason) == (State.CRASHED, Reason.NODE_LOST)
+            assert unit.message == "Docker on host-1 was restarted, which ended it."
+        unit = (await ended(engine, run_of(by_hand))).units[0]
+        assert (unit.state, unit.reason) == (State.CRASHED, Reason.PROGRAM_FAILED)
+
+
+async def test_what_was_ended_by_hand_while_the_server_was_away_is_not_blamed_on_docker(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = a_launch(("sh", "-c", "echo up; sleep 600"))
+    async with left_behind(settings, machine) as first:
+        await first.start(launch)
+        await printed(first, run_of(launch), "up")
+    machine.docker("kill", container_of(run_of(launch), hosts))
+    async with opened(settings, [machine]) as engine:
+        unit = (await ended(engine, run_of(launch))).units[0]
+        assert (unit.state, unit.reason, unit.exit_code) == (State.CRASHED, Reason.PROGRAM_FAILED, 137)
 
 
 async def test_with_live_restore_it_goes_on_while_docker_restarts(own_hosts: Any, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def test_a_volume_is_on_the_node_its_storage_names_and_used_only_there(hos
     async with opened(settings_for(hosts, tmp_path), hosts.hosts, [SECOND]) as engine:
         volume = a_volume(storage="host-2-local")
         await engine.create_volume(volume, the_account())
-        assert await engine.volume_host(volume) == "host-2"
+        assert await engine.volume_node(volume) == "host-2"
         assert volume.object_name in hosts.hosts[1].docker("volume", "ls", "-q")
         assert volume.object_name not in hosts.hosts[0].docker("volume", "ls", "-q")
         report, log = await outcome(

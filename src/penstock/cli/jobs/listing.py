@@ -10,6 +10,7 @@ from penstock.cli.options import connect, list_options
 from penstock.cli.output import print_items, print_total
 from penstock.cli.table import NAME, Column, Row, field, moment
 from penstock.cli.tree import command
+from penstock.cli.waiting import ahead, without_place
 
 PATH = "/v1/workloads"
 EXPLAINED = ("pending", "failed", "unknown")
@@ -73,6 +74,8 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
         columns += [Column("Nodes", _nodes, drop=2), field("CPUs", "cpus", drop=4), field("Memory", "memory", drop=3)]
         columns.append(field("GPUs", "accelerators", drop=2, least=12))
         columns += [moment("Started", "started_at", drop=6), moment("Ended", "ended_at", drop=7)]
+    if items is None or any(ahead(row) for row in items):
+        columns.append(Column("Ahead", lambda row: ahead(row) or "-"))
     if details or wide:
         columns.append(Column("Reason", why, drop=1, least=REASON))
     elif items is None or any(is_explained(row) for row in items):
@@ -92,5 +95,6 @@ def is_explained(row: Row) -> bool:
 
 
 def why(row: Row) -> str:
-    """The person's sentence where there is one, else the reason's word."""
-    return row.get("message") or row.get("reason") or "-"
+    """The person's sentence where there is one, without the place in the queue; else the reason's word."""
+    said = row.get("message")
+    return (without_place(said) if ahead(row) else said) if said else row.get("reason") or "-"

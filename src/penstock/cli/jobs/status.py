@@ -148,7 +148,9 @@ def _units(job: Row) -> list[Column]:
     """Attempts are told apart once there is more than one, and an array's units by their index."""
     first = field("Index", "index") if (job.get("spec") or {}).get("array") else field("Node", "rank")
     attempts = [field("Attempt", "attempt")] if job.get("attempt", 1) > 1 else []
-    return [*attempts, first, *UNITS]
+    in_containers = any(unit.get("container") for unit in job["units"])
+    *about, said = UNITS
+    return [*attempts, first, *about, *([CONTAINER] if in_containers else []), said]
 
 
 def _peak(unit: Row) -> str:
@@ -166,6 +168,7 @@ UNITS = [
     Column("Peak Memory", _peak, drop=1),
     Column("Message", lambda unit: unit.get("message") or "", least=16, wrap=True),
 ]
+CONTAINER = Column("Container", lambda unit: (unit.get("container") or "-")[:12], drop=4)
 HISTORY = [
     moment("Time", "at"),
     field("State", "state"),

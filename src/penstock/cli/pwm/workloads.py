@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from penstock.cli.pwm.ages import lasted
 from penstock.cli.pwm.nodes import gpus, mebibytes, short_uuid
 from penstock.cli.table import NAME, Column, Row, constant, field
+from penstock.cli.waiting import ahead
 from penstock.client import Client
 from penstock.errors import Forbidden, NotFound
 
@@ -28,7 +29,7 @@ def workload_columns(*, wide: bool) -> list[Column]:
         Column("gpu_id", _gpu_id, drop=7, least=18),
         Column("gpu_usage", _gpu_usage, drop=6),
         Column("node", _node, drop=3, least=10),
-        Column("c_id", lambda row: str(row.get("container") or "-")[:4], drop=9),
+        Column("c_id", _container, drop=9),
         Column("locked", lambda row: "true" if is_locked(row) else "false", drop=8),
         Column("status", _state, usual=9),
         Column("reason", _reason, drop=2, least=12),
@@ -98,10 +99,17 @@ def _node(row: Row) -> str:
     return ",".join(dict.fromkeys(names)) or "-"
 
 
+def _container(row: Row) -> str:
+    """As much of the id as document 003 shows; `describe` has all of it."""
+    return ",".join(id_[:4] for id_ in row.get("containers") or ()) or "-"
+
+
 def _reason(row: Row) -> str:
-    """`null`, as the document has it, where there is nothing to say."""
-    reason = row.get("reason")
-    return str(reason) if reason and reason not in NO_TROUBLE else "null"
+    """`null`, as the document has it, where there is nothing to say; the place in the queue beside it."""
+    reason, before = row.get("reason"), ahead(row)
+    if not reason or reason in NO_TROUBLE:
+        return "null"
+    return f"{reason}, {before} ahead" if before else str(reason)
 
 
 def _time(row: Row) -> str:

@@ -35,7 +35,12 @@ def selectors(reading: PlacedReading, node: Node, path: str) -> Selected:
     gpus, products = said.get("gpu", (0, ()))
     milli, exclusive, product = said.get("cpu", (None, False, None) if gpus else (ONE_CPU, True, None))
     return Selected(
-        Selectors(node=said.get("node"), cpu_product=product, labels=said.get("label", {})),
+        Selectors(
+            node=said.get("node"),
+            cpu_product=product,
+            labels=said.get("label", {}),
+            spread=said.get("spread", False),
+        ),
         Resources(gpus=gpus, gpu_products=products, cpus_milli=milli, exclusive_cpus=exclusive),
     )
 
@@ -95,4 +100,12 @@ def _cpu_count(reading: Reading, node: Node, path: str) -> int | None:
 NODE = Shape({"name": placed(node_name, "selectors", "node")})
 GPU = Shape({"product_name": _gpu_products, "count": _gpu_count})
 CPU = Shape({"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": _cpu_count, "exclusive": flag})
-SELECTORS = Shape({"node": _node, "gpu": _gpu, "cpu": _cpu, "label": placed(node_labels, "selectors", "labels")})
+SELECTORS = Shape(
+    {
+        "node": _node,
+        "gpu": _gpu,
+        "cpu": _cpu,
+        "label": placed(node_labels, "selectors", "labels"),
+        "spread": placed(flag, "selectors", "spread"),
+    }
+)

@@ -74,6 +74,7 @@ def _selectors(spec: Spec) -> dict[str, Any]:
             ("gpu", gpu),
             ("cpu", _cpu(spec)),
             ("label", chosen.labels),
+            ("spread", chosen.spread or None),
         ]
     )
 

@@ -35,7 +35,16 @@ def cpu_product(reading: Reading, node: Node, path: str) -> str | None:
     return text
 
 
-READERS: dict[str, Reader] = {"node": node_name, "cpu_product": cpu_product, "labels": node_labels}
+def spread(reading: Reading, node: Node, path: str) -> bool | None:
+    return reading.flag(node, path)
+
+
+READERS: dict[str, Reader] = {
+    "node": node_name,
+    "cpu_product": cpu_product,
+    "labels": node_labels,
+    "spread": spread,
+}
 
 
 def selectors(reading: Reading, node: Node, path: str) -> Selectors:

@@ -50,7 +50,13 @@ def show_array(array: Array) -> int | OnOneLine:
 
 
 def _selectors(wanted: Selectors) -> dict[str, Any]:
-    return only_said([("node", wanted.node), ("cpu_product", wanted.cpu_product), ("labels", OnOneLine(wanted.labels))])
+    said = [
+        ("node", wanted.node),
+        ("cpu_product", wanted.cpu_product),
+        ("labels", OnOneLine(wanted.labels)),
+        ("spread", wanted.spread or None),
+    ]
+    return only_said(said)
 
 
 def _ports(ports: tuple[Port, ...]) -> int | str | Words | None:

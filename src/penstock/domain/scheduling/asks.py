@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 
 from penstock.domain.nodes import Gpu, Node, product_matches
 from penstock.domain.users import EVERYTHING
@@ -32,6 +33,10 @@ class Ask:
     """Whose nodes its user may use; None is everyone's. Nodes of others read as if they were not there."""
     spread: bool = False
     """Over as many nodes as there are, instead of as few."""
+    together: bool = False
+    """All places on one node: they could not reach each other otherwise."""
+    volumes: tuple[tuple[str, str], ...] = ()
+    """Names, and the node whose disk each is on."""
     array: bool = False
     """Half of the places it could have are enough to start; otherwise it is all or nothing."""
 
@@ -41,7 +46,7 @@ class Ask:
     @cached_property
     def _hash(self) -> int:
         """Kept, for asks are looked up all the time."""
-        return hash(tuple(getattr(self, each.name) for each in fields(self)))
+        return hash(_all_of(self))
 
     @cached_property
     def shape(self) -> Ask:
@@ -57,6 +62,7 @@ class Ask:
             self.cpu_product,
             self.labels,
             self.groups,
+            volumes=self.volumes,
         )
 
     def may_use(self, node: Node) -> bool:
@@ -69,6 +75,9 @@ class Ask:
         return not self.products or any(product_matches(wanted, product) for wanted in self.products)
 
 
+_all_of = attrgetter(*(each.name for each in fields(Ask)))
+
+
 def ask_of(
     spec: Spec,
     default_cpus_milli: int,
@@ -76,7 +85,8 @@ def ask_of(
     indexes: int | None = None,
     groups: frozenset[str] | None = None,
     shares: bool = True,
-    spread: bool = False,
+    together: bool = False,
+    volumes: tuple[tuple[str, str], ...] = (),
 ) -> Ask:
     """A workload's demand. `indexes` is how many of an array are left to run.
 
@@ -105,7 +115,9 @@ def ask_of(
         cpu_product=pick.cpu_product,
         labels=tuple(sorted(pick.labels.items())),
         groups=groups,
-        spread=spread,
+        spread=pick.spread,
+        together=together and spec.nodes > 1,
+        volumes=volumes,
         array=spec.array is not None,
     )
 
@@ -127,6 +139,8 @@ class Job:
     priority: int = 0
     max_duration: int | None = None
     """Seconds, its own or its group's; None: it never ends, as far as anyone knows."""
+    unlimited: bool = False
+    """Nobody's limits count it: a shell on a volume is no work."""
 
     @property
     def lasts(self) -> int:

@@ -28,7 +28,7 @@ class Choosing:
     def find(self, job: Job, shape: Shape, most: int, least: int) -> tuple[Place, ...] | None:
         """All its places, of one product if that can be; or as many as there are, if they are enough."""
         shape.look()
-        together = 1 < most <= shape.largest and not job.ask.array
+        together = job.ask.together or (1 < most <= shape.largest and not job.ask.array)
         for choice in shape.choices:
             if choice.total >= most and (found := self._collect(job, choice, most, most, together)):
                 return found
@@ -37,10 +37,12 @@ class Choosing:
         return None
 
     def _collect(self, job: Job, choice: Choice, most: int, least: int, together: bool) -> tuple[Place, ...] | None:
-        if job.ask.spread:
+        if job.ask.spread and not job.ask.together:
             picked = self._spread(job, choice, most)
         else:
-            picked = (self._together(job, choice, most) if together else None) or self._pack(job, choice, most)
+            picked = (self._together(job, choice, most) if together else None) or {}
+            if not picked and not job.ask.together:
+                picked = self._pack(job, choice, most)
         if sum(picked.values()) < least:
             return None
         return tuple(

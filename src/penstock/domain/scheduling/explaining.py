@@ -63,11 +63,16 @@ class Scene:
 
     def explain(self, job: Job, ahead: int) -> Explanation:
         shape = self._shapes.of(job.ask)
-        most, least = wish(job, shape, self._usage)
-        cause = self._limit(job, least) or self._lack(job.ask, shape, least)
-        cause = cause or self._share_limit(job, shape, least) or self._kept(job)
+        most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
-        return Explanation(cause + _place(ahead), ahead, answers)
+        return Explanation(self.cause(job) + place(ahead), ahead, answers)
+
+    def cause(self, job: Job) -> str:
+        """Why it waits, without its place in the queue."""
+        shape = self._shapes.of(job.ask)
+        _, least = wish(job, shape, self._usage)
+        cause = self._limit(job, least) or self._lack(job.ask, shape, least)
+        return cause or self._share_limit(job, shape, least) or self._kept(job)
 
     def outlook(self, job: Job, ahead: int, now: datetime) -> str | None:
         """For one that is not in the queue: None if it would start."""
@@ -76,7 +81,7 @@ class Scene:
         cause = self._limit(job, least) or self._lack(job.ask, shape, least) or self._share_limit(job, shape, least)
         if cause is None and self._beside_all(job, shape, now) < least:
             cause = self._kept(job)
-        return cause + _place(ahead) if cause else None
+        return cause + place(ahead) if cause else None
 
     def never(self, job: Job) -> dict[str, str]:
         """What no node has comes first; what a limit forbids stands beside."""
@@ -85,13 +90,14 @@ class Scene:
 
     def _beside_all(self, job: Job, shape: Shape, now: datetime) -> int:
         """How many places there are beside what is kept for others."""
-        total = shape.widest.total
+        changed: dict[str, int] = {}
         for name, kept in self._reservations.items():
             if name in shape.widest.counts:
                 beside = kept.beside(kept.over_by_then(job, now), self._rooms[name])
-                fits = count(job.ask, shape.widest.products, beside, self._rooms[name].node)
-                total -= shape.widest.counts[name] - fits
-        return total
+                changed[name] = count(job.ask, shape.widest.products, beside, self._rooms[name].node)
+        if job.ask.together:
+            return max((shape.widest.counts | changed).values(), default=0)
+        return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
 
     def _limit(self, job: Job, least: int) -> str | None:
         if self._usage.places_now(job) >= least:
@@ -115,14 +121,14 @@ class Scene:
 
     def _lack(self, ask: Ask, shape: Shape, least: int) -> str | None:
         shape.look()
-        if shape.widest.total >= least:
+        if shape.room_for(ask) >= least:
             return None
-        if shape.capacity < least:
+        if (shape.largest if ask.together else shape.capacity) < least:
             return self._nowhere(ask)
         rooms = [room for room in self.seen_by(ask) if shape.fits_empty(room.node.name)]
         if len(rooms) == 1:
-            return _short_there(ask, least, rooms[0]) or _some(shape, least)
-        return _short_everywhere(ask, rooms) if least == 1 else _some(shape, least)
+            return _short_there(ask, least, rooms[0]) or _some(ask, shape, least)
+        return _short_everywhere(ask, rooms) if least == 1 else _some(ask, shape, least)
 
     def _nowhere(self, ask: Ask) -> str:
         """Nodes would do, were they open."""
@@ -151,11 +157,13 @@ class Scene:
         return Answer(room.node.name, tuple(found))
 
 
-def _place(ahead: int) -> str:
+def place(ahead: int) -> str:
     return f"; {ahead} ahead in the queue" if ahead else ""
 
 
-def _some(shape: Shape, least: int) -> str:
+def _some(ask: Ask, shape: Shape, least: int) -> str:
+    if ask.together:
+        return f"its {least} nodes run on one host, and at most {shape.room_for(ask)} have room on one now"
     return f"{shape.widest.total} of {least} places have room, and it starts with all or none"
 
 

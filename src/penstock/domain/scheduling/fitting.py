@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from penstock.domain.nodes import Node
@@ -18,32 +19,65 @@ def share(total: int, ask: Ask, node: Node) -> int:
 
 
 def count(ask: Ask, products: Sequence[str], free: Free, node: Node) -> int:
-    """How many places fit; `products` are those its GPUs may be of."""
+    """How many places fit; `products` are those its GPUs may be of.
+
+    Nothing is asked as often as this: what has a name of its own elsewhere (`share`, `half`) is written out.
+    """
     fits = PLENTY
-    if ask.gpus:
-        had = free.gpus
-        left = had.get(products[0], 0) if len(products) == 1 else sum(had.get(each, 0) for each in products)
-        fits = left // ask.gpus
+    gpus = ask.gpus
+    if gpus:
+        left = 0
+        for product in products:
+            left += free.gpus.get(product, 0)
+        fits = left // gpus
         if fits <= 0:
             return 0
-    if ask.cpus_milli is None:
-        fits = min(fits, _shares(free.cpus_milli, share(node.cpus_milli, ask, node)))
-    elif ask.cpus_milli:
-        fits = min(fits, free.cpus_milli // ask.cpus_milli)
-    if ask.memory_bytes is None:
-        fits = min(fits, _shares(free.memory_bytes, share(node.memory_bytes, ask, node)))
-    elif ask.memory_bytes:
-        fits = min(fits, free.memory_bytes // ask.memory_bytes)
+    each = ask.cpus_milli
+    if each is None:
+        each = node.cpus_milli * gpus // len(node.gpus) if node.gpus else node.cpus_milli
+        there = _shares(free.cpus_milli, each)
+    else:
+        there = free.cpus_milli // each if each else PLENTY
+    if there < fits:
+        fits = there
+    each = ask.memory_bytes
+    if each is None:
+        each = node.memory_bytes * gpus // len(node.gpus) if node.gpus else node.memory_bytes
+        there = _shares(free.memory_bytes, each)
+    else:
+        there = free.memory_bytes // each if each else PLENTY
+    if there < fits:
+        fits = there
     if ask.exclusive and ask.cpus_milli:
         fits = min(fits, free.whole * 1000 // ask.cpus_milli)
-    return max(fits, 0)
+    return fits if fits > 0 else 0
 
 
 def _shares(free: int, each: int) -> int:
     """A share gives way to what others asked for by number, down to half of it."""
     if not each:
         return PLENTY
-    return free // each + (free % each >= half(each)) if free > 0 else 0
+    return (free + each // 2) // each if free > 0 else 0
+
+
+def first_end(ask: Ask, products: Sequence[str], places: int, room: Room) -> int:
+    """After how many of the ends that are expected there so many places fit, less one: found without counting."""
+    ends, node = room.ends, room.node
+    found = bisect_left(ends.gpus(products), places * ask.gpus) if ask.gpus else 0
+    for column, each, total in (
+        (ends.cpus_milli, ask.cpus_milli, node.cpus_milli),
+        (ends.memory_bytes, ask.memory_bytes, node.memory_bytes),
+    ):
+        if each is None:
+            each = share(total, ask, node)
+            need = (places - 1) * each + half(each)
+        else:
+            need = places * each
+        if need:
+            found = bisect_left(column, need, found)
+    if ask.exclusive and ask.cpus_milli:
+        found = bisect_left(ends.whole, -(-places * ask.cpus_milli // 1000), found)
+    return found
 
 
 def needed_cpus(ask: Ask, node: Node) -> int:

@@ -54,6 +54,8 @@ class Usage:
         self._held: dict[tuple[str, str | None], Amount] = {}
 
     def add(self, held: Held, sign: int = 1) -> None:
+        if held.job.unlimited:
+            return
         for key in ((held.job.group, None), (held.job.group, held.job.user)):
             amount = self._held.setdefault(key, Amount())
             amount.add(held, sign)
@@ -65,7 +67,7 @@ class Usage:
 
     def _bounds(self, job: Job) -> Iterable[tuple[str, Limits, Amount]]:
         group = self._groups.get(job.group)
-        if group:
+        if group and not job.unlimited:
             yield f"group {group.name}", group.limits, self.of(group.name)
             yield f"{job.user} in group {group.name}", group.limits_each, self.of(group.name, job.user)
 

@@ -8,7 +8,7 @@ from penstock.domain.nodes import Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask
 from penstock.domain.scheduling.fitting import count
-from penstock.domain.scheduling.obstacles import gpu_words, never_there
+from penstock.domain.scheduling.obstacles import gpu_words, never_there, sized
 from penstock.domain.scheduling.rooms import Room, whole
 
 NO_NODE = "there is no node that you may use"
@@ -29,13 +29,17 @@ def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
             return {key: _said(key, ask, rooms) for key in common}
         name, nearest = min(found.items(), key=lambda item: (len(item[1]), item[0]))
         return {key: f"no node has all it asks for; {name} {message}" for key, message in nearest.items()}
-    could = sum(count(ask, _products(ask, node), whole(node), node) for node in fitting)
+    if not all(map(sized, fitting)):
+        return {}
+    rooms_for = [count(ask, _products(ask, node), whole(node), node) for node in fitting]
+    could = max(rooms_for) if ask.together else sum(rooms_for)
     if could < places:
-        return {_largest(ask): f"asks for {places} nodes with {_each(ask)} each; there is room for {could}"}
+        there = "the largest has" if ask.together else "there is"
+        return {_largest(ask): f"asks for {places} nodes with {_each(ask)} each; {there} room for {could}"}
     return {}
 
 
-_KEYS = ("node", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
+_KEYS = ("node", "volumes", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
 
 
 def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
@@ -44,9 +48,11 @@ def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
     each = f" ({places} nodes together)" if places > 1 else ""
     reasons = {
         key: _said(key, ask, [room])
-        for key in ("node", "allows", "cpu_product", "labels")
+        for key in ("node", "volumes", "allows", "cpu_product", "labels")
         if any(obstacle.key == key for obstacle in never_there(ask, node))
     }
+    if not sized(node):
+        return reasons
     cpus, memory, gpus = places * (ask.cpus_milli or 0), places * (ask.memory_bytes or 0), places * ask.gpus
     had = node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
     if cpus > had:
@@ -66,6 +72,9 @@ def _said(key: str, ask: Ask, rooms: Sequence[Room]) -> str:
     match key:
         case "node":
             return f"asks for node {ask.node}; there {_are([node.name for node in nodes])}"
+        case "volumes":
+            homes = [f"{volume} is on {home}" for volume, home in ask.volumes]
+            return f"no node that you may use has all its volumes: {', '.join(homes)}"
         case "allows":
             return f"no node takes {'GPU' if ask.gpus else 'CPU'} workloads"
         case "cpu_product":

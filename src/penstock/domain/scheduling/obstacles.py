@@ -17,8 +17,8 @@ class Obstacle:
     """`node dgx1: has 2 of 4 free Tesla V100, needs 4`, without the node."""
 
     key: str
-    """What of the ask it concerns: node, allows, cpu_product, labels, accelerators, cpus, memory; or what of the node:
-    maintenance, ready, kept."""
+    """What of the ask it concerns: node, volumes, allows, cpu_product, labels, accelerators, cpus, memory; or what of
+    the node: maintenance, ready, kept."""
     message: str
     passes: bool = True
     """False: even the empty node would not do."""
@@ -52,15 +52,28 @@ def never_there(ask: Ask, node: Node) -> list[Obstacle]:
 def _never(ask: Ask, node: Node) -> Iterable[tuple[str, str]]:
     if ask.node and ask.node != node.name:
         yield "node", f"is not {ask.node}"
+    for volume, home in ask.volumes:
+        if home != node.name:
+            yield "volumes", f"does not have volume {volume}, which is on {home}"
     wanted = Allows.GPUWorkload if ask.gpus else Allows.CPUWorkload
     if wanted not in node.allows:
         yield "allows", f"takes no {wanted}"
-    if ask.cpu_product and not product_matches(ask.cpu_product, node.cpu_product):
+    if ask.cpu_product and sized(node) and not product_matches(ask.cpu_product, node.cpu_product):
         had = f"its CPUs are {node.cpu_product}" if node.cpu_product else "the product of its CPUs is not known"
         yield "cpu_product", f"{had}, not {ask.cpu_product}"
     for label, value in ask.labels:
         if node.labels.get(label) != value:
             yield "labels", f"has no label {label}={value}"
+    if sized(node):
+        yield from _too_small(ask, node)
+
+
+def sized(node: Node) -> bool:
+    """Of one that has never answered nobody knows what it has."""
+    return node.cpus_milli > 0
+
+
+def _too_small(ask: Ask, node: Node) -> Iterable[tuple[str, str]]:
     if ask.gpus and (there := sum(ask.takes(gpu) for gpu in node.gpus)) < ask.gpus:
         yield "accelerators", f"has {there or 'no'} {gpu_words(ask.products, there)}, needs {ask.gpus}"
     if ask.cpus_milli is not None and ask.cpus_milli > _cpus(ask, node):
@@ -104,13 +117,15 @@ def _needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, st
 
 
 def foreign(gpus: Sequence[Gpu], room: Room) -> str:
-    """`1 used by a process that is not Penstock's`."""
+    """`1 used by programs that Penstock did not start (python, process 4711)`."""
     ours = {uuid for held in room.held.values() for place in room.places_of(held) for uuid in place.gpus}
     others = [gpu for gpu in gpus if gpu.uuid not in ours and not usable(gpu)]
     elsewhere = sum(gpu.taken_elsewhere for gpu in others)
-    strangers = len(others) - elsewhere
+    strangers = [gpu.processes[0] for gpu in others if not gpu.taken_elsewhere]
     said = [f"{elsewhere} held by another server on this machine"] if elsewhere else []
-    said += [f"{strangers} used by a process that is not Penstock's"] if strangers else []
+    if strangers:
+        named = f"{strangers[0].name}, process {strangers[0].pid}" if strangers[0].name else strangers[0].pid
+        said.append(f"{len(strangers)} used by programs that Penstock did not start ({named})")
     return ", ".join(said)
 
 

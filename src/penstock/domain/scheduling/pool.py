@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from penstock.domain.nodes import Node
@@ -24,6 +25,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._rooms: dict[str, Room] = {}
+        self._seen: dict[str, Node] = {}
+        """As last told: the very same again is no news."""
         self._groups: dict[str, Group] = {}
         self._queue = Queue()
         self._held: dict[str, Held] = {}
@@ -42,6 +45,9 @@ class Pool:
 
     def see(self, node: Node) -> None:
         """A node is there, or is different."""
+        if self._seen.get(node.name) is node:
+            return
+        self._seen[node.name] = node
         before = self._rooms.get(node.name)
         on_it = self._on.get(node.name, {})
         if before and _face(before.node, on_it) == _face(node, on_it):
@@ -52,6 +58,7 @@ class Pool:
 
     def lose(self, name: str) -> None:
         """A node is no longer registered; what runs there is held until it is released."""
+        self._seen.pop(name, None)
         if room := self._rooms.pop(name, None):
             self._count(room.node, None)
             self._changed(name, kinds=True)
@@ -176,7 +183,25 @@ class Pool:
 
     def why(self, workload_id: str) -> str:
         """The same in one sentence."""
-        return self.explain(workload_id).sentence
+        [said] = self.causes([workload_id]).values()
+        return said
+
+    def causes(self, workload_ids: Iterable[str]) -> dict[str, str]:
+        """Of many at once: those that ask for the same wait for the same."""
+        scene = self._scene
+        known: dict[tuple[Any, ...], str] = {}
+        found = {}
+        for id_ in workload_ids:
+            job = self._queue.jobs[id_]
+            alike = (job.ask, job.group, job.user, job.max_duration is None)
+            if alike not in known:
+                known[alike] = scene.cause(job)
+            found[id_] = known[alike] + explaining.place(self.ahead(id_))
+        return found
+
+    def first(self, most: int) -> list[str]:
+        """Those at the head of the queue, in order."""
+        return [job.id for job in islice(self._queue.order(self._usage, self._total), most)]
 
     def outlook(self, job: Job, now: datetime) -> str | None:
         """Why a job that came now would wait; None if it would start."""

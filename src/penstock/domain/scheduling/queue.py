@@ -87,6 +87,7 @@ class Queue:
         self.waiting: dict[tuple[int, str], Waiting] = {}
         """By priority downwards and group."""
         self._kinds: dict[Ask, Kind] = {}
+        self._kind_of: dict[str, Kind] = {}
         self._key: Callable[[Ask], Ask] = lambda ask: ask
 
     def add(self, job: Job) -> None:
@@ -95,12 +96,13 @@ class Queue:
         kind = self._kinds.get(ask)
         if kind is None:
             kind = self._kinds[ask] = Kind(ask)
+        self._kind_of[job.id] = kind
         kind.durations[job.max_duration] += 1
         self.waiting.setdefault((-job.priority, job.group), Waiting()).add(kind, job)
 
     def remove(self, workload_id: str) -> None:
         job = self.jobs.pop(workload_id)
-        kind = self._kinds[self._key(job.ask)]
+        kind = self._kind_of.pop(workload_id)
         waiting = self.waiting[-job.priority, job.group]
         waiting.remove(kind, job)
         if not waiting.jobs:

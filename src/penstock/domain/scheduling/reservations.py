@@ -52,18 +52,18 @@ def reserve(job: Job, places: int, shape: Shape, taken: Collection[str], now: da
     starts: datetime | None = now
     missing = places
     for later, when, name, more in shape.steps(places):
-        if missing <= 0:
-            break
         if name in taken:
             continue
-        used = min(more, missing)
-        nodes[name] = nodes.get(name, 0) + used
-        missing -= used
         if later:
             starts = _moment(when, now)
-    if missing > 0:
-        return None
-    return Reservation(job, shape.ask, shape.widest.products, starts, nodes)
+        had = nodes.get(name, 0)
+        used = min(more, places - had if job.ask.together else missing)
+        nodes[name] = had + used
+        missing = places - nodes[name] if job.ask.together else missing - used
+        if not missing:
+            found = {name: places} if job.ask.together else nodes
+            return Reservation(job, shape.ask, shape.widest.products, starts, found)
+    return None
 
 
 def _moment(when: tuple[object, ...], now: datetime) -> datetime | None:

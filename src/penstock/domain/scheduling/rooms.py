@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from penstock.domain.nodes import Gpu, Node
 from penstock.domain.scheduling.asks import Held, Place
 
 Key = tuple[int, int, int, int, str]
+Moment = tuple[int, datetime, str]
 
 
 @dataclass(slots=True)
@@ -36,6 +37,23 @@ class Free:
         )
 
 
+class Ends:
+    """What is free after each end that is expected, as columns that can be searched: they only grow."""
+
+    def __init__(self, frees: list[Free]) -> None:
+        self.cpus_milli = [free.cpus_milli for free in frees]
+        self.memory_bytes = [free.memory_bytes for free in frees]
+        self.whole = [free.whole for free in frees]
+        self._gpus = {product: [free.gpus[product] for free in frees] for product in (frees[0].gpus if frees else ())}
+
+    def gpus(self, products: Sequence[str]) -> list[int]:
+        """Of all of these together."""
+        found = [self._gpus[product] for product in products if product in self._gpus]
+        if len(found) == 1:
+            return found[0]
+        return [sum(each) for each in zip(*found, strict=True)] if found else [0] * len(self.whole)
+
+
 class Room:
     def __init__(self, node: Node, held: Iterable[Held] = ()) -> None:
         self.node = node
@@ -47,6 +65,9 @@ class Room:
         self._gpus = {gpu.uuid: gpu for gpu in node.gpus}
         self._free: Free | None = None
         self._later: list[tuple[Held, Free]] | None = None
+        self._ends: Ends | None = None
+        self._soonest: Moment | None = None
+        self._keys: dict[bool, Key] = {}
         for each in held:
             self.take(each)
 
@@ -60,7 +81,7 @@ class Room:
             self._numbers.difference_update(place.cpuset)
             for uuid in place.gpus:
                 self._gpus.pop(uuid, None)
-        self._free = self._later = None
+        self._changed()
 
     def give(self, workload_id: str) -> None:
         held = self.held.pop(workload_id)
@@ -71,7 +92,11 @@ class Room:
         returned = {uuid for place in self.places_of(held) for uuid in place.gpus}
         if returned:
             self._seen_without(returned)
-        self._free = self._later = None
+        self._changed()
+
+    def _changed(self) -> None:
+        self._free = self._later = self._ends = self._soonest = None
+        self._keys.clear()
 
     def _seen_without(self, returned: set[str]) -> None:
         """The processes last seen on a GPU that was ours were ours: it is free until somebody else is seen there."""
@@ -125,6 +150,20 @@ class Room:
                     free.gpus[product] += 1
         return free
 
+    @property
+    def soonest(self) -> Moment | None:
+        """The first end that is expected here."""
+        if self._soonest is None:
+            self._soonest = min((held.end_key for held in self.held.values()), default=None)
+        return self._soonest
+
+    @property
+    def ends(self) -> Ends:
+        """The same in columns."""
+        if self._ends is None:
+            self._ends = Ends([free for _, free in self.later])
+        return self._ends
+
     def free_at(self, moment: datetime) -> Free:
         """What is free then, at the latest."""
         found = self.free
@@ -137,11 +176,13 @@ class Room:
     def key(self, with_gpus: bool) -> Key:
         """Nodes are filled in this order, so that whole ones stay free: those in use first, of those the fullest; and
         what needs no GPU goes where fewest are free."""
-        free = self.free
-        gpus = sum(free.gpus.values())
-        empty = int(not self.held)
-        first, second = (empty, gpus) if with_gpus else (gpus, empty)
-        return first, second, free.cpus_milli, free.memory_bytes, self.node.name
+        if with_gpus not in self._keys:
+            free = self.free
+            gpus = sum(free.gpus.values())
+            empty = int(not self.held)
+            first, second = (empty, gpus) if with_gpus else (gpus, empty)
+            self._keys[with_gpus] = (first, second, free.cpus_milli, free.memory_bytes, self.node.name)
+        return self._keys[with_gpus]
 
 
 def whole(node: Node) -> Free:

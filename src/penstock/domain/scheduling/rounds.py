@@ -76,18 +76,21 @@ class Round:
 
     def _lines(self, waiting: Waiting) -> list[tuple[Came, Line]]:
         """The first of each kind of which anything might still start."""
-        found = [first for lines in waiting.lines.values() if (first := self._first(lines.values()))]
+        found = [first for kind, lines in waiting.lines.items() if (first := self._first(kind, lines.values()))]
         heapify(found)
         return found
 
     def _following(self, key: tuple[int, str], kind: Kind) -> tuple[Came, Line] | None:
         waiting = self._queue.waiting.get(key)
-        return self._first(waiting.lines[kind].values()) if waiting and kind in waiting.lines else None
+        return self._first(kind, waiting.lines[kind].values()) if waiting and kind in waiting.lines else None
 
-    def _first(self, lines: Iterable[Line]) -> tuple[Came, Line] | None:
+    def _first(self, kind: Kind, lines: Iterable[Line]) -> tuple[Came, Line] | None:
+        too_long = self._too_long.get(kind, ENDLESS)
+        if not too_long:
+            return None
         first = None
         for line in lines:
-            if (first is None or line.came < first.came) and self._might_start(line):
+            if (first is None or line.came < first.came) and line.lasts < too_long and line not in self._out:
                 first = line
         return (first.came, first) if first else None
 

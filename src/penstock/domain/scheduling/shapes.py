@@ -6,21 +6,20 @@ looks at a node that changed, and none at those that did not.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.asks import Ask, Held
-from penstock.domain.scheduling.fitting import count
+from penstock.domain.scheduling.asks import Ask
+from penstock.domain.scheduling.fitting import count, first_end
 from penstock.domain.scheduling.obstacles import possible
-from penstock.domain.scheduling.rooms import Free, Key, Room, whole
+from penstock.domain.scheduling.rooms import Key, Moment, Room, whole
 from penstock.domain.users import EVERYTHING
 
-Moment = tuple[int, datetime, str]
 Step = tuple[int, Moment | Key, str, int]
-"""0 and the order of filling: it fits now; 1 and the end that makes it fit. On this node, so many more places."""
+"""0 and the order of filling: it fits now; 1 and the end that makes it fit. On this node, so many more places; 0 more:
+not before this, and nobody has looked when."""
 
 
 class Choice:
@@ -34,7 +33,8 @@ class Choice:
         self._keys: dict[str, Key] = {}
         self._order: list[Key] = []
 
-    def look(self, name: str, room: Room | None) -> None:
+    def look(self, name: str, room: Room | None) -> int:
+        """How many places there are on it."""
         fits = count(self._ask, self.products, room.free, room.node) if room else 0
         if name in self._keys:
             self._forget(name)
@@ -43,6 +43,7 @@ class Choice:
             insort(self._order, key)
             self.counts[name] = fits
             self.total += fits
+        return fits
 
     def _forget(self, name: str) -> None:
         del self._order[bisect_left(self._order, self._keys.pop(name))]
@@ -75,6 +76,10 @@ class Shape:
     def widest(self) -> Choice:
         return self.choices[-1]
 
+    def room_for(self, ask: Ask) -> int:
+        """How many places of this ask, whose shape it is, there are now; as of the last look."""
+        return max(self.widest.counts.values(), default=0) if ask.together else self.widest.total
+
     def changed(self, name: str) -> None:
         """What runs on a node that would not do even empty makes no difference."""
         known, room = self._known.get(name), self._rooms.get(name)
@@ -85,9 +90,11 @@ class Shape:
         """Brings everything but the future up to date."""
         for name in self.stale:
             room = self._rooms.get(name)
-            possible_there = self._weigh(name, room) > 0
-            for choice in self.choices:
-                choice.look(name, room if possible_there else None)
+            if not self._weigh(name, room):
+                room = None
+            some = self.widest.look(name, room)
+            for choice in self.choices[:-1]:
+                choice.look(name, room if some else None)
         self._unforeseen |= self.stale
         self.stale.clear()
 
@@ -124,21 +131,40 @@ class Shape:
             self._largest = max((fits for _, fits in self._known.values()), default=0)
         return self._largest
 
-    def steps(self, places: int) -> list[Step]:
-        """When how much more room is expected, and where; of each node, as far as it matters to so many places."""
+    def steps(self, places: int) -> Iterator[Step]:
+        """When how much more room is expected, and where; of each node, as far as it matters to so many places.
+
+        Whoever asks mostly needs the first few: what a node's jobs make free one after the other is looked at only when
+        the first of them could be next."""
         self.look()
         if places > self._foreseen:
             self._foreseen = places
             self._unforeseen = set(self._known)
         for name in self._unforeseen:
-            for step in self._steps_of.pop(name, ()):
-                del self._steps[bisect_left(self._steps, step)]
-            if self.fits_empty(name):
-                self._steps_of[name] = self._foresee(self._rooms[name])
-                for step in self._steps_of[name]:
-                    insort(self._steps, step)
+            self._expect(name, self._guess(self._rooms[name]) if self.fits_empty(name) else [])
         self._unforeseen.clear()
-        return self._steps
+        place = 0
+        while place < len(self._steps):
+            step = self._steps[place]
+            if step[3]:
+                yield step
+                place += 1
+            else:
+                self._expect(step[2], self._foresee(self._rooms[step[2]]))
+
+    def _expect(self, name: str, steps: list[Step]) -> None:
+        for step in self._steps_of.pop(name, ()):
+            del self._steps[bisect_left(self._steps, step)]
+        if steps:
+            self._steps_of[name] = steps
+            for step in steps:
+                insort(self._steps, step)
+
+    def _guess(self, room: Room) -> list[Step]:
+        name = room.node.name
+        if name in self.widest.counts:
+            return [(0, room.key(self.ask.gpus > 0), name, 0)]
+        return [(1, room.soonest, name, 0)] if room.soonest else []
 
     def _foresee(self, room: Room) -> list[Step]:
         found: list[Step] = []
@@ -147,13 +173,10 @@ class Shape:
         if had:
             found.append((0, room.key(self.ask.gpus > 0), name, had))
         most, later = min(self.fits_empty(name), self._foreseen), room.later
-
-        def fits(each: tuple[Held, Free]) -> int:
-            return count(self.ask, products, each[1], room.node)
-
-        while had < most and (place := bisect_right(later, had, key=fits)) < len(later):
-            more = fits(later[place]) - had
-            found.append((1, later[place][0].end_key, name, more))
+        while had < most and (place := first_end(self.ask, products, had + 1, room)) < len(later):
+            held, free = later[place]
+            more = count(self.ask, products, free, room.node) - had
+            found.append((1, held.end_key, name, more))
             had += more
         return found
 

@@ -66,9 +66,13 @@ class Api:
         await self._call("GET", "/_ping", seconds=seconds, versioned=False)
 
     @asynccontextmanager
-    async def events(self, filters: Mapping[str, Sequence[str]]) -> AsyncIterator[AsyncGenerator[Fields, None]]:
-        """Entered once the engine tells: what happens after that is not missed."""
-        async with self._stream("/events", {"filters": _filters(filters)}) as pieces:
+    async def events(
+        self, filters: Mapping[str, Sequence[str]], since: str | None = None
+    ) -> AsyncIterator[AsyncGenerator[Fields, None]]:
+        """Entered once the engine tells: what happens after that is not missed. Of what was before, as far as it
+        remembers: the last 256 events of its own life."""
+        given = {"filters": _filters(filters)} | ({"since": since} if since else {})
+        async with self._stream("/events", given) as pieces:
             lines = _documents(pieces)
             async with aclosing(lines):
                 yield lines
@@ -127,10 +131,18 @@ class Api:
         found = await self._call("POST", f"/containers/{ref}/wait", seconds=seconds)
         return int(found["StatusCode"])
 
-    async def remove(self, ref: str) -> None:
-        """With what is on its scratch disks, and whether it runs or not."""
+    async def rename(self, ref: str, name: str) -> None:
+        await self._call("POST", f"/containers/{ref}/rename", {"name": name})
+
+    async def update(self, ref: str, body: Fields) -> None:
+        """Other limits, whether it runs or not."""
+        await self._call("POST", f"/containers/{ref}/update", body=body)
+
+    async def remove(self, ref: str, *, force: bool = True) -> None:
+        """With what is on its scratch disks; one that runs only by force."""
+        given = {"v": "1"} | ({"force": "1"} if force else {})
         try:
-            await self._call("DELETE", f"/containers/{ref}", {"force": "1", "v": "1"}, seconds=WORK_SECONDS)
+            await self._call("DELETE", f"/containers/{ref}", given, seconds=WORK_SECONDS)
         except NotFound:
             return
         except failures.Clash as error:
@@ -190,6 +202,13 @@ class Api:
         return found
 
     # -- networks and volumes --------------------------------------------------------------------------------------
+
+    async def network(self, name: str) -> Fields | None:
+        try:
+            found: Fields = await self._call("GET", f"/networks/{name}")
+        except NotFound:
+            return None
+        return found
 
     async def networks(self, filters: Mapping[str, Sequence[str]]) -> list[Fields]:
         found: list[Fields] = await self._call("GET", "/networks", {"filters": _filters(filters)})

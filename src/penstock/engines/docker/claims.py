@@ -81,6 +81,18 @@ class Claims:
         await self._look([volume])
         return self._homes.get(volume.id)
 
+    async def node_of(self, volume: Volume) -> str | None:
+        """The host that whatever uses it must run on; None: any. What was never made will be where its storage is."""
+        home = await self.home_of(volume)
+        storage = self._storages.get(volume.storage or "")
+        if home or (storage and storage.kind is StorageKind.nfs):
+            return home
+        if storage:
+            return storage.node
+        if volume.made and (away := self._hosts.away(())):
+            raise Unavailable(f"Where volume {volume.name} is, is not known: {away[0]}.")
+        return None
+
     async def _look(self, volumes: Sequence[Volume]) -> None:
         wanted = {self.name_of(volume): volume.id for volume in volumes}
         links = [link for link in self._hosts.links() if link.looked.is_set()]

@@ -53,6 +53,10 @@ class Place:
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
     volumes: Mapping[str, Source] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
+    up_to: int = 0
+    """The last of those that are made before any of them starts."""
+    instead_of: tuple[str, ...] = ()
+    """Containers that are taken back for this one."""
 
 
 def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
@@ -103,7 +107,9 @@ def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, s
     if launch.record:
         found[names.RECORD] = launch.record
     if spec.array:
-        found[names.ARRAY] = "true"
+        found |= {names.ARRAY: "true", names.UP_TO: str(place.up_to)}
+    if place.instead_of:
+        found[names.INSTEAD_OF] = ",".join(place.instead_of)
     if spec.parts > 1:
         found[names.LAUNCH] = launch.model_dump_json(exclude={"record"}, exclude_defaults=True)
     if spec.max_duration:

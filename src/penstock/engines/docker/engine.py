@@ -44,7 +44,7 @@ from penstock.engines.docker.logs import Logs
 from penstock.engines.docker.runs import Runs
 from penstock.errors import Unavailable
 from penstock.settings import Settings
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
 
 class DockerEngine:
@@ -138,10 +138,9 @@ class DockerEngine:
         with shown():
             return await self._claims.users(volume)
 
-    async def volume_host(self, volume: Volume) -> str | None:
-        """The node that what uses it must run on; None: any."""
+    async def volume_node(self, volume: Volume) -> str | None:
         with shown():
-            return await self._claims.home_of(volume)
+            return await self._claims.node_of(volume)
 
     async def literal_volume(self, name: str, group: str) -> Volume | None:
         """Volumes that Penstock did not make are none of its business."""
@@ -206,6 +205,10 @@ class DockerEngine:
         image, installation = self._made.helper_image, self._made.installation
         found = await asyncio.gather(*(looking.activity(self._hosts, name, image, installation) for name in names))
         return [each for each in found if each]
+
+    async def gpu_use(self) -> dict[str, GpuMeasure]:
+        """Nobody is there to look."""
+        return {}
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._forwarding.connect(run, part, port)

@@ -7,6 +7,7 @@ import ipaddress
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
@@ -31,6 +32,8 @@ class Hosts:
         self._unusable: dict[str, tuple[Host, str]] = {}
         """Hosts that cannot even be tried, and why."""
         self._using = asyncio.Lock()
+        self._nodes: dict[str, tuple[tuple[Any, ...], Node]] = {}
+        """As they were last shown, and what of."""
 
     async def use(self, hosts: Sequence[Host]) -> None:
         """Those that are new or have another address are connected to; waits a little for those that are well."""
@@ -127,11 +130,11 @@ class Hosts:
         raise Unreachable(troubles[0] if troubles else "there is no node: an admin applies a Node document", host="")
 
     def parts(self, run: Run) -> dict[int, Seen]:
-        """The newest container of each part."""
+        """Of each part the container that counts: there may be others, that were taken back or removed."""
         found: dict[int, Seen] = {}
         for seen in (seen for link in self._links.values() for seen in link.of(run)):
             known = found.get(seen.part)
-            if known is None or (known.gone and not seen.gone):
+            if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
                 found[seen.part] = seen
         return found
 
@@ -144,13 +147,26 @@ class Hosts:
         said = [link.trouble or "" for link in self.links() if link.host.name in wanted and not link.looked.is_set()]
         return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
 
+    def unseen(self, names: Iterable[str]) -> list[str]:
+        """Why those of these nodes that were never looked at were not; without names, of all."""
+        wanted = set(names) or {*self._links, *self._unusable}
+        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and not link.was_seen]
+        return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
+
     def missing(self, names: Iterable[str]) -> list[str]:
         """Those that nobody registers any more."""
         return [name for name in names if name not in self._links and name not in self._unusable]
 
     def nodes(self) -> list[Node]:
-        found = [_node(link) for link in self.links()]
+        self._nodes = {link.host.name: self._known_or_made(link) for link in self.links()}
+        found = [node for _, node in self._nodes.values()]
         return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
+
+    def _known_or_made(self, link: Link) -> tuple[tuple[Any, ...], Node]:
+        """All nodes are asked for every second: only one that is different is made anew."""
+        made_of = (link.host, link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set())
+        known = self._nodes.get(link.host.name)
+        return known if known and known[0] == made_of else (made_of, _node(link))
 
 
 def _elsewhere(link: Link, host: Host | None) -> bool:
@@ -174,6 +190,7 @@ def _node(link: Link) -> Node:
         allows=host.allows,
         maintenance=host.maintenance,
         cpu_product=link.probe.cpu_product,
+        version=str(info.get("ServerVersion") or ""),
         last_seen=link.last_seen,
         cpus_milli=int(info.get("NCPU") or 0) * 1000,
         memory_bytes=int(info.get("MemTotal") or 0),

@@ -19,6 +19,8 @@ class Bringing:
 
     launch: Launch
     task: asyncio.Task[None] | None = None
+    fresh: set[str] = field(default_factory=set)
+    """Containers it has made and not yet asked to start."""
     state: State = State.LAUNCHING
     reason: Reason = Reason.PLACED
     message: str | None = None
@@ -31,7 +33,9 @@ class Kept:
     grace: int | None = None
     """Told to stop, with so many seconds."""
     failed: dict[int, Unit] = field(default_factory=dict)
-    """Parts that never had a container, and why."""
+    """Parts that have no container, and why."""
+    given_up: bool = False
+    """What has no container by now will never have one."""
     never: Report | None = None
     """Stopped before it began."""
     full: dict[int, str] = field(default_factory=dict)

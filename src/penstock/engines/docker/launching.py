@@ -1,8 +1,8 @@
 """The steps of a start, each of which can be taken again: image, network, volumes, containers, their files, go.
 
-A container has a name that follows from its run, so the engine itself refuses a second one; and only one that was
-created and never started is started. Whatever is cut off in between, taking all steps again gives one container that
-ran once.
+A container has a name that follows from its run, so the engine itself refuses a second one; and each is asked to start
+once in its life, by whoever made it. One that is found prepared is taken back and made anew (`withdrawing`). Whatever
+is cut off in between, taking all steps again gives one container that ran once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.domain.names import shorten
 from penstock.domain.paths import WORKDIR
@@ -31,11 +31,13 @@ from penstock.engines.docker.link import Link
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
 from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.seen import Seen
+from penstock.engines.docker.withdrawing import instead_of, withdrawn
 from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
 AT_ONCE = 8
 Say = Callable[[State, Reason, str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,29 +49,42 @@ class Part:
     host: str
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A part, and what its container is made with."""
+
+    part: Part
+    network: str
+    volumes: dict[str, Source]
+    up_to: int
+
+
 class Launching:
     def __init__(self, hosts: Hosts, claims: Claims, pulls: Pulls, made: ContainerSettings) -> None:
         self._hosts, self._claims, self._pulls, self._made = hosts, claims, pulls, made
         self._networks: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def start(self, launch: Launch, parts: Sequence[Part], say: Say) -> None:
+    async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
+        """`fresh` are the containers that were made for it and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
-        await asyncio.gather(*(self._image(link, launch, say) for link in links.values()))
+        await all_of(self._image(link, launch, say) for link in links.values())
         places = {name: await self._prepare(link, launch) for name, link in links.items()}
         say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
         limit = asyncio.Semaphore(AT_ONCE)
 
+        up_to = max(part.part for part in parts)
+
         async def create(part: Part) -> tuple[Link, Seen]:
             async with limit:
                 network, volumes = places[part.host]
-                return await self._create(links[part.host], launch, part, network, volumes)
+                return await self._create(links[part.host], launch, Wanted(part, network, volumes, up_to), fresh)
 
         async def go(link: Link, seen: Seen) -> None:
             async with limit:
-                await self._go(link, seen, launch)
+                await self._go(link, seen, launch, fresh)
 
-        made = await asyncio.gather(*(create(part) for part in parts))
-        await asyncio.gather(*(go(link, seen) for link, seen in made))
+        made = await all_of(create(part) for part in parts)
+        await all_of(go(link, seen) for link, seen in made)
 
     # -- what it needs -----------------------------------------------------------------------------------------------
 
@@ -104,39 +119,63 @@ class Launching:
 
     # -- the container -----------------------------------------------------------------------------------------------
 
-    async def _create(
-        self, link: Link, launch: Launch, part: Part, network: str, volumes: dict[str, Source]
-    ) -> tuple[Link, Seen]:
+    async def _create(self, link: Link, launch: Launch, wanted: Wanted, fresh: set[str]) -> tuple[Link, Seen]:
+        """The container that is there, or a new one: never one whose start may have been asked for."""
         run = Run(launch.workload_id, launch.attempt)
-        name = names.container_name(self._made.installation, launch.name, run, part.part)
+        name = names.container_name(self._made.installation, launch.name, run, wanted.part.part)
+        while True:
+            there = [seen for seen in link.of(run) if seen.part == wanted.part.part and not seen.gone]
+            if began := [seen for seen in there if not seen.prepared]:
+                return link, began[0]
+            doubtful = [seen for seen in there if seen.id not in fresh]
+            try:
+                new = next((seen for seen in there if seen.id in fresh), None)
+                new = new or await self._make(link, launch, wanted, name, doubtful)
+                break
+            except Clash:  # it was made before, or someone else took its name
+                await self._look_at(link, name, run)
+        fresh.add(new.id)
+        for seen in doubtful:
+            if ran := await withdrawn(link, seen):
+                await link.remove(new)
+                return link, ran
+        return link, new
+
+    async def _make(self, link: Link, launch: Launch, wanted: Wanted, name: str, doubtful: Sequence[Seen]) -> Seen:
+        """Those it is made instead of are there until it is: what is missing was removed by someone else."""
+        for seen in doubtful:
+            if seen.name == name:
+                await link.api.rename(seen.id, f"{name}.{seen.id[:12]}")
         place = Place(
-            host=part.host,
-            part=part.part,
-            number=part.number,
-            network=network,
+            host=wanted.part.host,
+            part=wanted.part.part,
+            number=wanted.part.number,
+            network=wanted.network,
             host_memory=int(link.info.get("MemTotal") or 1 << 30),
             has_nvidia="nvidia" in (link.info.get("Runtimes") or {}),
-            volumes=volumes,
+            volumes=wanted.volumes,
+            up_to=wanted.up_to,
+            instead_of=tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id)),
         )
-        with suppress(Clash):  # it was made before, or someone else took its name
-            await link.api.create(name, container(launch, self._made, place))
+        await link.api.create(name, container(launch, self._made, place))
+        return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
+
+    async def _look_at(self, link: Link, name: str, run: Run) -> Seen:
         seen = await link.look(name)
         if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
             raise Conflict(
                 f"There is a container {name} on {link.host.name} that Penstock did not make.",
                 hint=f"docker rm {name}",
             )
-        return link, seen
+        return seen
 
-    async def _go(self, link: Link, seen: Seen, launch: Launch) -> None:
-        """Starts what was created and never started, and nothing else."""
-        if not seen.prepared:
+    async def _go(self, link: Link, seen: Seen, launch: Launch, fresh: set[str]) -> None:
+        """Asks a new one to start, once."""
+        if seen.id not in fresh:
             return
         try:
             await self._fill(link, seen, launch)
-            now = await link.look(seen.id)
-            if now is None or not now.prepared:
-                return
+            fresh.discard(seen.id)
             await link.api.start(seen.id)
         except Unreachable:
             raise
@@ -159,6 +198,15 @@ class Launching:
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):
             raise error
+
+
+async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
+    """All come to their end, then the first failure is raised: nothing goes on behind it."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in done if not isinstance(each, BaseException)]
 
 
 def _files(launch: Launch) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.failures import ApiError, Unreachable
+from penstock.engines.docker.outages import ENDING, Outage, engine_began, outage_before
 from penstock.engines.docker.probing import Probe, probe
 from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.seen import Seen, note_in, read_time, seen_of
@@ -29,9 +31,8 @@ EVENTS = ("create", "start", "die", "oom", "destroy")
 PING_SECONDS, PING_PATIENCE = 10.0, 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 AT_ONCE = 8
-OUTAGE_MARGIN = timedelta(seconds=30)
-"""Containers are ended a little before the connection is."""
 OUTAGES_KEPT = 16
+REMOVED_KEPT = 256
 HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,9 +48,13 @@ class Link:
         self.last_seen: datetime | None = None
         self.trouble: str | None = f"{host.name} was not reached yet"
         self.down_since: datetime | None = now()
-        self.outages: list[tuple[datetime, datetime]] = []
+        self.outages: list[Outage] = []
+        self._began: datetime | None = None
+        """Since when its Docker runs."""
         self.looked = asyncio.Event()
         """Set while what is known of it is true."""
+        self.was_seen = False
+        """What is known of it was true once: what it does not show was not there then."""
         self.tried = asyncio.Event()
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
@@ -58,6 +63,8 @@ class Link:
         self._by_run: dict[Run, dict[str, None]] = {}
         self._removing: set[str] = set()
         """Containers that we remove: their end is no news."""
+        self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
+        """Those we did remove: an answer that was on its way then is old."""
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
 
@@ -79,7 +86,7 @@ class Link:
     def of(self, run: Run) -> list[Seen]:
         return [self._known[id_] for id_ in self._by_run.get(run, ())]
 
-    def _keep(self, seen: Seen) -> None:
+    def keep(self, seen: Seen) -> None:
         self._known[seen.id] = seen
         self._by_run.setdefault(seen.run, {})[seen.id] = None
 
@@ -96,11 +103,12 @@ class Link:
         if not self.looked.is_set():
             raise Unreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
 
-    async def remove(self, seen: Seen) -> None:
+    async def remove(self, seen: Seen, *, force: bool = True) -> None:
         self._removing.add(seen.id)
         try:
             if not seen.gone:
-                await self.api.remove(seen.id)
+                await self.api.remove(seen.id, force=force)
+            self._removed.append(seen.id)
             self._drop(seen.id)
         finally:
             self._removing.discard(seen.id)
@@ -112,7 +120,9 @@ class Link:
             self._lost(ref)
             return None
         seen = seen_of(found, self.host.name)
-        if seen is None or seen.labels.get(names.INSTALLATION) != self._installation or seen.id in self._removing:
+        if seen is None or seen.labels.get(names.INSTALLATION) != self._installation:
+            return seen
+        if seen.id in self._removing or seen.id in self._removed:
             return seen
         before = self._known.get(seen.id)
         if seen.has_bash and seen.began and seen.over:
@@ -120,7 +130,7 @@ class Link:
             note = before.note if before and same else await self._note(seen.id)
             code = note.code if seen.exit_code == AGAIN_CODE and note.code is not None else seen.exit_code
             seen = replace(seen, note=note, exit_code=code)
-        self._keep(seen)
+        self.keep(seen)
         if seen != before:
             self._tell(seen.run)
         return seen
@@ -140,7 +150,7 @@ class Link:
         if before is None or before.gone or container_id in self._removing:
             return
         ended = before.ended_at or max(now() + self.skew, before.started_at or FIRST)
-        self._keep(replace(before, gone=True, ended_at=ended))
+        self.keep(replace(before, gone=True, ended_at=ended))
         self._tell(before.run)
 
     def _tell(self, run: Run) -> None:
@@ -210,11 +220,10 @@ class Link:
             async with limit:
                 await self.look(container_id)
 
-        if self.down_since:
-            self._was_down(self.down_since)
         await asyncio.gather(*(look(container_id) for container_id in ids))
         for container_id in set(self._known) - ids:
             self._lost(container_id)
+        self._was_down(await engine_began(self.api))
         for each in found:
             if names.HELPER in (each.get("Labels") or {}) and self._is_left_over(each):
                 await self.api.remove(str(each["Id"]))
@@ -225,15 +234,24 @@ class Link:
         age = now() + self.skew - made
         return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
 
-    def _was_down(self, since: datetime) -> None:
-        """By the clock of the host, which is the one its containers' times are of."""
-        self.outages = [*self.outages, (since + self.skew - OUTAGE_MARGIN, now() + self.skew)][-OUTAGES_KEPT:]
+    def _was_down(self, began: datetime | None) -> None:
+        """By the clock of the host, which is the one its containers' times are of. A connection that was cut ended
+        nothing: only where Docker does not say since when it runs, every silence counts."""
+        found = None
+        if began is None and self.down_since:
+            found = Outage(self.down_since + self.skew - ENDING, now() + self.skew)
+        elif began and began != self._began:
+            found = outage_before(began, self._known.values())
+        self._began = began
+        if found:
+            self.outages = [*self.outages, found][-OUTAGES_KEPT:]
 
     def _back(self) -> None:
         self.last_seen = now()
         if self.trouble:
             log.info("%s answers", self.host.name)
         self.trouble, self.down_since = None, None
+        self.was_seen = True
         self.looked.set()
         self.tried.set()
         for run in {seen.run for seen in self._known.values()}:

@@ -190,9 +190,9 @@ def happenings(hosts: Hosts, run: Run) -> list[Event]:
         if seen.error and seen.created_at:
             found.append(_event(seen.created_at, "NotStarted", about, seen.error, kind="Warning"))
         if seen.over and seen.ended_at and seen.began:
-            kind = "Warning" if seen.exit_code or seen.gone else "Normal"
-            said = "Someone removed its container." if seen.gone else f"It ended with code {seen.exit_code}."
-            found.append(_event(seen.ended_at, "Removed" if seen.gone else "Ended", about, said, kind=kind))
+            kind = "Warning" if seen.exit_code or seen.taken_away else "Normal"
+            said = "Someone removed its container." if seen.taken_away else f"It ended with code {seen.exit_code}."
+            found.append(_event(seen.ended_at, "Removed" if seen.taken_away else "Ended", about, said, kind=kind))
     return sorted(found, key=lambda event: event.at)
 
 

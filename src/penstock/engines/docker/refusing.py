@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.domain.nodes import Node, product_matches
 from penstock.domain.paths import WORKDIR
 from penstock.domain.workloads import Spec
-from penstock.engines.base import Refusal
+from penstock.engines.base import IDLE_UNSEEN, Refusal
 
 LARGEST_WORD = 120 * 1024
 """Linux starts no program with an argument of 128 KiB, and bash wants some of it."""
@@ -24,9 +24,12 @@ def refusals(spec: Spec, nodes: Sequence[Node]) -> list[Refusal]:
 
 
 def notices(spec: Spec) -> list[str]:
+    said = []
     if spec.nodes > 1:
-        return ["Its nodes run on one Docker host: containers on different hosts have no network between them."]
-    return []
+        said.append("Its nodes run on one Docker host: containers on different hosts have no network between them.")
+    if spec.idle_timeout is not None:
+        said.append(IDLE_UNSEEN)
+    return said
 
 
 def _no_command(spec: Spec) -> list[Refusal]:

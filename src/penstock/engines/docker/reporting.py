@@ -14,6 +14,7 @@ from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.workloads import Reason, State, Unit
 from penstock.engines.base import Launch, Presence, Report
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
+from penstock.engines.docker.outages import BY_DOCKER, Outage
 from penstock.engines.docker.seen import Seen
 from penstock.engines.kubernetes.script import FAILURES
 from penstock.engines.local.supervisor.outcome import NEVER_STARTED, describe
@@ -21,7 +22,6 @@ from penstock.engines.local.supervisor.outcome import NEVER_STARTED, describe
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE, TIME_CODE = 126, 127, 124
 BY_SIGNAL = (130, 137, 143)
 """Ended by INT, KILL or TERM."""
-DAEMON_CODES = (*BY_SIGNAL, 255)
 _PROGRAM = re.compile(r'exec: \\?"(.*?)\\?":')
 _PASSED_ON = re.compile(
     r"^(?:failed to create (?:shim )?task(?: for container)?|OCI runtime create failed|runc create failed|unknown"
@@ -47,8 +47,10 @@ class Wanted:
     stopped: bool = False
     full: Mapping[int, str] = field(default_factory=dict)
     """Part → what it held too much of."""
-    outages: Mapping[str, Sequence[tuple[datetime, datetime]]] = field(default_factory=dict)
-    """Host → when its Docker did not answer, by the host's clock."""
+    outages: Mapping[str, Sequence[Outage]] = field(default_factory=dict)
+    """Host → when its Docker was not there, by the host's clock."""
+    without: str | None = None
+    """A node that has no container, for which the others were ended."""
 
 
 def units(parts: Mapping[int, Seen], wanted: Wanted) -> dict[int, Unit]:
@@ -60,7 +62,7 @@ def units(parts: Mapping[int, Seen], wanted: Wanted) -> dict[int, Unit]:
 def doubtful(parts: Mapping[int, Seen], wanted: Wanted) -> list[Seen]:
     """Those whose end may still get another reason."""
     first = None if any(seen.is_array for seen in parts.values()) else _first_failure(parts, wanted)
-    over = [seen for seen in parts.values() if seen.over and _own(seen, wanted).doubtful]
+    over = [seen for seen in parts.values() if seen.over and not wanted.without and _own(seen, wanted).doubtful]
     return [seen for seen in over if not (first and first[0].part != seen.part and _after(seen, first[0]))]
 
 
@@ -110,12 +112,15 @@ def _unit(seen: Seen, wanted: Wanted, first: tuple[Seen, Ending] | None) -> Unit
         "rank": 0 if seen.is_array else seen.part,
         "started_at": seen.started_at,
         "peak_memory_bytes": _peak(seen),
+        "container": seen.id,
     }
     if not seen.over:
         return Unit(**fields, state=State.RUNNING)
     end = _own(seen, wanted)
     if first and first[0].part != seen.part and _after(seen, first[0]) and _was_told(seen, wanted):
         end = _another(first[0], first[1], seen)
+    elif wanted.without and _was_told(seen, wanted):
+        end = Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, wanted.without, seen.exit_code)
     return Unit(
         **fields,
         state=end.state,
@@ -140,7 +145,7 @@ def _was_told(seen: Seen, wanted: Wanted) -> bool:
 
 
 def _another(first: Seen, end: Ending, seen: Seen) -> Ending:
-    if first.gone:
+    if first.taken_away:
         said = f"The container of node {first.part} was removed."
     elif first.error or end.exit_code is None:
         said = f"Node {first.part} could not be started."
@@ -159,9 +164,9 @@ def _own(seen: Seen, wanted: Wanted) -> Ending:
     if note.ended == "time" or _outlived(seen):
         limit = f" ({show_duration(seen.max_duration)})" if seen.max_duration else ""
         return Ending(State.CRASHED, Reason.TIME_LIMIT, f"It ran longer than max_duration{limit}.", code or TIME_CODE)
-    if wanted.stopped and (note.ended == "stop" or seen.gone or _by_signal_or_asked(seen)):
-        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, None, None if seen.gone else code)
-    if seen.gone:
+    if wanted.stopped and (note.ended == "stop" or seen.taken_away or _by_signal_or_asked(seen)):
+        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, None, None if seen.taken_away else code)
+    if seen.taken_away:
         said = f"Its container was removed on {seen.host} by someone else."
         return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said)
     if seen.out_of_memory and code:
@@ -189,10 +194,10 @@ def _by_itself(code: int, phase: str) -> Ending:
 
 def _ended_outside(seen: Seen, wanted: Wanted) -> Ending | None:
     """Docker ends its containers when it is stopped itself, and says no more than with what code."""
-    told = seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in DAEMON_CODES)
+    told = seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
     if not told:
         return None
-    if seen.ended_at and any(a <= seen.ended_at <= b for a, b in wanted.outages.get(seen.host, ())):
+    if any(outage.took(seen) for outage in wanted.outages.get(seen.host, ())):
         said = f"Docker on {seen.host} was restarted, which ended it."
         return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
     if seen.note.ended == "stop":

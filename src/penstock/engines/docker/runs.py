@@ -13,25 +13,23 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.workloads import Reason, State, Unit
 from penstock.engines.base import Launch, Presence, Report, Run
-from penstock.engines.docker import names
 from penstock.engines.docker.changes import Changes
-from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
+from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import PullFailed
-from penstock.engines.docker.kept import Bringing, Kept, is_array, launch_of, total_of
-from penstock.engines.docker.launching import Launching, Part
+from penstock.engines.docker.kept import Kept, is_array, launch_of, total_of
+from penstock.engines.docker.launching import Launching
 from penstock.engines.docker.reporting import (
     Wanted,
     doubtful,
     ends_others,
     never_ran,
     never_started,
-    not_started,
     units,
     was_stopped,
 )
 from penstock.engines.docker.seen import Seen
-from penstock.errors import Conflict, PenstockError, Unavailable
+from penstock.engines.docker.starts import Starts
+from penstock.errors import Unavailable
 
 log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
@@ -42,8 +40,8 @@ STILL_RUNNING = {"state": State.RUNNING, "reason": None, "message": None, "exit_
 
 class Runs:
     def __init__(self, hosts: Hosts, launching: Launching, changes: Changes, pull_patience: int) -> None:
-        self._hosts, self._launching, self._changes = hosts, launching, changes
-        self._pull_patience = pull_patience
+        self._hosts, self._changes = hosts, changes
+        self._starts = Starts(hosts, launching, changes.tell, self.care, pull_patience)
         self._kept: dict[Run, Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,90 +80,7 @@ class Runs:
             kept.never = never_ran(launch)
             self._changes.tell(run)
             return
-        self._bring(run, kept, launch)
-
-    def _bring(self, run: Run, kept: Kept, launch: Launch) -> None:
-        wanted = self._to_start(launch, self._hosts.parts(run))
-        if not wanted or kept.bringing:
-            return
-        kept.bringing = Bringing(launch)
-        kept.bringing.task = asyncio.create_task(self._bring_up(run, kept, kept.bringing, wanted))
-
-    def _to_start(self, launch: Launch, parts: Mapping[int, Seen]) -> list[tuple[int, int]]:
-        """Part and place of all that can start now: what is missing or was only created."""
-        if launch.spec.array is None:
-            return [(rank, rank) for rank in range(launch.spec.nodes) if rank not in parts or parts[rank].prepared]
-        waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in parts.values() if seen.prepared]
-        busy = {names.number(seen.labels, names.PLACE) for seen in parts.values() if not seen.over}
-        free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
-        left = [index for index in launch.indexes if index not in parts]
-        return [*waiting, *zip(left, free, strict=False)]
-
-    def _hosts_of(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
-        """By place. Without any it is the first that answers, and afterwards always the same."""
-        if launch.hosts:
-            found = list(launch.hosts)
-        else:
-            seen = next(iter(parts.values()), None)
-            found = [seen.host if seen else self._hosts.first().host.name]
-        found += [found[-1]] * (max(len(launch.gpus), launch.spec.nodes) - len(found))
-        if launch.spec.nodes > 1 and len(set(found)) > 1:
-            raise Conflict(
-                f"Its nodes were placed on {', '.join(dict.fromkeys(found))}: containers on different Docker hosts "
-                "have no network between them.",
-                hint="ask for fewer nodes, or for as much as one host has",
-            )
-        return found
-
-    async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing, wanted: list[tuple[int, int]]) -> None:
-        def say(state: State, reason: Reason, message: str) -> None:
-            if (bringing.state, bringing.message) != (state, message):
-                bringing.state, bringing.reason, bringing.message = state, reason, message
-                self._changes.tell(run)
-
-        launch, pause, began = bringing.launch, RETRY, asyncio.get_running_loop().time()
-        try:
-            while True:
-                try:
-                    hosts = self._hosts_of(launch, self._hosts.parts(run))
-                    parts = [Part(part, number, hosts[number]) for part, number in wanted]
-                    await self._launching.start(launch, parts, say)
-                    break
-                except Unreachable as error:
-                    say(bringing.state, Reason.NODE_LOST, f"{error.message}; trying again")
-                except PullFailed as error:
-                    waited = asyncio.get_running_loop().time() - began
-                    if not error.passing or waited > self._pull_patience:
-                        raise
-                    say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_RETRY)
-        except (ApiError, PenstockError) as error:
-            await self._give_up(run, kept, launch, error)
-        except Exception as error:
-            log.exception("%s: a defect", run.workload_id)
-            await self._give_up(run, kept, launch, PenstockError(f"a defect of the server: {error}"))
-        finally:
-            kept.bringing = None
-            self._changes.tell(run)
-        self.care(run)
-
-    async def _give_up(self, run: Run, kept: Kept, launch: Launch, error: ApiError | PenstockError) -> None:
-        """It will never start: what was only created goes, and all that did not begin has failed."""
-        for seen in self._hosts.parts(run).values():
-            if not seen.began and not seen.gone:
-                with suppress(ApiError):
-                    await self._hosts.link(seen.host).remove(seen)
-        said, reason = _why(error)
-        there = self._hosts.parts(run)
-        array = launch.spec.array is not None
-        code = not_started(error.message, error.host).exit_code if isinstance(error, ApiError) else None
-        for part in launch.indexes or range(launch.spec.nodes):
-            if part not in there:
-                unit = never_started(run.attempt, part, array=array, at=now())
-                kept.failed[part] = unit.model_copy(
-                    update={"state": State.CRASHED, "reason": reason, "message": said, "exit_code": code}
-                )
+        self._starts.bring(run, kept, launch)
 
     # -- what is -----------------------------------------------------------------------------------------------------
 
@@ -247,7 +162,9 @@ class Runs:
 
     def _wanted(self, kept: Kept) -> Wanted:
         outages = {link.host.name: link.outages for link in self._hosts.links()}
-        return Wanted(stopped=kept.grace is not None, full=kept.full, outages=outages)
+        lacking = [unit for unit in kept.failed.values() if kept.launch and kept.launch.spec.array is None]
+        without = f"Node {lacking[0].rank} has no container." if lacking else None
+        return Wanted(stopped=kept.grace is not None, full=kept.full, outages=outages, without=without)
 
     # -- stop --------------------------------------------------------------------------------------------------------
 
@@ -333,8 +250,7 @@ class Runs:
         if launch is None or len(parts) < 1 or kept.grace is not None:
             return
         if launch.spec.array is not None:
-            if not kept.failed:
-                self._bring(run, kept, launch)
+            self._starts.bring(run, kept, launch)
         elif launch.spec.nodes > 1:
             self._end_peers(run, kept, parts, launch)
 
@@ -342,7 +258,7 @@ class Runs:
         wanted = self._wanted(kept)
         failed = any(ends_others(seen, wanted) for seen in parts.values()) or bool(kept.failed)
         if not failed:
-            self._bring(run, kept, launch)
+            self._starts.bring(run, kept, launch)
             return
         for seen in parts.values():
             if seen.runs and seen.id not in kept.told:
@@ -389,10 +305,3 @@ class Runs:
             for timer in kept.timers.values():
                 timer.cancel()
         self._kept.pop(Run(run.workload_id, run.attempt), None)
-
-
-def _why(error: ApiError | PenstockError) -> tuple[str, Reason]:
-    if isinstance(error, PullFailed):
-        return error.message[:1].upper() + error.message[1:].rstrip(".") + ".", Reason.PULL_FAILED
-    ours = as_ours(error) if isinstance(error, ApiError) else error
-    return f"{ours.message} {ours.hint or ''}".strip(), Reason.LAUNCH_FAILED

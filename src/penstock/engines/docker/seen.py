@@ -15,6 +15,7 @@ from penstock.engines.kubernetes.script import Note, read_note
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)\Z")
 LARGEST_NOTE = 64 * 1024
+KILLED_CODE = 137
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Seen:
     def prepared(self) -> bool:
         """It is there and was never started: starting it is safe."""
         return self.status == "created" and not self.began and not self.error
+
+    @property
+    def taken_away(self) -> bool:
+        """That is how it ended: Docker kills what it removes. One that had ended before has its own end."""
+        return self.gone and (self.status not in ("exited", "dead") or self.exit_code == KILLED_CODE)
 
     @property
     def runs(self) -> bool:

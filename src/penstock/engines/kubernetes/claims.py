@@ -25,6 +25,8 @@ from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 
 GONE_SECONDS = 30.0
 LATE = "WaitForFirstConsumer"
+UNSAID = "1Gi"
+"""A claim must have a size, and a document need not say one of a directory on a storage."""
 
 
 class Claims:
@@ -118,7 +120,7 @@ class Claims:
                 f"Volume {volume.name} is not bound yet, and can grow only after that.",
                 hint="use it in a job first, or delete it and make it as large as it shall be",
             )
-        change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size}}}}
+        change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size or UNSAID}}}}
         if known := read_volume(claim.annotations.get(names.RECORD, "")):
             change["metadata"] = {"annotations": {names.RECORD: volume_record(volume, known[1])}}
         await self._api.patch(Claim, name, change, namespace)
@@ -208,7 +210,7 @@ def claim_of(volume: Volume, account: Account) -> Fields:
         "metadata": {"name": volume.object_name, "labels": found, "annotations": annotations},
         "spec": {
             "accessModes": [str(mode) for mode in volume.access_modes],
-            "resources": {"requests": {"storage": volume.size}},
+            "resources": {"requests": {"storage": volume.size or UNSAID}},
             "storageClassName": volume.storage_class,
         },
     }

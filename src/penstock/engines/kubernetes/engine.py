@@ -18,6 +18,7 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
+    IDLE_UNSEEN,
     Event,
     Found,
     Launch,
@@ -43,7 +44,7 @@ from penstock.engines.kubernetes.pod_settings import read_pod_settings
 from penstock.engines.kubernetes.runs import Runs
 from penstock.engines.kubernetes.sending import Sending
 from penstock.settings import Settings
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
 RUNS_PATIENCE = 5.0
 """Seconds until what a job waits for is said: whoever starts, stops and removes runs tries again by themselves."""
@@ -139,6 +140,9 @@ class KubernetesEngine:
         self._cluster.require()
         return self._claims.users(volume)
 
+    async def volume_node(self, volume: Volume) -> str | None:
+        return None
+
     async def literal_volume(self, name: str, group: str) -> Volume | None:
         self._cluster.require()
         return self._claims.literal(name, group)
@@ -158,7 +162,7 @@ class KubernetesEngine:
         return refusing.refusals(spec, self._observing.stock.products(), kueue=queues)
 
     def notices(self, spec: Spec) -> list[str]:
-        return []
+        return [] if spec.idle_timeout is None else [IDLE_UNSEEN]
 
     async def hold(self, workload: Workload, record: str) -> None:
         self._cluster.require()
@@ -240,6 +244,10 @@ class KubernetesEngine:
 
     async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
         return looking.activity(node for node in await self.nodes() if node.name in names)
+
+    async def gpu_use(self) -> dict[str, GpuMeasure]:
+        """Nobody is there to look."""
+        return {}
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         self._place(run)

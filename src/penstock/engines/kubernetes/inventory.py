@@ -134,6 +134,7 @@ class Inventory:
         self._free[node.name] = {name: size - taken.get(name, Decimal(0)) for name, size in total.items()}
         self._counted[node.name] = domain.Node(
             name=node.name,
+            version=node.status.node_info.kubelet_version,
             cpus_milli=int(total.get(CPU, Decimal(0)) * 1000),
             memory_bytes=int(total.get(MEMORY, Decimal(0))),
             gpu_pools=_pools(node, int(total.get(names.GPU, 0)), int(taken.get(names.GPU, 0)), holders),

@@ -36,6 +36,9 @@ def _not_here(spec: Spec) -> list[Refusal]:
         said = "Kubernetes does not say which CPUs its nodes have"
         hint = "ask for a node label instead: selectors, labels"
         found.append(Refusal(keys=("selectors",), message=said, hint=hint))
+    if spec.selectors.spread:
+        said = "in Kubernetes the scheduler of the cluster decides how Pods are spread"
+        found.append(Refusal(keys=("selectors", "spread"), message=said, hint="leave it out"))
     if spec.priority:
         said = "in Kubernetes the admin's PriorityClass decides"
         found.append(Refusal(keys=("priority",), message=said, hint="leave it out"))

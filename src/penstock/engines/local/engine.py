@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from penstock import __version__
 from penstock.domain.nodes import Gpu, Host, Node
 from penstock.domain.quantities import parse_bytes, parse_cpus
 from penstock.domain.users import Account
@@ -53,7 +54,7 @@ from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
@@ -143,6 +144,7 @@ class LocalEngine:
                 memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else memory_of_machine(),
                 gpus=tuple(_seen(gpu, readings.get(gpu.uuid), elsewhere=gpu.uuid in taken) for gpu in self._gpus),
                 cpu_product=measuring.cpu_product(),
+                version=__version__,
                 limits_enforced=self._limits.enforced,
             )
         ]
@@ -173,6 +175,9 @@ class LocalEngine:
 
     async def volume_users(self, volume: Volume) -> list[str]:
         return []
+
+    async def volume_node(self, volume: Volume) -> str | None:
+        return None
 
     async def literal_volume(self, name: str, group: str) -> Volume | None:
         return None
@@ -328,6 +333,9 @@ class LocalEngine:
             return []
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         return [await measuring.machine(name, gpus, await self._gauges.read())]
+
+    async def gpu_use(self) -> dict[str, GpuMeasure]:
+        return measuring.gpu_use(await self._gauges.read())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._connecting.connect(self._layout.run_dir(run), part, port)

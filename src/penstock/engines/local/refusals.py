@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 
-from penstock.domain.names import shorten
-from penstock.domain.nodes import product_matches
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import Refusal
-from penstock.engines.local.measuring import cpu_product
 from penstock.engines.local.sandbox import SHARED_MEMORY, can_size_memory
 from penstock.engines.local.scratch import memory_size, variable
 from penstock.settings import Settings
@@ -32,25 +28,10 @@ def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
 
 
 def _not_here(spec: Spec) -> list[Refusal]:
-    """What one machine cannot choose between, or does not do."""
-    wanted, here = spec.selectors, socket.gethostname()
-    found = []
-    if wanted.node not in (None, here):
-        said = f"there is no node '{shorten(wanted.node)}': this engine runs on {here} alone"
-        found.append(Refusal(keys=("selectors", "node"), message=said, hint="leave it out"))
-    product = cpu_product() if wanted.cpu_product else ""
-    if wanted.cpu_product and not product_matches(wanted.cpu_product, product):
-        said = f"{here} has no '{shorten(wanted.cpu_product)}' but {product or 'a CPU that does not say what it is'}"
-        found.append(Refusal(keys=("selectors", "cpu_product"), message=said))
-    if wanted.labels:
-        said = f"{here} has no labels"
-        found.append(Refusal(keys=("selectors", "labels"), message=said, hint="leave them out"))
-    if spec.priority:
-        said = "here all wait in the order they came"
-        found.append(Refusal(keys=("priority",), message=said, hint="leave it out"))
+    """What this engine does not do."""
     parts = [mount.path for mount in spec.mounts if mount.sub_path]
     said = "a part of a volume is not mounted by this engine"
-    return found + [Refusal(keys=("volumes", path), message=said, hint="mount all of it") for path in parts]
+    return [Refusal(keys=("volumes", path), message=said, hint="mount all of it") for path in parts]
 
 
 def _scratch(spec: Spec, bwrap: str) -> list[Refusal]:

@@ -1,13 +1,16 @@
-"""/v1/apply, /v1/delete, /v1/stop and /v1/convert: whole texts of documents. What reads them is imported here."""
+"""/v1/apply, /v1/delete, /v1/stop, /v1/convert: whole texts of documents; /v1/documents: what there is, as such texts.
+What reads and writes them is imported here."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
 
 from penstock.server.identity import Asked
 from penstock.server.routes.bodies import Key
-from penstock.server.routes.paging import answer
-from penstock.wire import Application, ApplyResults, Converted, Documents
+from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
+from penstock.wire import Application, ApplyResults, Conversion, Converted, DocumentPage, Documents
 
 router = APIRouter(tags=["documents"])
 
@@ -44,9 +47,34 @@ async def stop(body: Documents, asked: Asked) -> Response:
 
 
 @router.post("/v1/convert", response_model=Converted)
-async def convert(body: Documents, asked: Asked) -> Response:
-    """The task for a manifest, the manifest for a task. Nothing is made."""
-    from penstock.dialects.convert import convert
+async def convert(body: Conversion, asked: Asked) -> Response:
+    """The same in another way of writing: a task, a document or a manifest of Kubernetes. Nothing is made."""
+    from penstock.dialects.convert import Target, convert
 
-    image = asked.parts.settings.kubernetes_image
-    return answer(Converted(text=convert(body.text, body.source, image=image)))
+    image, to = asked.parts.settings.kubernetes_image, Target(body.to) if body.to else None
+    return answer(Converted(text=convert(body.text, body.source, image=image, to=to, group=asked.caller.group)))
+
+
+Applied = Annotated[
+    Literal["Workload", "Node", "Group", "User", "Volume", "Storage"], Query(description="what documents are of")
+]
+Ref = Annotated[str | None, Query(max_length=253, description="only this one; a workload or volume by its id, too")]
+
+
+@router.get("/v1/documents", response_model=DocumentPage)
+async def list_documents(
+    asked: Asked, kind: Applied, name: Ref = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """What there is as documents that `apply` takes again and finds not changed: the workloads and volumes that are
+    listed, and the nodes, storages, groups and users that are written down."""
+    from penstock.services.written import PAGED, Written, document, refuse_unseen
+
+    parts = asked.parts
+    refuse_unseen(asked.caller, kind)
+    written = Written(parts.db, parts.people, parts.places)
+    if kind in PAGED:
+        found, after = await written.page(asked.caller, kind, name, limit=limit, cursor=cursor)
+    else:
+        nouns, after = one_page(written.nouns(asked.caller, kind), name, limit, cursor)
+        found = [document(kind, noun) for noun in nouns]
+    return page_of(found, after, parts.db.version)

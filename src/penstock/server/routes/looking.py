@@ -10,7 +10,7 @@ from penstock.domain.policy import Kind
 from penstock.server.identity import Asked
 from penstock.server.routes.exec import Line, Part, given, needs_websocket, over
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
-from penstock.wire import ErrorBody, Inspection, MeasureView, NodeMeasurePage
+from penstock.wire import ErrorBody, Explained, Inspection, MeasureView, NodeMeasurePage
 
 router = APIRouter(tags=["looking"])
 
@@ -25,6 +25,13 @@ async def inspect_workload(ref: str, asked: Asked, attempt: Annotated[int | None
     return answer(await asked.parts.looking.inspect(asked.caller, ref, attempt))
 
 
+@router.get("/v1/workloads/{ref}/explain", response_model=Explained)
+async def explain_workload(ref: str, asked: Asked) -> Response:
+    """Why it waits: in one sentence, and for each node its owner may use what stands in the way there. Where a cluster
+    decides, there are no nodes to tell of."""
+    return answer(await asked.parts.explaining.workload(asked.caller, ref))
+
+
 @router.get("/v1/workloads/{ref}/top", response_model=MeasureView)
 async def measure_workload(ref: str, asked: Asked, part: Part = None) -> Response:
     """What it uses now: processes, CPU, memory, GPUs, disk and network, measured over half a second. What cannot be
@@ -35,7 +42,7 @@ async def measure_workload(ref: str, asked: Asked, part: Part = None) -> Respons
 @router.get("/v1/nodes/top", response_model=NodeMeasurePage)
 async def measure_nodes(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """What the nodes do now, all who use them together: CPU, load, memory and GPUs. What cannot be seen is null."""
-    shown, after = one_page(await asked.parts.nodes.all(), name, limit, cursor)
+    shown, after = one_page(await asked.parts.nodes.seen_by(asked.caller), name, limit, cursor)
     measured = await asked.parts.looking.nodes(asked.caller, [node.name for node in shown])
     return page_of(measured, after, asked.parts.db.version)
 

@@ -55,11 +55,15 @@ class Dumped(Protocol):
     def model_dump_json(self) -> str: ...
 
 
-class Named(Dumped, Protocol):
-    name: str
+class Called(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
-Few = TypeVar("Few", bound=Named)
+class Named(Called, Dumped, Protocol): ...
+
+
+Few = TypeVar("Few", bound=Called)
 
 
 async def until_changed(db: Database, query: Listing) -> None:
@@ -103,7 +107,7 @@ def one_page(models: Sequence[Few], name: str | None, limit: int, cursor: str | 
     return found[:limit], found[limit].name if len(found) > limit else None
 
 
-def page_of_few(models: Sequence[Few], name: str | None, limit: int, cursor: str | None, version: int) -> Response:
+def page_of_few(models: Sequence[Named], name: str | None, limit: int, cursor: str | None, version: int) -> Response:
     shown, after = one_page(models, name, limit, cursor)
     return page_of(shown, after, version)
 

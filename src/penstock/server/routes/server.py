@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from penstock import __version__
 from penstock.server.identity import Asked
-from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of, page_of_few
+from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
 from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
 
 router = APIRouter(tags=["server"])
@@ -86,7 +86,7 @@ async def doctor(asked: Asked) -> Response:
 @router.get("/v1/nodes", response_model=NodePage)
 async def nodes(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """What there is to run on, what of it is free, and who has the GPUs."""
-    shown, after = one_page(await asked.parts.nodes.all(), name, limit, cursor)
+    shown, after = one_page(await asked.parts.nodes.seen_by(asked.caller), name, limit, cursor)
     return page_of(await asked.parts.nodes.views(asked.caller, shown), after, asked.parts.db.version)
 
 
@@ -94,4 +94,5 @@ async def nodes(asked: Asked, name: str | None = None, limit: Limit = 100, curso
 async def gpus(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The GPUs by node and product: how many there are, how many are free, and who has the rest. `name` is
     `node/product`."""
-    return page_of_few(await asked.parts.nodes.gpus(asked.caller), name, limit, cursor, asked.parts.db.version)
+    shown, after = one_page(await asked.parts.nodes.products(asked.caller), name, limit, cursor)
+    return page_of(await asked.parts.nodes.gpus(asked.caller, shown), after, asked.parts.db.version)

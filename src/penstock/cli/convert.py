@@ -1,0 +1,51 @@
+"""`penstock convert`: the same workload in another way of writing."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from penstock.cli.batch import documents_body, optional_file
+from penstock.cli.options import api_url_option, connect, group_option
+from penstock.cli.output import note
+from penstock.cli.tree import command
+
+TARGETS = ("task", "document", "kubernetes")
+
+
+@command(
+    "convert",
+    examples="""
+    penstock convert job.yaml > task.yaml
+    penstock convert task.yaml --to document
+    penstock convert -f workload.yaml --to kubernetes | kubectl apply -f -
+    penstock get wk train -o yaml | penstock convert - --to task""",
+)
+@click.argument("path", metavar="[FILE]", required=False, type=click.Path(dir_okay=False, allow_dash=True))
+@optional_file
+@click.option(
+    "--to", type=click.Choice(TARGETS), help="How to write it. [default: a task as a manifest, others as a task]"
+)
+@group_option
+@api_url_option(short=True)
+def convert(path: str | None, file: str | None, to: str | None, group: str | None, api_url: str | None) -> None:
+    """Print what a file describes in another way of writing: as tasks, documents or Kubernetes' manifests.
+
+    Nothing is made. What the other way has no word for is an error; what a manifest can say only in part stands in
+    comments above it.
+    """
+    if (path is None) == (file is None):
+        raise click.UsageError("Name one file: penstock convert FILE.")
+    body = documents_body(path or file or "-") | ({"to": to} if to else {})
+    text = connect(api_url).post("/v1/convert", body, {"group": group})["text"]
+    click.echo(text, nl=False)
+    if not sys.stdout.isatty():
+        _repeat_comments(text)
+
+
+def _repeat_comments(text: str) -> None:
+    """Whoever sends it on to another program does not see them otherwise. Only comments of ours begin a line."""
+    for line in text.splitlines():
+        if line.startswith("# "):
+            note(f"Note: {line.removeprefix('# ')}")

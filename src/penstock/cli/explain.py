@@ -1,0 +1,66 @@
+"""`penstock explain`: why a workload waits, node by node."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.completion import kinds_and_names
+from penstock.cli.kinds import KindWord, one_thing
+from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.output import print_data, print_facts
+from penstock.cli.table import Column, Row, field, short_time, table
+from penstock.cli.tree import command
+from penstock.client.address import quote
+
+KINDS = KindWord("Workload")
+
+
+@command(
+    "explain",
+    examples="""
+    penstock explain wk first-test -g your-group
+    penstock explain train
+    penstock explain train -o json""",
+)
+@click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
+@group_option
+@output_option
+@api_url_option(short=True)
+def explain(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
+    """Say why a workload waits: in one sentence, and for each node what stands in the way there.
+
+    Only nodes that its group may use are named. One that "never" fits would not do even if it were empty.
+    """
+    _, ref = one_thing(words, KINDS)
+    found = connect(api_url).get(f"/v1/workloads/{quote(ref)}/explain", {"group": group})
+    if output not in ("table", "wide"):
+        print_data(found, output)
+        return
+    print_facts(_facts(found))
+    if found.get("nodes"):
+        click.echo()
+        click.echo("\n".join(table(found["nodes"], _columns(wide=output == "wide"))))
+
+
+def _facts(found: Row) -> list[tuple[str, str]]:
+    facts = [("Task ID", found["id"]), ("Name", found["name"]), ("State", found["state"])]
+    facts.append(("Since", short_time(found.get("since"))))
+    facts += [("Why", found["sentence"])] if found.get("sentence") else []
+    facts += [("Ahead", str(found["ahead"]))] if found.get("ahead") is not None else []
+    return facts + [("Limit", limit) for limit in found.get("limits") or ()]
+
+
+def _columns(*, wide: bool) -> list[Column]:
+    about = [Column("ABOUT", lambda node: _joined(node, "key", ","), drop=1, least=8)] if wide else []
+    why = Column("WHY", lambda node: _joined(node, "message", "; "), least=24, wrap=True)
+    return [field("NODE", "name", least=12), Column("FITS", _fits), *about, why]
+
+
+def _fits(node: Row) -> str:
+    if node["fits"]:
+        return "yes"
+    return "no" if all(each["passes"] for each in node["obstacles"]) else "never"
+
+
+def _joined(node: Row, key: str, between: str) -> str:
+    return between.join(str(each[key]) for each in node.get("obstacles") or ()) or "-"

@@ -1,0 +1,54 @@
+"""When a host's Docker was not there, from what it and its containers still show: also if nobody looked meanwhile.
+
+Docker makes its own network anew whenever it starts, and does not say otherwise since when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.engines.docker.api import Api
+from penstock.engines.docker.seen import Seen, read_time
+
+OWN_NETWORK = "bridge"
+BY_DOCKER = (130, 137, 143, 255)
+"""How what ended with Docker has ended; 255 is what it writes where it found nothing of one that ran."""
+ENDING = timedelta(seconds=20)
+"""Docker ends its containers up to a quarter of a minute before it ends itself."""
+BEGINNING = timedelta(seconds=10)
+"""And it may be so far into its start when it writes down what is not there any more."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """From the moment Docker began to end what it had until it was there again."""
+
+    since: datetime
+    until: datetime
+
+    def took(self, seen: Seen) -> bool:
+        if seen.started_at is None or seen.ended_at is None:
+            return False
+        return seen.started_at < self.until and self.since <= seen.ended_at <= self.until + BEGINNING
+
+
+async def engine_began(api: Api) -> datetime | None:
+    """By the host's clock; None: it has no such network, and nobody can tell."""
+    found = await api.network(OWN_NETWORK)
+    return read_time(found.get("Created")) if found else None
+
+
+def outage_before(began: datetime, containers: Iterable[Seen]) -> Outage | None:
+    """In which Docker ended what it had; None: nothing seems to have ended with it."""
+    alive: list[datetime] = []
+    ends: list[datetime] = []
+    for seen in containers:
+        alive += [at for at in (seen.created_at, seen.started_at) if at]
+        if seen.started_at and seen.ended_at and seen.started_at < began:
+            (ends if seen.exit_code in BY_DOCKER else alive).append(seen.ended_at)
+    last = max((at for at in ends if at <= began + BEGINNING), default=None)
+    if last is None or any(last + ENDING < at < began for at in alive):
+        return None
+    return Outage(last - ENDING, began)

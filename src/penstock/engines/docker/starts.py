@@ -1,0 +1,172 @@
+"""What a run still lacks is brought up, step by step, until it runs or never will.
+
+An index or a node whose container someone removed while no server looked is not started again: it may have run. All
+containers that start together are made before the first of them starts, so that one which is missing although another
+of them began has been there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from penstock.domain.model import now
+from penstock.domain.workloads import Reason, State
+from penstock.engines.base import Launch, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.images import PullFailed
+from penstock.engines.docker.kept import Bringing, Kept
+from penstock.engines.docker.launching import Launching, Part
+from penstock.engines.docker.reporting import never_started, not_started
+from penstock.engines.docker.seen import Seen
+from penstock.engines.docker.withdrawing import InDoubt
+from penstock.errors import Conflict, PenstockError
+
+log = logging.getLogger(__name__)
+RETRY, LONGEST_RETRY = 0.5, 10.0
+NOT_KNOWN = "how it ended is not known."
+REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
+Told = Callable[[Run], None]
+
+
+class Starts:
+    def __init__(self, hosts: Hosts, launching: Launching, changed: Told, brought: Told, pull_patience: int) -> None:
+        self._hosts, self._launching = hosts, launching
+        self._changed, self._brought = changed, brought
+        self._pull_patience = pull_patience
+
+    def bring(self, run: Run, kept: Kept, launch: Launch) -> None:
+        """Returns at once; what there is to do next is looked at again when it is done."""
+        parts, missing = self._hosts.parts(run), self._hosts.missing(launch.hosts)
+        if (
+            kept.bringing
+            or kept.given_up
+            or not (_to_start(launch, kept, parts, missing) or _removed(launch, kept, parts))
+        ):
+            return
+        kept.bringing = Bringing(launch)
+        kept.bringing.task = asyncio.create_task(self._bring_up(run, kept, kept.bringing))
+
+    async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing) -> None:
+        def say(state: State, reason: Reason, message: str) -> None:
+            if (bringing.state, bringing.message) != (state, message):
+                bringing.state, bringing.reason, bringing.message = state, reason, message
+                self._changed(run)
+
+        launch, pause, began = bringing.launch, RETRY, asyncio.get_running_loop().time()
+        try:
+            while True:
+                try:
+                    await self._try(run, kept, bringing, say)
+                    break
+                except Unreachable as error:
+                    say(bringing.state, Reason.NODE_LOST, f"{error.message}; trying again")
+                except PullFailed as error:
+                    waited = asyncio.get_running_loop().time() - began
+                    if not error.passing or waited > self._pull_patience:
+                        raise
+                    say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_RETRY)
+        except (ApiError, PenstockError) as error:
+            await self._give_up(run, kept, launch, error)
+        except Exception as error:
+            log.exception("%s: a defect", run.workload_id)
+            await self._give_up(run, kept, launch, PenstockError(f"a defect of the server: {error}"))
+        finally:
+            kept.bringing = None
+            self._changed(run)
+        self._brought(run)
+
+    async def _try(self, run: Run, kept: Kept, bringing: Bringing, say: Callable[[State, Reason, str], None]) -> None:
+        launch, there = bringing.launch, self._hosts.parts(run)
+        if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
+            raise Unreachable(f"{unseen[0]}: what of it is there is not known", host="")
+        missing = self._hosts.missing(launch.hosts)
+        for part in _removed(launch, kept, there):
+            unit = never_started(run.attempt, part, array=launch.spec.array is not None, at=now())
+            said = f"Its node {missing[0]} is not registered any more: {NOT_KNOWN}" if missing else REMOVED
+            doubt = {"state": State.UNKNOWN, "reason": Reason.OUTCOME_UNKNOWN, "message": said}
+            kept.failed[part] = unit.model_copy(update=doubt)
+        hosts = self._hosts_of(launch, there)
+        if missing and set(missing) == set(launch.hosts):
+            raise PenstockError(f"Its node {missing[0]} is not registered any more.")
+        wanted = [Part(part, place, hosts[place]) for part, place in _to_start(launch, kept, there, missing)]
+        if wanted:
+            await self._launching.start(launch, wanted, say, bringing.fresh)
+
+    def _hosts_of(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
+        """By place. Without any it is the first that answers, and afterwards always the same."""
+        if launch.hosts:
+            found = list(launch.hosts)
+        else:
+            seen = next(iter(parts.values()), None)
+            found = [seen.host if seen else self._hosts.first().host.name]
+        found += [found[-1]] * (max(len(launch.gpus), launch.spec.nodes) - len(found))
+        if launch.spec.nodes > 1 and len(set(found)) > 1:
+            raise Conflict(
+                f"Its nodes were placed on {', '.join(dict.fromkeys(found))}: containers on different Docker hosts "
+                "have no network between them.",
+                hint="ask for fewer nodes, or for as much as one host has",
+            )
+        return found
+
+    async def _give_up(self, run: Run, kept: Kept, launch: Launch, error: ApiError | PenstockError) -> None:
+        """It will never start: what was only created goes, and all that did not begin has failed."""
+        for seen in self._hosts.parts(run).values():
+            if not seen.began and not seen.gone:
+                with suppress(ApiError):
+                    await self._hosts.link(seen.host).remove(seen)
+        kept.given_up = True
+        state, reason, said = _why(error)
+        there = self._hosts.parts(run)
+        array = launch.spec.array is not None
+        code = not_started(error.message, error.host).exit_code if isinstance(error, ApiError) else None
+        for part in launch.indexes or range(launch.spec.nodes):
+            if part not in kept.failed and not (part in there and there[part].began):
+                unit = never_started(run.attempt, part, array=array, at=now())
+                kept.failed[part] = unit.model_copy(
+                    update={"state": state, "reason": reason, "message": said, "exit_code": code}
+                )
+
+
+def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], missing: Sequence[str]) -> list[tuple[int, int]]:
+    """Part and place of all that can start now: what has no container or one that was only created. `missing` are
+    nodes that nobody registers any more."""
+    last = _last_made(launch, parts)
+    waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in parts.values() if seen.prepared]
+    known = {*parts, *kept.failed}
+    if launch.spec.array is None:
+        return sorted([*waiting, *((rank, rank) for rank in range(last + 1, launch.spec.nodes) if rank not in known)])
+    busy = {names.number(seen.labels, names.PLACE) for seen in parts.values() if not seen.over}
+    busy |= {number for number, host in enumerate(launch.hosts) if host in missing}
+    free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
+    left = [index for index in launch.indexes if index > last and index not in known]
+    return [*waiting, *zip(left, free, strict=False)]
+
+
+def _removed(launch: Launch, kept: Kept, parts: Mapping[int, Seen]) -> list[int]:
+    """Those that had a container, and it is not there."""
+    last = _last_made(launch, parts)
+    known = {*parts, *kept.failed}
+    return [part for part in launch.indexes or range(launch.spec.nodes) if part <= last and part not in known]
+
+
+def _last_made(launch: Launch, parts: Mapping[int, Seen]) -> int:
+    """The last part that had a container when the newest of those that began did; -1: none."""
+    if launch.spec.array is None:
+        return launch.spec.nodes - 1 if any(seen.began for seen in parts.values()) else -1
+    return max((names.number(seen.labels, names.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
+
+
+def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
+    if isinstance(error, InDoubt):
+        return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{error.message}."
+    if isinstance(error, PullFailed):
+        return State.CRASHED, Reason.PULL_FAILED, error.message[:1].upper() + error.message[1:].rstrip(".") + "."
+    ours = as_ours(error) if isinstance(error, ApiError) else error
+    return State.CRASHED, Reason.LAUNCH_FAILED, f"{ours.message} {ours.hint or ''}".strip()

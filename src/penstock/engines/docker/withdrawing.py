@@ -1,0 +1,91 @@
+"""Taking back a container whose start may have been asked for, by a server that is gone or that never got the answer.
+
+That request may still be under way. Docker carries out two of them one after the other, and a short program would run
+twice: so a container is asked to start once in its life. One that is found created and not begun is removed, which
+Docker refuses while it runs and after which it starts no more; what Docker remembers then says whether it ran at last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Api
+from penstock.engines.docker.failures import ApiError, Clash, Unreachable
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
+
+PATIENCE = 10.0
+"""Seconds in which an engine that remembers has told."""
+NANO = 1_000_000_000
+
+
+class InDoubt(ApiError):
+    """It may have run: nobody can tell any more."""
+
+
+@dataclass
+class Past:
+    """What an engine remembers of a container."""
+
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    removed: bool = False
+
+
+async def withdrawn(link: Link, seen: Seen) -> Seen | None:
+    """None: it is gone and never ran, and neither did those it was made instead of. Otherwise as it is, or was."""
+    try:
+        await link.remove(seen, force=False)
+    except Clash:
+        return await link.look(seen.id)
+    past = await _remembered(link.api, [*instead_of(seen), seen.id])
+    for each in past.values():
+        if each.started_at:
+            return _as_it_was(link, seen, each)
+    return None
+
+
+def instead_of(seen: Seen) -> list[str]:
+    """Ids of the containers that were taken back before this one was made."""
+    return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
+
+
+def _as_it_was(link: Link, seen: Seen, past: Past) -> Seen:
+    if past.exit_code is None:
+        raise _doubt(link.api)
+    found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
+    link.keep(found)
+    return found
+
+
+async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
+    """Once it is known to the end of each."""
+    found = {each: Past() for each in ids}
+    filters = {"type": ["container"], "event": ["start", "die", "destroy"], "container": ids}
+    try:
+        async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
+            async for event in events:
+                past, at = found[event["Actor"]["ID"]], datetime.fromtimestamp(event["timeNano"] / NANO, UTC)
+                if event["Action"] == "start":
+                    past.started_at = at
+                elif event["Action"] == "die":
+                    past.ended_at, past.exit_code = at, int(event["Actor"]["Attributes"]["exitCode"])
+                else:
+                    past.removed = True
+                if all(each.removed for each in found.values()):
+                    return found
+    except TimeoutError:
+        raise _doubt(api) from None
+    raise Unreachable(f"Docker on {api.host} has closed the connection", host=api.host)
+
+
+def _doubt(api: Api) -> InDoubt:
+    said = (
+        f"Docker on {api.host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
+    )
+    return InDoubt(said, host=api.host)

@@ -1,0 +1,50 @@
+"""/v1/usage."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from penstock.domain.model import now
+from penstock.domain.names import shorten
+from penstock.domain.quantities import NotAQuantity, parse_duration
+from penstock.errors import Invalid, Problem
+from penstock.server.identity import Asked
+from penstock.server.routes.paging import answer
+from penstock.services.usage import By
+from penstock.wire import UsageReport
+
+router = APIRouter(tags=["usage"])
+
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+Since = Annotated[str, Query(max_length=64, description="how long ago, such as `30d`, or a time")]
+Grouped = Annotated[By | None, Query(description="of which the rows are; of each user in each group if not said")]
+
+
+@router.get("/v1/usage", response_model=UsageReport)
+async def report_usage(asked: Asked, since: Since = "30d", by: Grouped = None) -> Response:
+    """What was taken of the machines, by user and group: hours of GPUs and CPUs, and how long the GPUs worked. Of the
+    caller's groups; of everyone for admins. What was deleted since counts, and what still runs up to now."""
+    return answer(await asked.parts.usage.report(asked.caller, _moment(since), by))
+
+
+def _moment(since: str) -> datetime:
+    """Before there were computers is as good as the first day of theirs."""
+    try:
+        return max(now() - timedelta(seconds=parse_duration(since)), FIRST)
+    except OverflowError:
+        return FIRST
+    except NotAQuantity:
+        return _time(since)
+
+
+def _time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        return max(moment if moment.tzinfo else moment.replace(tzinfo=UTC), FIRST)
+    except ValueError:
+        said = f"'{shorten(text)}' is neither a duration nor a time"
+        problem = Problem(said, field="since", hint="for example 30d or 2026-11-15T21:31:15")
+        raise Invalid("The usage cannot be counted.", problems=[problem]) from None

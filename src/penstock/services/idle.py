@@ -1,0 +1,210 @@
+"""Watches what the GPUs of running workloads do: counts how long they work, and reports those that do nothing.
+
+What cannot be seen is never called idle. The clock of a workload is in memory: after a restart, and after every look at
+which not all of its GPUs could be seen, it starts anew. That it was reported stands in its record, so it is not again
+before its GPUs have worked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import NamedTuple
+
+from penstock.domain.audit import Entry
+from penstock.domain.model import now
+from penstock.domain.policy import Kind, Verb
+from penstock.domain.quantities import parse_duration, show_duration
+from penstock.domain.users import Group
+from penstock.domain.workloads import Reason, State, Wants, Workload
+from penstock.engines.base import Engine, Run
+from penstock.errors import PenstockError
+from penstock.services.bell import Bell
+from penstock.services.people import People
+from penstock.services.reconcile import Reconciler
+from penstock.settings import Settings
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire import GpuMeasure
+
+log = logging.getLogger(__name__)
+OURSELVES = "(penstock)"
+"""In the audit: no user can be called so."""
+MISSED = 4
+"""Looks that did not come: what was between is not known."""
+
+
+class Sight(NamedTuple):
+    """What was seen of a workload's GPUs at one look."""
+
+    gpus: int
+    utilizations: tuple[int, ...]
+    """Percent, of those that could be seen."""
+    memory_bytes: int
+
+    @property
+    def known(self) -> bool:
+        return 0 < self.gpus == len(self.utilizations)
+
+
+@dataclass
+class Clock:
+    """What is remembered of a workload from look to look."""
+
+    at: float
+    memory_bytes: int
+    idle_since: float | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What follows from a look."""
+
+    workload: Workload
+    seen_ms: int
+    busy_ms: int
+    idle_seconds: float | None
+    """None: it does something, or nobody knows."""
+    works: bool
+
+
+class Idle:
+    def __init__(
+        self, db: Database, engine: Engine, settings: Settings, people: People, reconciler: Reconciler, bell: Bell
+    ) -> None:
+        self._db = db
+        self._engine = engine
+        self._people = people
+        self._reconciler = reconciler
+        self._bell = bell
+        self._every = parse_duration(settings.gpu_sample)
+        self._clocks: dict[Run, Clock] = {}
+        self._loop: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._loop = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        if self._loop:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except (PenstockError, OSError) as error:
+                log.warning("what the GPUs do cannot be looked at: %s", error)
+            except Exception:
+                log.exception("what the GPUs do: a defect")
+            await asyncio.sleep(self._every)
+
+    async def look(self) -> None:
+        some = await self._db.read(lambda tx: tx.usage.with_gpus())
+        gpus = await self._engine.gpu_use() if some else {}
+        workloads = await self._db.read(_with_gpus) if gpus else []
+        moment = monotonic()
+        seen = [self._seen(workload, sight_of(workload, gpus), moment) for workload in workloads]
+        there = {Run.of(workload) for workload in workloads}
+        self._clocks = {run: clock for run, clock in self._clocks.items() if run in there}
+        told = [each for each in seen if each.seen_ms or each.idle_seconds is not None]
+        if told:
+            for workload in await self._db.write(partial(self._write, told)):
+                self._bell.ring(workload.id)
+                self._reconciler.touch(workload.id)
+
+    def _seen(self, workload: Workload, sight: Sight, moment: float) -> Seen:
+        run = Run.of(workload)
+        before = self._clocks.get(run)
+        if before and moment - before.at > MISSED * self._every:
+            before = None
+        self._clocks[run] = clock = following(before, sight, moment)
+        passed = int(1000 * (moment - before.at)) if before else 0
+        return Seen(
+            workload,
+            seen_ms=passed * len(sight.utilizations),
+            busy_ms=passed * sum(sight.utilizations) // 100,
+            idle_seconds=None if clock.idle_since is None else moment - clock.idle_since,
+            works=any(sight.utilizations),
+        )
+
+    def _write(self, seen: Sequence[Seen], tx: Store) -> list[Workload]:
+        """Those of which there is something new to say."""
+        changed = []
+        for each in seen:
+            tx.usage.saw(each.workload.id, each.seen_ms, each.busy_ms)
+            found = tx.workloads.get(each.workload.id)
+            if found and _runs(found) and found.attempt == each.workload.attempt:
+                after = judged(tx, found, each, self._people.group(found.group))
+                changed += [after] if after is not found else []
+        return changed
+
+
+def sight_of(workload: Workload, gpus: Mapping[str, GpuMeasure]) -> Sight:
+    held = [uuid for place in workload.gpus for uuid in place]
+    there = [gpus[uuid] for uuid in held if uuid in gpus]
+    utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
+    return Sight(len(held), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
+
+
+def following(before: Clock | None, sight: Sight, moment: float) -> Clock:
+    """Idle is: all seen, none computes, and none has more in its memory than before."""
+    grows = before is not None and sight.memory_bytes > before.memory_bytes
+    if not sight.known or any(sight.utilizations) or grows:
+        return Clock(moment, sight.memory_bytes, None)
+    since = before.idle_since if before else None
+    return Clock(moment, sight.memory_bytes, moment if since is None else since)
+
+
+def judged(tx: Store, workload: Workload, seen: Seen, group: Group | None) -> Workload:
+    """Reports it, and stops it where its group says so; the workload itself where there is nothing to do."""
+    reported = workload.reason is Reason.GPUS_IDLE
+    if seen.works and reported:
+        return tx.workloads.remark(workload, Reason.STARTED, "its GPUs work again", tell=False)
+    timeout = workload.spec.idle_timeout or (group.idle_timeout if group else None)
+    if timeout is None or seen.idle_seconds is None or seen.idle_seconds < timeout:
+        return workload
+    stops = group is not None and group.stop_idle
+    if reported and not stops:
+        return workload
+    said = _sentence(workload, int(seen.idle_seconds), timeout)
+    if not stops:
+        return tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
+    said = f"{said}; its group {workload.group} has such workloads stopped"
+    reported_now = tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
+    _note(tx, workload, said)
+    return tx.workloads.move(reported_now, State.REQUESTED_CANCEL, Reason.GPUS_IDLE, said, wants=Wants.STOP)
+
+
+def _sentence(workload: Workload, seconds: int, timeout: int) -> str:
+    count = sum(len(place) for place in workload.gpus)
+    have = "GPU has" if count == 1 else f"{count} GPUs have"
+    return f"its {have} done nothing for {show_duration(seconds)} (idle_timeout is {show_duration(timeout)})"
+
+
+def _note(tx: Store, workload: Workload, said: str) -> None:
+    tx.audit.add(
+        Entry(
+            at=now(),
+            user=OURSELVES,
+            verb=Verb.stop,
+            kind=Kind.Workload,
+            group=workload.group,
+            name=workload.name,
+            id=workload.id,
+            detail=said,
+        )
+    )
+
+
+def _runs(workload: Workload) -> bool:
+    return workload.state is State.RUNNING and workload.wants is Wants.RUN
+
+
+def _with_gpus(tx: Store) -> list[Workload]:
+    found = [tx.workloads.get(workload_id) for workload_id in tx.usage.with_gpus()]
+    return [workload for workload in found if workload and _runs(workload)]

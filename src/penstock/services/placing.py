@@ -1,0 +1,110 @@
+"""Between workloads and the scheduler: what one asks for, what it has, and what is written when it is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.domain.model import now
+from penstock.domain.scheduling import Ask, Held, Job, Place
+from penstock.domain.workloads import WAITING, Reason, State, Wants, Workload
+from penstock.store.session import Store
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One that is to start, and what is written of it."""
+
+    held: Held
+    port: int
+    hosts: tuple[str, ...]
+    """By place, where there are several to choose from."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One that was not placed: as it is by now, and those that have what it was to get."""
+
+    workload: Workload | None
+    holders: tuple[Workload, ...] = ()
+
+
+def job_of(workload: Workload, ask: Ask) -> Job:
+    return Job(
+        id=workload.id,
+        ask=ask,
+        user=workload.user,
+        group=workload.group,
+        since=workload.queued_at or workload.created_at,
+        priority=workload.spec.priority,
+        max_duration=lasts(workload),
+        unlimited=workload.session,
+    )
+
+
+def lasts(workload: Workload) -> int | None:
+    """Seconds at the longest. Each index of an array has the time for itself, and they may come one after the other."""
+    each = workload.max_duration or workload.spec.max_duration
+    if each is None or workload.spec.array is None:
+        return each
+    return each * (len(workload.indexes) or workload.spec.array.count)
+
+
+def held_of(workload: Workload, ask: Ask, only: str) -> Held:
+    """What it has by the record; `only` is the node, where there is one to choose."""
+    places = len(workload.gpus) or workload.spec.nodes
+    hosts = workload.hosts or (only,) * places
+    counted = workload.counted or ((ask.cpus_milli or 0, ask.memory_bytes or 0),) * places
+    return Held(
+        job_of(workload, ask),
+        tuple(
+            Place(
+                node=hosts[min(number, len(hosts) - 1)],
+                cpus_milli=counted[number][0] if number < len(counted) else 0,
+                memory_bytes=counted[number][1] if number < len(counted) else 0,
+                gpus=workload.gpus[number] if number < len(workload.gpus) else (),
+                cpuset=workload.cpusets[number] if number < len(workload.cpusets) else (),
+            )
+            for number in range(places)
+        ),
+        workload.started_at or workload.updated_at,
+    )
+
+
+def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
+    """Those that were not placed: stopped or placed meanwhile, or another server gave away what they were to get."""
+    refused = {}
+    for each in starts:
+        found = tx.workloads.get(each.held.job.id)
+        if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
+            refused[each.held.job.id] = Refused(found)
+            continue
+        places = each.held.places
+        given: dict[str, Any] = {
+            "gpus": tuple(place.gpus for place in places),
+            "cpusets": tuple(place.cpuset for place in places) if any(place.cpuset for place in places) else (),
+            "counted": tuple((place.cpus_milli, place.memory_bytes) for place in places),
+            "hosts": each.hosts,
+            "master_port": each.port,
+        }
+        if holders := tx.locks.take(found.model_copy(update=given)):
+            there = tuple(other for id_ in holders if (other := tx.workloads.get(id_)))
+            refused[found.id] = Refused(found, there)
+            continue
+        on = ", ".join(dict.fromkeys(place.node for place in places))
+        found = tx.workloads.move(found, State.ASSIGNED, Reason.PLACED, f"on {on}")
+        tx.workloads.move(found, State.LAUNCHING, Reason.PLACED, **given)
+    return refused
+
+
+def write_said(tx: Store, says: Mapping[str, str]) -> None:
+    """Why each waits. What it hears first is a line of its history; that the queue moves is not."""
+    for workload_id, said in says.items():
+        found = tx.workloads.get(workload_id)
+        if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
+            continue
+        if found.state is State.QUEUED and found.reason is Reason.NO_AVAILABLE_RESOURCES:
+            tx.workloads.update(found.model_copy(update={"message": said, "updated_at": now()}))
+        else:
+            tx.workloads.move(found, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)

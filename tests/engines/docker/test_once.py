@@ -1,0 +1,142 @@
+"""Nothing is started twice, whatever becomes of a request, of an answer, of a container."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.domain.workloads import Reason, State
+from penstock.engines.base import Launch, Report
+from penstock.engines.docker import withdrawing
+from penstock.engines.docker.engine import DockerEngine
+from penstock.settings import Settings
+from tests.engines.docker.late import Arrives, Late
+from tests.engines.docker.opening import document, left_behind, opened, settings_for
+from tests.engines.launching import (
+    a_launch,
+    a_volume,
+    an_array,
+    ended,
+    log_of,
+    outcome,
+    printed,
+    run_of,
+    the_account,
+)
+from tests.hosts.host import Host
+from tests.hosts.lot import Hosts
+
+SHORT = "echo ran >>/data/times; exit 3"
+LONG = "echo ran >>/data/times; sleep 5; exit 3"
+
+
+async def started_late(hosts: Hosts, place: Path, arrives: Arrives, program: str) -> tuple[Report, str]:
+    """How it ended, and what every run of it has written."""
+    between = Late(hosts.hosts[0].socket, place / "docker.sock", arrives)
+    async with between.listening() as address, opened(settings_for(hosts, place), ()) as engine:
+        await engine.use_hosts([document(hosts.hosts[0], address)])
+        volume = a_volume()
+        await engine.create_volume(volume, the_account())
+        await looked_at(engine)
+        between.arm()
+        await engine.start(launch := a_launch(("sh", "-c", program), {"/data": volume}))
+        report = await ended(engine, run_of(launch), 90)
+        assert between.starts == (2 if arrives is Arrives.after_the_removal else 1)
+        await engine.remove(run_of(launch))
+        assert not containers_of(launch, hosts.hosts[0])
+        _, times = await outcome(engine, a_launch("cat /data/times", {"/data": volume}))
+        return report, times
+
+
+async def looked_at(engine: DockerEngine) -> None:
+    """Once the helper is gone that looks which CPUs there are: it is started, too."""
+    async with asyncio.timeout(60):
+        while not (await engine.nodes())[0].cpu_product:
+            await asyncio.sleep(0.05)
+
+
+def containers_of(launch: Launch, machine: Host) -> list[str]:
+    named = ("--format", "{{.Names}}", "--filter", f"label=penstock.dev/workload={launch.workload_id}")
+    return sorted(machine.docker("ps", "-a", *named).split())
+
+
+@pytest.mark.parametrize("program", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("arrives", Arrives)
+async def test_a_program_whose_start_got_no_answer_runs_once(
+    hosts: Hosts, tmp_path: Path, arrives: Arrives, program: str
+) -> None:
+    report, times = await started_late(hosts, tmp_path, arrives, program)
+    assert times == "ran\n"
+    assert [(unit.state, unit.exit_code) for unit in report.units] == [(State.CRASHED, 3)]
+
+
+async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started_again(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(withdrawing, "PATIENCE", 0.0)  # as if it had been restarted since
+    report, times = await started_late(hosts, tmp_path, Arrives.before_the_removal, SHORT)
+    assert times == "ran\n"
+    [unit] = report.units
+    assert (unit.state, unit.reason) == (State.UNKNOWN, Reason.OUTCOME_UNKNOWN)
+    assert "the answer was lost, and Docker does not remember whether it ran" in (unit.message or "")
+
+
+async def left(launch: Launch, settings: Settings, *machines: Host) -> None:
+    """Starts it, and leaves it to the next server once its first two parts have printed."""
+    async with left_behind(settings, *machines) as first:
+        await first.start(launch)
+        for part in (0, 1):
+            await printed(first, run_of(launch), "up", part)
+
+
+async def test_an_index_whose_container_was_removed_while_nobody_looked_is_not_started_again(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = an_array("echo up; sleep 2", 4, 2)
+    await left(launch, settings, machine)
+    machine.docker("rm", "-f", f"penstock-try-{launch.workload_id}.0")
+    async with opened(settings, [machine]) as engine:
+        report = await ended(engine, run_of(launch))
+        assert [unit.state for unit in report.units] == [State.UNKNOWN, *[State.EXITED] * 3]
+        assert (report.units[0].reason, report.units[0].index) == (Reason.OUTCOME_UNKNOWN, 0)
+        said = "Its container was removed by someone while the server was away: how it ended is not known."
+        assert report.units[0].message == said
+        assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.{part}" for part in (1, 2, 3)]
+
+
+async def test_a_node_whose_container_was_removed_while_nobody_looked_ends_the_others(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = a_launch("echo up; sleep 600", nodes=2)
+    await left(launch, settings, machine)
+    machine.docker("rm", "-f", f"penstock-try-{launch.workload_id}.1")
+    async with opened(settings, [machine]) as engine:
+        report = await ended(engine, run_of(launch))
+        assert [unit.reason for unit in report.units] == [Reason.ANOTHER_NODE_ENDED, Reason.OUTCOME_UNKNOWN]
+        assert [unit.state for unit in report.units] == [State.STOPPED, State.UNKNOWN]
+        assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.0"]
+
+
+async def test_an_array_waits_for_a_host_that_nobody_has_looked_at_yet(hosts: Hosts, tmp_path: Path) -> None:
+    """What runs there is not known: started here, it would run twice."""
+    first, second = hosts.hosts
+    settings = settings_for(hosts, tmp_path)
+    launch = an_array("echo up; sleep 1", 4, 2, hosts=("host-1", "host-2"))
+    await left(launch, settings, first, second)
+    second.pause()
+    try:
+        async with opened(settings, [first, second]) as engine:
+            assert [node.ready for node in await engine.nodes()] == [True, False]
+            assert {seen.part for seen in engine._hosts.parts(run_of(launch)).values()} == {0}
+            second.resume()
+            report = await ended(engine, run_of(launch), 90)
+            assert [unit.state for unit in report.units] == [State.EXITED] * 4
+            assert [await log_of(engine, run_of(launch), index) for index in range(4)] == [b"up\n"] * 4
+            found = containers_of(launch, first) + containers_of(launch, second)
+            assert sorted(found) == [f"penstock-try-{launch.workload_id}.{part}" for part in range(4)]
+    finally:
+        second.resume()

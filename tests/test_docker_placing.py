@@ -1,0 +1,187 @@
+"""Which of two Docker hosts a workload goes to, and why another one waits. Their GPUs are only declared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.lot import Hosts
+from tests.running import RunningServer, start_server
+
+NODE = """apiVersion: v1
+kind: Node
+metadata: {{name: {name}, group: pwm.resource}}
+spec:
+  address: '{address}'
+  maintenance: {maintenance}
+  labels: {{disk: {disk}}}
+  gpus: [{{product_name: {product}, memory: 16Gi}}, {{product_name: {product}, memory: 16Gi}}]
+"""
+KINDS = {"lab-1": ("Tesla V100", "hdd"), "lab-2": ("NVIDIA A10", "ssd")}
+SLEEP = "name: {name}\nresources: {{image_id: 'penstock-test:1'{resources}}}\n{more}run: [sleep, '300']\n"
+PATIENCE = 120
+
+
+class Lab:
+    def __init__(self, server: RunningServer, hosts: Hosts) -> None:
+        self.server = server
+        self.hosts = dict(zip(KINDS, hosts.hosts, strict=True))
+
+    def register(self, name: str, maintenance: bool = False) -> None:
+        product, disk = KINDS[name]
+        said = str(maintenance).lower()
+        text = NODE.format(name=name, address=self.hosts[name].unix, product=product, disk=disk, maintenance=said)
+        status, answer = self.server.request("POST", "/v1/apply", {"text": text})
+        assert status == 200, answer
+
+    def submit(self, name: str, resources: str = "", more: str = "") -> dict[str, Any]:
+        status, made = self.server.request(
+            "POST", "/v1/workloads", {"text": SLEEP.format(name=name, resources=resources, more=more)}
+        )
+        assert status == 201, made
+        return made
+
+    def seen(self, made: dict[str, Any]) -> dict[str, Any]:
+        return self.server.request("GET", f"/v1/workloads/{made['id']}")[1]
+
+    def runs_on(self, made: dict[str, Any]) -> list[str]:
+        """The hosts that have a container of it, once it runs."""
+        until(lambda: self.seen(made)["state"] == "RUNNING", lambda: self.seen(made))
+        label = f"label=penstock.dev/workload={made['id']}"
+        return [
+            name
+            for name, host in self.hosts.items()
+            for _ in host.docker("ps", "-q", "--filter", label, check=False).split()
+        ]
+
+    def stop(self, *several: dict[str, Any]) -> None:
+        for made in several:
+            self.server.request("POST", f"/v1/workloads/{made['id']}/stop")
+        for made in several:
+            self.server.ended(made["id"])
+
+    def audit(self) -> list[tuple[str, str, str]]:
+        """Oldest first."""
+        _, page = self.server.request("GET", "/v1/audit?limit=500")
+        return [(line["verb"], line["name"], line["id"]) for line in reversed(page["items"]) if line["kind"] == "GPU"]
+
+
+@pytest.fixture
+def lab(place: Path, hosts: Hosts) -> Iterator[Lab]:
+    lab = Lab(start_server(place, engine="docker", stop_grace="1s"), hosts)
+    for name in KINDS:
+        lab.register(name)
+    until(lambda: all(node["ready"] for node in lab.server.request("GET", "/v1/nodes")[1]["items"]))
+    yield lab
+    lab.server.end()
+    for host in hosts.hosts:
+        host.clean()
+
+
+def until(holds: Callable[[], Any], what: Callable[[], Any] = lambda: None) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, what()
+        time.sleep(0.1)
+
+
+def test_it_goes_where_it_asks_to_be(lab: Lab) -> None:
+    by_name = lab.submit("by-name", more="selectors: {node: lab-2}\n")
+    by_label = lab.submit("by-label", more="selectors: {labels: {disk: hdd}}\n")
+    by_gpu = lab.submit("by-gpu", resources=", accelerators: 'A10:2'")
+    assert lab.runs_on(by_name) == ["lab-2"]
+    assert lab.runs_on(by_label) == ["lab-1"]
+    assert lab.runs_on(by_gpu) == ["lab-2"]
+    waits = lab.submit("waits", resources=", accelerators: 'A10:1'")
+    assert "0 of 2 are free" in waits["message"]
+    _, found = lab.server.request("GET", f"/v1/workloads/{waits['id']}/explain")
+    assert [(node["name"], node["obstacles"][0]["message"]) for node in found["nodes"]] == [
+        ("lab-1", "has no A10 GPUs, needs 1"),
+        ("lab-2", "has 0 of 2 free NVIDIA A10, needs 1"),
+    ]
+    lab.stop(by_gpu)
+    assert lab.runs_on(waits) == ["lab-2"]
+    gpus = [line for line in lab.audit() if line[2] in (by_gpu["id"], waits["id"])]
+    assert [line[0] for line in gpus] == ["take", "take", "give", "give", "take"]
+    lab.stop(by_name, by_label, waits)
+
+
+def test_the_nodes_of_one_job_share_a_host(lab: Lab) -> None:
+    ranks = lab.submit("ranks", resources=", accelerators: 'V100:1'", more="num_nodes: 2\n")
+    assert lab.runs_on(ranks) == ["lab-1", "lab-1"]
+    status, body = lab.server.request(
+        "POST",
+        "/v1/workloads",
+        {"text": SLEEP.format(name="x", resources=", accelerators: 1", more="num_nodes: 4\n")},
+    )
+    assert status == 422
+    assert "asks for 4 nodes with 1 GPU each; the largest has room for 2" in body["detail"]
+    lab.stop(ranks)
+
+
+def test_an_array_uses_both_hosts(lab: Lab) -> None:
+    array = lab.submit("array", resources=", accelerators: 1", more="array: {count: 4}\n")
+    until(lambda: sorted(lab.runs_on(array)) == ["lab-1", "lab-1", "lab-2", "lab-2"])
+    held = [line[1] for line in lab.audit()]
+    assert len(set(held)) == 4
+    lab.stop(array)
+
+
+def test_it_runs_where_its_volume_is(lab: Lab) -> None:
+    volumes = {}
+    for name in ("one", "two"):
+        assert lab.server.request("POST", "/v1/volumes", {"name": name, "size": "1Gi"})[0] == 201
+        host = [each for each in KINDS if lab.hosts[each].docker("volume", "ls", "-q", "--filter", f"name={name}")]
+        volumes[name] = host
+    assert sorted(volumes.values()) == [["lab-1"], ["lab-2"]]
+    for name, home in volumes.items():
+        made = lab.submit(f"uses-{name}", more=f"volumes: {{/data: {name}}}\n")
+        assert lab.runs_on(made) == home
+        lab.stop(made)
+    text = SLEEP.format(name="both", resources="", more="volumes: {/a: one, /b: two}\n")
+    status, body = lab.server.request("POST", "/v1/workloads", {"text": text})
+    assert status == 422
+    assert "no node that you may use has all its volumes" in body["detail"]
+    for name in volumes:
+        lab.server.request("DELETE", f"/v1/volumes/{name}")
+
+
+def test_a_host_in_maintenance_gets_nothing_new_and_one_that_is_away_neither(lab: Lab) -> None:
+    stays = lab.submit("stays", more="selectors: {node: lab-1}\n")
+    assert lab.runs_on(stays) == ["lab-1"]
+    lab.register("lab-1", maintenance=True)
+    elsewhere = lab.submit("elsewhere")
+    assert lab.runs_on(elsewhere) == ["lab-2"]
+    waits = lab.submit("waits", more="selectors: {node: lab-1}\n")
+    assert "lab-1 is in maintenance" in waits["message"]
+    assert lab.seen(stays)["state"] == "RUNNING"
+    lab.register("lab-1")
+    assert lab.runs_on(waits) == ["lab-1"]
+    lab.stop(stays, elsewhere, waits)
+    lab.hosts["lab-2"].kill()
+    try:
+        until(lambda: any(not node["ready"] for node in lab.server.request("GET", "/v1/nodes")[1]["items"]))
+        waits = lab.submit("waits-too", more="selectors: {node: lab-2}\n")
+        assert "lab-2 is not ready" in waits["message"]
+        assert lab.runs_on(lab.submit("still", resources=", cpus: 0.1")) == ["lab-1"]
+    finally:
+        lab.hosts["lab-2"].start()
+    assert lab.runs_on(waits) == ["lab-2"]
+
+
+def test_what_was_given_is_still_given_after_the_server_was_killed(place: Path, lab: Lab) -> None:
+    first = lab.submit("first", resources=", accelerators: 'A10:1'")
+    assert lab.runs_on(first) == ["lab-2"]
+    lab.server.kill()
+    lab.server = start_server(place, lab.server.environ)
+    second = lab.submit("second", resources=", accelerators: 'A10:1'")
+    third = lab.submit("third", resources=", accelerators: 'A10:1'")
+    assert lab.runs_on(second) == ["lab-2"]
+    assert lab.seen(third)["state"] == "QUEUED"
+    taken = [line[1] for line in lab.audit() if line[0] == "take"]
+    assert len(taken) == len(set(taken)) == 2
+    lab.stop(first, second, third)

@@ -1,0 +1,200 @@
+"""Ten users hammer two Docker hosts while the hosts' engines and the server are killed again and again."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.document003 import USER_FILE
+from tests.hammering import PATIENCE, Job, Ledger, Member, Part, Progress, Start, kept_by
+from tests.hosts.lot import Hosts
+from tests.rig.processes import wait_for
+from tests.running import RunningServer, start_server
+
+USERS, EACH = 10, 20
+TROUBLE = ("server", "lab-1", "server", "lab-2", "server", "lab-1", "server", "lab-2", "server")
+"""What is killed, one after the other while work comes in."""
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata: {{name: {name}}}
+spec:
+  address: {address}
+  gpus:
+    - {{product_name: Tesla V100, memory: 16Gi}}
+    - {{product_name: Tesla V100, memory: 16Gi}}
+    - {{product_name: Quadro RTX 6000, memory: 24Gi}}
+"""
+
+
+class Lab:
+    """The server and its hosts: what can be killed, and is there again at once."""
+
+    def __init__(self, place: Path, hosts: Hosts) -> None:
+        self.hosts = dict(zip(("lab-1", "lab-2"), hosts.hosts, strict=True))
+        # With one engine what runs outlives it, with the other it does not.
+        self.hosts["lab-1"].configure(live_restore=True)
+        self._place, self._port = place, _free_port()
+        self.server = self._start()
+
+    def _start(self) -> RunningServer:
+        return start_server(self._place, engine="docker", port=str(self._port), stop_grace="1s")
+
+    def begin(self) -> None:
+        status, answer = self.server.request("POST", "/v1/adm/init", {})
+        assert status == 201, answer
+        nodes = [NODE.format(name=name, address=host.unix) for name, host in self.hosts.items()]
+        people = [USER_FILE.replace("yourUserName", f"user-{number}") for number in range(USERS)]
+        status, answer = self.server.request("POST", "/v1/apply", {"text": "\n---\n".join([*nodes, *people])})
+        assert status == 200, answer
+        assert {result["result"] for result in answer["results"]} == {"created"}
+        wait_for("both hosts to be ready", lambda: len(self._ready()) == len(self.hosts), PATIENCE)
+
+    def _ready(self) -> list[str]:
+        return [node["name"] for node in self.server.request("GET", "/v1/nodes")[1]["items"] if node["ready"]]
+
+    def token(self, user: str) -> str:
+        return str(self.server.request("POST", "/v1/tokens", {"user": user})[1]["token"])
+
+    def kill(self, what: str) -> None:
+        if what == "server":
+            self.server.kill()
+            self.server = self._start()
+        else:
+            self.hosts[what].kill()
+
+    def mend(self, what: str) -> None:
+        if what != "server":
+            self.hosts[what].start()
+
+    def audit(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        entries: list[dict[str, Any]] = []
+        cursor = ""
+        while True:
+            page = self.server.request("GET", f"/v1/audit?limit=500{cursor}")[1]
+            entries += page["items"]
+            if not page["next_cursor"]:
+                return entries[::-1]
+            cursor = f"&cursor={page['next_cursor']}"
+
+    def containers(self) -> list[str]:
+        return [line for host in self.hosts.values() for line in host.docker("ps", "-a").splitlines()[1:]]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def hosts(own_hosts: Callable[..., Hosts]) -> Hosts:
+    return own_hosts()
+
+
+@pytest.fixture
+def ledger(hosts: Hosts) -> Iterator[Ledger]:
+    with kept_by(hosts.addresses.host) as kept:
+        yield kept
+
+
+@pytest.fixture
+def lab(place: Path, hosts: Hosts) -> Iterator[Lab]:
+    lab = Lab(place, hosts)
+    try:
+        lab.begin()
+        yield lab
+    finally:
+        lab.server.end()
+
+
+@pytest.mark.timeout(900)
+def test_whatever_is_killed_what_is_said_of_every_workload_is_true(lab: Lab, ledger: Ledger) -> None:
+    progress = Progress()
+    names = [f"user-{number}" for number in range(USERS)]
+    members = [Member(name, lab.token(name), lab.server.address, ledger, progress, EACH) for name in names]
+    for member in members:
+        member.start()
+    step = USERS * EACH // (len(TROUBLE) + 1)
+    for number, what in enumerate(TROUBLE, 1):
+        progress.reaches(number * step)
+        lab.kill(what)
+        progress.reaches(number * step + step // 2)
+        lab.mend(what)
+    for member in members:
+        member.join(PATIENCE)
+        assert member.fault is None, member.fault
+    assert sum(len(member.jobs) for member in members) == USERS * EACH
+    ended = {job.id: (job, member.sees_the_end_of(job)) for member in members for job in member.jobs if not job.deleted}
+    starts = ledger.starts()
+    wrong = [said for job, workload in ended.values() if (said := untrue(job, workload, starts[job.id]))]
+    assert not wrong, "\n".join(wrong)
+    assert not (twice := ran_twice(starts)), twice
+    assert not (shared := held_twice(starts)), shared
+    assert not (shared := given_twice(lab.audit())), shared
+    for member in members:
+        member.clears_up()
+    wait_for("every container to be gone", lambda: not lab.containers(), PATIENCE)
+    assert "Traceback" not in (lab.server.place / "server.log").read_text()
+
+
+def untrue(job: Job, workload: dict[str, Any], parts: dict[Part, list[Start]]) -> str | None:
+    """What is wrong with what is said of a workload that has ended, by what its programs wrote down."""
+    state, reason = workload["state"], workload["reason"]
+    codes = {part: starts[0].code for (_, part), starts in sorted(parts.items())}
+    """Of the last attempt of each part."""
+    number = {"array": 3, "ranks": 2}.get(job.kind, 1)
+    if state == "EXITED":
+        fine = codes == dict.fromkeys(range(number), 0)
+    elif state == "STOPPED":
+        fine = job.stop_asked
+    elif (state, reason) == ("CRASHED", "PROGRAM_FAILED"):
+        fine = job.kind == "fails" and 3 in codes.values() and workload["exit_code"] == 3
+    else:
+        fine = (state, reason) == ("CRASHED", "NODE_LOST") and "lab-2" in workload["hosts"]
+    message = workload["message"]
+    return (
+        None
+        if fine
+        else f"{job.name} ({job.id}) is {state}, {reason}: {message}; its programs wrote down: {dict(parts)}"
+    )
+
+
+def ran_twice(starts: dict[str, dict[Part, list[Start]]]) -> list[str]:
+    return [
+        f"{workload}: attempt {attempt}, part {part}: {found}"
+        for workload, parts in starts.items()
+        for (attempt, part), found in parts.items()
+        if len(found) > 1
+    ]
+
+
+def held_twice(starts: dict[str, dict[Part, list[Start]]]) -> list[str]:
+    """By the programs themselves: one began with a GPU between another's beginning and end with it."""
+    whole = [(id_, start) for id_, parts in starts.items() for found in parts.values() for start in found]
+    return [
+        f"{gpu}: {one} and {other}"
+        for one, first in whole
+        for other, second in whole
+        for gpu in {*first.gpus} & {*second.gpus}
+        if first is not second and first.ended is not None and first.began < second.began < first.ended
+    ]
+
+
+def given_twice(audit: list[dict[str, Any]]) -> list[str]:
+    """By the audit: a GPU taken by one while another had it, or never given back."""
+    holders: dict[str, str] = {}
+    wrong = []
+    for entry in audit:
+        if entry["kind"] == "GPU" and entry["verb"] == "take":
+            if entry["name"] in holders:
+                wrong.append(f"{entry['name']}: {holders[entry['name']]} has it, {entry['detail']} takes it")
+            holders[entry["name"]] = entry["detail"]
+        elif entry["kind"] == "GPU" and entry["verb"] == "give":
+            holders.pop(entry["name"], None)
+    return wrong + [f"{gpu}: {holder} has ended and has it" for gpu, holder in holders.items()]
