@@ -22,7 +22,7 @@ def lines() -> list[Line]:
     penstock = [str(Path(sys.executable).parent / "penstock"), "jobs", "list"]
     ours: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
-    with server.running(stored=OBJECTS) as served, _kubectl(served.place) as kubectl:
+    with server.running(stored=OBJECTS) as served, kubectl_get("jobs", OBJECTS, served.place) as kubectl:
         for _ in range(ROUNDS + 2):
             ours.append(process.run(penstock, served.environ))
             if kubectl:
@@ -52,18 +52,19 @@ def _medians(runs: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 @contextmanager
-def _kubectl(place: Path) -> Iterator[list[str] | None]:
+def kubectl_get(kind: str, count: int, place: Path) -> Iterator[list[str] | None]:
+    """The line that lists so many, of a server that has nothing else; None where kubectl is not installed."""
     program = shutil.which("kubectl")
     if program is None:
         yield None
         return
     fake = subprocess.Popen(
-        [sys.executable, "-m", "bench.fake_kubernetes", str(OBJECTS)], stdout=subprocess.PIPE, env=dict(os.environ)
+        [sys.executable, "-m", "bench.fake_kubernetes", str(count)], stdout=subprocess.PIPE, env=dict(os.environ)
     )
     assert fake.stdout
     try:
         port = int(fake.stdout.readline())
-        yield [program, "--server", f"http://127.0.0.1:{port}", "--cache-dir", str(place / "kube"), "get", "jobs"]
+        yield [program, "--server", f"http://127.0.0.1:{port}", "--cache-dir", str(place / "kube"), "get", kind]
     finally:
         fake.kill()
         fake.wait()

@@ -1,4 +1,4 @@
-"""A fake: just enough of the Kubernetes API for `kubectl get jobs` to list N objects. No cluster stands behind it."""
+"""A fake: just enough of the Kubernetes API for `kubectl get` to list N jobs or nodes. No cluster stands behind it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-COLUMNS = ("Name", "Status", "Completions", "Duration", "Age")
+CELLS = {
+    "jobs": {"Name": "", "Status": "Complete", "Completions": "1/1", "Duration": "5s", "Age": "3d"},
+    "nodes": {"Name": "", "Status": "Ready", "Roles": "<none>", "Age": "3d", "Version": "v1.33.0"},
+}
 
 
-def _table(count: int) -> bytes:
+def _table(kind: str, count: int) -> bytes:
     rows = [
         {
-            "cells": [f"job-{i:05d}", "Complete", "1/1", "5s", "3d"],
+            "cells": [f"{kind[:-1]}-{i:05d}", *list(CELLS[kind].values())[1:]],
             "object": {
                 "kind": "PartialObjectMetadata",
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": {
-                    "name": f"job-{i:05d}",
-                    "namespace": "default",
+                    "name": f"{kind[:-1]}-{i:05d}",
+                    **({"namespace": "default"} if kind == "jobs" else {}),
                     "uid": f"00000000-0000-0000-0000-{i:012d}",
                     "creationTimestamp": "2026-01-01T00:00:00Z",
                     "labels": {"task-id": f"{i:08d}", "username": "someone"},
@@ -27,16 +30,17 @@ def _table(count: int) -> bytes:
         }
         for i in range(count)
     ]
-    columns = [{"name": name, "type": "string", "format": "", "description": "", "priority": 0} for name in COLUMNS]
-    kind = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
-    return json.dumps(kind | {"metadata": {}, "columnDefinitions": columns, "rows": rows}).encode()
+    columns = [{"name": name, "type": "string", "format": "", "description": "", "priority": 0} for name in CELLS[kind]]
+    of_all = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+    return json.dumps(of_all | {"metadata": {}, "columnDefinitions": columns, "rows": rows}).encode()
 
 
 VERSION = {"groupVersion": "batch/v1", "version": "v1"}
 JOBS = {"name": "jobs", "singularName": "job", "namespaced": True, "kind": "Job", "verbs": ["get", "list"]}
+NODES = {"name": "nodes", "singularName": "node", "namespaced": False, "kind": "Node", "verbs": ["get", "list"]}
 DISCOVERY = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
-    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []},
+    "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [NODES]},
     "/apis": {
         "kind": "APIGroupList",
         "apiVersion": "v1",
@@ -64,7 +68,8 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     Handler.answers = {path: json.dumps(about).encode() for path, about in DISCOVERY.items()}
-    Handler.answers["/apis/batch/v1/namespaces/default/jobs"] = _table(int(sys.argv[1]))
+    Handler.answers["/apis/batch/v1/namespaces/default/jobs"] = _table("jobs", int(sys.argv[1]))
+    Handler.answers["/api/v1/nodes"] = _table("nodes", int(sys.argv[1]))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)
     server.serve_forever()

@@ -30,13 +30,13 @@ def resident(pid: int) -> tuple[float, int]:
     return sum(_resident_kib(member) for member in family) / 1024, len(family)
 
 
-def wait_until_idle(pid: int) -> None:
+def wait_until_idle(pid: int, most: float = 0.1) -> None:
     """Until a process that has much to do when it starts has done it: one CPU hardly used for two seconds."""
     used = cpu_seconds(pid)
     while True:
         time.sleep(2)
         before, used = used, cpu_seconds(pid)
-        if used - before < 0.1:
+        if used - before < most:
             return
 
 

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from bench import command, first_line, kubernetes, scheduling, serving, submits
+from bench import command, docker, first_line, inventory, kubernetes, policy, scheduling, serving, submits
 from bench.table import Line, show
 
 MEASUREMENTS = (
@@ -17,7 +17,10 @@ MEASUREMENTS = (
     submits.lines,
     serving.stored_lines,
     first_line.lines,
+    policy.lines,
     scheduling.lines,
+    inventory.lines,
+    docker.lines,
     kubernetes.lines,
 )
 

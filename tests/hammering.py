@@ -11,6 +11,7 @@ import json
 import random
 import threading
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,6 +113,9 @@ class Job:
 KINDS = {"plain": 5, "gpu": 5, "two-gpus": 1, "array": 2, "ranks": 2, "fails": 2, "long": 3}
 """What people run, and how often in proportion."""
 
+REQUEUE = {"plain": 3, "gpu": 3, "two-gpus": 3, "ranks": 3}
+"""How often those begin again whose host was lost; the others end with it."""
+
 
 def document(job: Job, ledger: Ledger, seconds: float) -> str:
     """A Workload that takes a part of a CPU, so that many run at once."""
@@ -124,12 +128,13 @@ def document(job: Job, ledger: Ledger, seconds: float) -> str:
     selectors: dict[str, Any] = {"cpu": {"count": 0.1, "exclusive": False}}
     if job.kind in ("gpu", "two-gpus"):
         selectors["gpu"] = {"product_name": "pwm.all", "count": 2 if job.kind == "two-gpus" else 1}
-    more = {"array": {"array": 3}, "ranks": {"num_nodes": 2}, "long": {}}.get(job.kind, {"requeue": 3})
+    more: dict[str, Any] = {"array": {"array": 3}, "ranks": {"num_nodes": 2}}.get(job.kind, {})
     spec = {
         "driver": "pwm.docker",
         "selectors": selectors,
         "image": {"image": image},
         "config": {"cmd": [shell, "-c", program], "startMode": "-d"},
+        "requeue": REQUEUE.get(job.kind, 0),
         **more,
     }
     return json.dumps({"apiVersion": "v1", "kind": "Workload", "metadata": {"name": job.name}, "spec": spec})
@@ -137,9 +142,10 @@ def document(job: Job, ledger: Ledger, seconds: float) -> str:
 
 @dataclass
 class Progress:
-    """How many workloads were applied, by all together."""
+    """How many workloads were applied, by all together, and whether someone had to give up."""
 
     _count: int = 0
+    _faults: list[str] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def one_more(self) -> None:
@@ -147,9 +153,16 @@ class Progress:
             self._count += 1
             self._changed.notify_all()
 
+    def fails(self, fault: str) -> None:
+        with self._changed:
+            self._faults.append(fault)
+            self._changed.notify_all()
+
     def reaches(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: self._count >= count, PATIENCE), self._count
+            reached = self._changed.wait_for(lambda: self._count >= count or self._faults, PATIENCE)
+            assert not self._faults, "\n".join(self._faults)
+            assert reached, f"{self._count} of {count}"
 
 
 class Member(threading.Thread):
@@ -158,7 +171,6 @@ class Member(threading.Thread):
     def __init__(self, name: str, token: str, address: str, ledger: Ledger, progress: Progress, count: int) -> None:
         super().__init__(name=name, daemon=True)
         self.jobs: list[Job] = []
-        self.fault: BaseException | None = None
         self._host, port = address.removeprefix("http://").split(":")
         self._port = int(port)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -174,8 +186,8 @@ class Member(threading.Thread):
             for job in self.jobs:
                 if job.kind == "long" and not job.stop_asked:
                     self._stops(job)
-        except BaseException as error:
-            self.fault = error
+        except BaseException:
+            self._progress.fails(f"{self.name}: {traceback.format_exc()}")
 
     def asks(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Until there is an answer: a server that was killed is back in a moment."""
@@ -207,7 +219,7 @@ class Member(threading.Thread):
         status, answer = self.asks("POST", "/v1/apply", {"text": text}, **key)
         assert status == 200, answer
         [result] = answer["results"]
-        assert result["result"] == "created", result
+        assert result["result"] in ("created", "not changed"), result  # The answer to the first time may be lost.
         job.id = result["id"]
         self.jobs.append(job)
         self._progress.one_more()

@@ -95,6 +95,39 @@ def test_a_workload_runs_and_can_be_entered(server: RunningServer, hosts: Hosts)
     assert network not in ("host", "bridge", "default")
 
 
+def test_what_runs_is_shown_with_its_container_and_read_back_as_it_was_written(
+    server: RunningServer, hosts: Hosts
+) -> None:
+    host, _ = hosts.hosts
+    made = applied(server, WORKLOAD)
+    until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
+    container = host.docker("ps", "-q", "--no-trunc").strip()
+    [row] = penstock(server, "get", "wk", "greeter").stdout.splitlines()[2:]
+    assert f" lab-1  {container[:4]}  true    RUNNING " in row
+    assert f" {container[:12]}\n" in penstock(server, "describe", "wk", "greeter").stdout
+    [node] = items(server, "/v1/nodes")
+    assert node["version"] == host.docker("version", "--format", "{{.Server.Version}}").strip()
+    for kind in ("wk", "node"):
+        again = penstock(server, "apply", "-f", "-", stdin=penstock(server, "get", kind, "-o", "yaml").stdout)
+        assert " not changed" in again.stdout, again
+
+
+def test_each_node_says_why_a_workload_waits(server: RunningServer, hosts: Hosts) -> None:
+    _, second = hosts.hosts
+    closed = NODE.format(name="lab-2", address=second.unix).replace("spec: {", "spec: {maintenance: true, ")
+    applied(server, closed)
+    until(lambda: all(node["last_seen"] for node in items(server, "/v1/nodes")))
+    [cpus] = [node["cpus"] for node in items(server, "/v1/nodes") if node["name"] == "lab-1"]
+    whole = WORKLOAD.replace("product_name: pwm.all", f"count: {cpus}")
+    takes = applied(server, whole.replace("greeter", "takes-all"))
+    until(lambda: server.request("GET", f"/v1/workloads/{takes['id']}")[1]["state"] == "RUNNING")
+    applied(server, whole)
+    shown = penstock(server, "explain", "wk", "greeter").stdout
+    nodes = {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown.partition("NODE")[2].splitlines()[1:]}
+    assert nodes["lab-1"] == ["no", f"has 0 of {cpus} CPUs free, needs {cpus}"], shown
+    assert nodes["lab-2"][1].startswith("is in maintenance: what runs there goes on, nothing new comes"), shown
+
+
 def test_a_volume_outlives_the_jobs_that_write_it(server: RunningServer) -> None:
     assert server.request("POST", "/v1/volumes", {"name": "kept", "size": "1Gi"})[0] == 201
     for count in ("1\n", "2\n"):

@@ -215,6 +215,13 @@ class Settings:
     pull_patience: str = "2m"
     """How long an image may fail to be pulled, or a Secret or claim be missing, before the workload ends as failed."""
 
+    launch_attempts: int = 3
+    """How often a Docker host is asked to make a workload's containers while it answers that it cannot, because its
+    disk is full or it has no addresses left; then the workload is STUCK. One that does not answer is asked on."""
+
+    launch_pause: str = "20s"
+    """How long is waited between two of these attempts."""
+
     @property
     def socket_path(self) -> Path:
         return self.system_socket if self.mode == "system" else self.data_dir / "penstock.sock"
@@ -352,7 +359,15 @@ def _check_amount(key: str, value: Any) -> None:
         parse_bytes(value, bare=False)
     elif key in ("cpus", "default_cpus"):
         parse_cpus(value)
-    elif key in ("disk_scan", "stop_grace", "retention", "gpu_sample", "placement_timeout", "pull_patience"):
+    elif key in (
+        "disk_scan",
+        "stop_grace",
+        "retention",
+        "gpu_sample",
+        "placement_timeout",
+        "pull_patience",
+        "launch_pause",
+    ):
         parse_duration(value)
     elif key == "storage_classes" and not all(path.startswith("/") for path in value.values()):
         raise ValueError("must be a table of name = absolute directory")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from penstock import __version__
 from tests.cli.conftest import SECONDS, Program, Result
 from tests.cli.test_exec import Open, open_terminal
 from tests.running import RunningServer, start_server
@@ -83,8 +84,6 @@ def test_the_words_are_the_documents_and_no_others(pwmcli):
 
 
 def test_versions(pwmcli):
-    from penstock import __version__
-
     assert pwmcli("-v").out == pwmcli("--vers").out == f"pwmcli {__version__}\n"
     assert pwmcli("api-version").out == f"v1 (server {__version__})\n"
 
@@ -113,6 +112,7 @@ def test_nodes_and_cpus(pwmcli):
     assert cpu.startswith(f"CPU   {NODE}")
     described = pwmcli("describe", "node", NODE).out
     assert re.search(r"^gpus: +2$", described, re.MULTILINE)
+    assert re.search(rf"^version: +{re.escape(__version__)}$", described, re.MULTILINE)
     assert re.search(r"^status: +READY$", described, re.MULTILINE)
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.dialects.test_convert import EVERYTHING
+from tests.server.test_apply import JOB
 
 FULL = """\
 name: full
@@ -24,6 +25,20 @@ max_duration: 1h
 stop_grace: 1s
 retries: 2
 ports: 8888
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: as-pod}
+spec:
+  containers:
+    - name: main
+      image: busybox:1
+      command: [sh, -c, 'exec sleep 600']
+      env: [{name: A, value: '1'}]
+      resources: {limits: {cpu: 500m, memory: 64Mi}, requests: {cpu: 250m}}
+      volumeMounts: [{name: ram, mountPath: /ram}]
+  volumes: [{name: ram, emptyDir: {medium: Memory, sizeLimit: 16Mi}}]
 """
 LAB = """\
 apiVersion: v1
@@ -73,6 +88,14 @@ def test_a_task_is_read_back_as_a_document_that_changes_nothing(penstock, name):
     changed = penstock("apply", "-f", "-", stdin=shown.replace("retries: 2", "retries: 3"))
     assert changed.code == 1
     assert "retries: 2 → 3" in changed.err
+
+
+def test_a_manifest_is_read_back_as_a_document_that_changes_nothing(penstock):
+    for name, manifest in (("as-job", JOB % ("as-job", "sleep 600", "kept")), ("as-pod", POD)):
+        penstock("volumes", "create", "kept", "1Gi")
+        assert penstock("apply", "-f", "-", stdin=manifest).code == 0
+        assert again(penstock, penstock("get", "wk", name, "-o", "yaml").out) == ["not changed"]
+        penstock("jobs", "stop", name)
 
 
 def test_one_that_was_given_its_name_is_found_by_it(penstock, server):

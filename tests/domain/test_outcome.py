@@ -71,3 +71,14 @@ def test_the_newest_attempt_of_each_index_counts():
 def test_how_far_an_array_has_come_is_counted():
     running = unit(index=2, state=State.RUNNING, code=None)
     assert progress([unit(index=0), failed(1), running]) == Progress(completed=1, failed=1, running=1)
+
+
+def test_what_could_not_be_launched_is_given_up_and_not_failed():
+    stuck = [
+        unit(index=index, rank=rank, state=State.STUCK, code=None, reason=Reason.LAUNCH_FAILED, message="no room")
+        for index, rank in ((0, 1), (1, 0))
+    ]
+    assert outcome([stuck[0]]).state is State.STUCK
+    end = outcome([unit(index=0), stuck[1]], Array(count=2))
+    assert (end.state, end.message) == (State.STUCK, "1 of 2 indexes failed; first: index 1: no room")
+    assert progress([unit(index=0), stuck[1]]) == Progress(completed=1, failed=1)

@@ -67,6 +67,6 @@ def test_a_move_the_table_does_not_know_is_a_defect():
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_what_waits_or_is_on_its_way_may_be_entered_again(state):
-    again = {State.DENIED, State.QUEUED} | PLACED - {State.RUNNING, State.REQUESTED_CANCEL}
+def test_only_what_waits_is_on_its_way_or_in_doubt_may_be_entered_again(state):
+    again = {State.DENIED, State.QUEUED, State.UNKNOWN} | PLACED - {State.RUNNING, State.REQUESTED_CANCEL}
     assert (state in MOVES[state]) == (state in again)

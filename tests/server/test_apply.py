@@ -200,3 +200,34 @@ def test_the_virtual_environment_that_is_active_is_taken_along_or_said_not_to_be
     said = "The virtual environment /no/venv is not there in the job: there is no pyvenv.cfg in it."
     assert made["results"][0]["notices"] == [said]
     apply(module_server, text, "/v1/delete")
+
+
+DOCUMENT = """\
+apiVersion: v1
+kind: Workload
+metadata: {name: written}
+spec:
+  driver: pwm.docker
+  image: {image: ubuntu}
+  config: {cmd: sleep 60}
+"""
+
+
+def test_a_document_is_told_about_its_own_keys(module_server):
+    _, made = apply(module_server, DOCUMENT)
+    said = "spec.image.image: ubuntu is not used by this engine; the machine's own programs run"
+    assert made["results"][0]["notices"][0] == said
+    apply(module_server, DOCUMENT, "/v1/delete")
+    _, task = apply(module_server, "name: written\nresources: {image_id: ubuntu}\nrun: sleep 60\n", dry_run=True)
+    assert task["results"][0]["notices"][0] == said.replace("spec.image.image", "image_id")
+
+
+def test_who_names_a_storage_that_is_not_there_is_told_where_they_are_listed(module_server):
+    mounted = DOCUMENT + "  volumes: [{name: home, storage: nfs99, target: /home}]\n"
+    volume = "apiVersion: v1\nkind: Volume\nmetadata: {name: home}\nspec: {storage: nfs99}\n"
+    for text, field in ((mounted, "spec.volumes[0]"), (volume, "spec.storage")):
+        status, refused = apply(module_server, text)
+        assert status == 422
+        [problem] = refused["problems"]
+        assert (problem["field"], problem["message"]) == (field, "Storage nfs99 not found")
+        assert problem["hint"] == "penstock get storage shows those you may use"

@@ -52,7 +52,7 @@ class Talk:
         assert handshake.accepted(answer)
         self.socket = WebSocket(*answer.detach())
         TALKS.append(self)
-        self._heard: Iterator[bytes] = iter(())
+        self._heard = self.socket.receive()  # what came along with the answer
 
     def say(self, channel: int, data: bytes) -> None:
         self.socket.send(bytes([channel]) + data)

@@ -83,7 +83,7 @@ def test_the_owner_of_an_idle_gpu_is_told_and_what_works_again_is_not_idle_any_m
     assert told["message"] == idle["message"]
     busy.says(f"{has_gpu(with_gpus, job['id'])} {1 << 30} 87")
     again = until(with_gpus, job["id"], lambda found: found["reason"] == "STARTED")
-    assert again["message"] == "its GPUs work again"
+    assert again["history"][-1]["message"] == "its GPUs work again"
     assert listener.heard.empty()
 
 

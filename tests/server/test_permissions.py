@@ -69,6 +69,14 @@ def test_every_list_has_pages_and_a_filter():
         assert names & {"name", "description"}
 
 
+def test_a_group_can_be_named_wherever_one_is_asked_who_one_is():
+    for path, operations in create_app(Settings()).openapi()["paths"].items():
+        for method, operation in operations.items():
+            named = [each["name"] for each in operation.get("parameters", [])]
+            public = NEEDS[method.upper(), path][0] is Verb.public
+            assert named.count("group") == (0 if public else 1), (method, path)
+
+
 def _is_list(path: str, operation: dict[str, Any]) -> bool:
     if not path.startswith("/v1/") or "get" not in operation:
         return False

@@ -291,3 +291,53 @@ def test_rotating_a_token_locks_nobody_out(house):
     assert ends[old["id"]] is not None
     assert ends[new["id"]] is None
     assert house.ask("sees", "POST", f"/v1/tokens/{new['id']}/rotate")[0] == 404
+
+
+TOGETHER = """\
+kind: Workload
+apiVersion: v1
+metadata: {name: first, group: newcomers}
+spec: {driver: pwm.docker, run: sleep 60}
+---
+kind: Volume
+apiVersion: v1
+metadata: {name: data, group: newcomers}
+spec: {size: 1Mi}
+---
+kind: User
+apiVersion: v1
+metadata: {name: newcomer}
+spec: {groups: [{name: newcomers, policy: pwm.all}]}
+---
+kind: Group
+apiVersion: v1
+metadata: {name: newcomers}
+"""
+
+
+def test_a_group_may_come_with_what_is_in_it_and_go_with_it(house):
+    body = {"text": TOGETHER, "source": "together.yaml"}
+
+    def done(path: str) -> list[tuple[str, str]]:
+        status, answer = house.ask("admin", "POST", path, body)
+        assert status == 200, answer
+        return [(one["kind"], one["result"]) for one in answer["results"]]
+
+    all_of_it = ["Group", "User", "Volume", "Workload"]
+    assert done("/v1/apply") == [(kind, "created") for kind in all_of_it]
+    assert done("/v1/apply") == [(kind, "not changed") for kind in all_of_it]
+    assert done("/v1/delete") == [(kind, "deleted") for kind in reversed(all_of_it)]
+    assert done("/v1/delete") == [(kind, "not present") for kind in reversed(all_of_it)]
+    assert dict(done("/v1/stop"))["Workload"] == "not present"
+
+
+def test_a_group_that_is_not_there_or_not_ones_own_is_a_problem_of_its_document(house):
+    body = {"text": TOGETHER.partition("---\nkind: User")[0], "source": "together.yaml"}
+    status, answer = house.ask("has", "POST", "/v1/apply", body)
+    assert status == 422
+    assert [(p["where"], p["field"], p["message"]) for p in answer["problems"]] == [
+        ("together.yaml:8:31", "metadata.group", "Group newcomers not found"),
+        ("together.yaml:3:32", "metadata.group", "Group newcomers not found"),
+    ]
+    of_another = house.ask("has", "POST", "/v1/apply", body | {"text": body["text"].replace("newcomers", "other")})
+    assert str(of_another[1]).replace("other", "newcomers") == str(answer)

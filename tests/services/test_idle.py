@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from penstock.domain.workloads import Spec
+from penstock.engines.base import IDLE_UNSEEN
+from penstock.engines.docker import refusing
 from penstock.services.idle import Clock, Sight, following, sight_of
 from penstock.wire import GpuMeasure
 from tests.store.making import a_workload
@@ -56,3 +58,9 @@ def test_a_workload_is_seen_by_the_gpus_it_has_on_all_of_its_nodes():
         "GPU-9": GpuMeasure(uuid="GPU-9", utilization=100, memory_used_bytes=GI),
     }
     assert sight_of(workload, told) == Sight(3, (40,), 2 * GI)
+
+
+def test_where_nobody_sees_gpus_whoever_asks_for_it_is_told():
+    asked = Spec(name="train", run="true", idle_timeout=60)
+    assert refusing.notices(asked) == [IDLE_UNSEEN]
+    assert refusing.notices(Spec(name="train", run="true")) == []

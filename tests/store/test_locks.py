@@ -46,6 +46,12 @@ async def test_what_one_has_no_other_gets_until_it_has_ended(db):
     assert await db.write(lambda tx: place(tx, two, **wanted)) == []
 
 
+async def test_what_was_found_running_has_what_it_runs_with(db):
+    found, other = a_workload("found", state=State.RUNNING, **GPUS), a_workload("other")
+    await db.write(lambda tx: (tx.workloads.add(found), tx.workloads.add(other)))
+    assert await db.write(lambda tx: place(tx, other, gpus=(("GPU-1",),), hosts=("dgx1",))) == [found.id]
+
+
 async def test_the_same_device_of_another_node_is_another(db):
     one, two = a_workload("one"), a_workload("two")
     await db.write(lambda tx: (tx.workloads.add(one), tx.workloads.add(two)))

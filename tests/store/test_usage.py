@@ -104,6 +104,20 @@ async def test_what_is_put_back_into_the_queue_takes_nothing_meanwhile(db: Datab
     assert found.gpu_ms < HOUR
 
 
+async def test_what_is_in_doubt_keeps_its_place_until_it_is_given_up(db: Database):
+    workload = with_gpus()
+
+    def live(tx: Store) -> None:
+        tx.workloads.move(placed(tx, workload), State.UNKNOWN, Reason.NODE_LOST, ended_at=None)
+
+    await db.write(live)
+    began = await when(db, workload, State.ASSIGNED)
+    assert [found.gpu_ms for found in await taken(db, until=began + timedelta(hours=2))] == [2 * 2 * HOUR]
+    await db.write(lambda tx: tx.workloads.move(tx.workloads.get(workload.id), State.STUCK, Reason.NODE_LOST))
+    [found] = await taken(db, until=began + timedelta(hours=2))
+    assert found.gpu_ms < HOUR
+
+
 async def test_what_was_in_doubt_and_is_there_had_its_place_all_the_time(db: Database):
     workload = with_gpus()
 
@@ -131,6 +145,38 @@ async def test_an_end_that_nobody_saw_counts_from_when_it_was(db: Database):
     await db.write(finish)
     [found] = await taken(db, until=now() + timedelta(hours=1))
     assert (found.gpu_ms, found.peak_memory_bytes) == (0, 5 * 2**30)
+
+
+async def test_what_began_and_ended_while_nobody_looked_counts_for_as_long_as_it_ran(db: Database):
+    """A cluster starts things by itself: the first that is heard of it may be its end."""
+    workload = with_gpus()
+    began = now() - timedelta(hours=3)
+    unit = Unit(rank=0, state=State.EXITED, started_at=began, ended_at=began + timedelta(hours=2))
+
+    def live(tx: Store) -> None:
+        tx.workloads.add(workload)
+        tx.workloads.set_units(workload.id, [unit])
+        running = tx.workloads.move(workload, State.RUNNING, Reason.STARTED, started_at=began)
+        tx.workloads.move(running, State.EXITED, Reason.FINISHED)
+
+    await db.write(live)
+    [found] = await taken(db)
+    assert found.gpu_ms == pytest.approx(2 * 2 * HOUR, abs=10)
+
+
+async def test_time_is_not_counted_twice_when_places_are_taken_and_given_again(db: Database):
+    workload = with_gpus()
+    began = now() - timedelta(hours=1)
+
+    def live(tx: Store) -> None:
+        tx.workloads.add(workload)
+        running = tx.workloads.move(workload, State.RUNNING, Reason.STARTED, started_at=began)
+        queued = tx.workloads.move(running, State.QUEUED, Reason.IN_QUEUE)
+        tx.workloads.move(queued, State.RUNNING, Reason.STARTED, "again")
+
+    await db.write(live)
+    [found] = await taken(db, until=began + timedelta(hours=2))
+    assert found.gpu_ms == pytest.approx(2 * 2 * HOUR, abs=10_000)
 
 
 async def test_of_several_nodes_each_counts_and_of_memory_the_most_that_one_used(db: Database):

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.domain.model import now
-from penstock.domain.workloads import IllegalMove, Reason, State, Unit, Wants
+from penstock.domain.workloads import IllegalMove, Notice, Reason, Spec, State, Unit, Wants
 from penstock.errors import Conflict
 from penstock.store.database import Database
 from penstock.wire import Summary
@@ -317,3 +317,25 @@ async def test_a_list_shows_the_summary_as_it_is_now(db: Database):
     [text], following = await db.read(lambda tx: tx.workloads.page(("ann",)))
     assert (text, following) == (Summary.of(ended).model_dump_json(), None)
     assert json.loads(text)["status"] == "completed"
+
+
+async def test_a_remark_changes_no_state_and_reaches_each_address_once(db: Database):
+    to = (Notice(to="telegram:1", on=(State.RUNNING,)), Notice(to="telegram:1", on=(State.CRASHED,)))
+    workload = a_workload(spec=Spec(name="train", run="true", notify=(*to, Notice(to="https://hook", on=()))))
+
+    def live(tx):
+        tx.workloads.add(workload)
+        assigned = tx.workloads.move(workload, State.ASSIGNED, Reason.PLACED)
+        tx.workloads.remark(assigned, Reason.GPUS_IDLE, "quiet", tell=False)
+        return tx.workloads.remark(assigned, Reason.GPUS_IDLE, "its GPU does nothing", tell=True)
+
+    remarked = await db.write(live)
+    assert (remarked.state, remarked.reason, remarked.message) == ("ASSIGNED", "GPUS_IDLE", "its GPU does nothing")
+    assert (await db.read(lambda tx: tx.workloads.get(workload.id))).message == "its GPU does nothing"
+    history = await db.read(lambda tx: tx.workloads.history(workload.id))
+    assert [line.message for line in history[-2:]] == ["quiet", "its GPU does nothing"]
+    letters = await db.read(lambda tx: tx.outbox.due(now(), 10))
+    assert [(letter.to, json.loads(letter.doc)["reason"]) for letter in letters] == [
+        ("telegram:1", "GPUS_IDLE"),
+        ("https://hook", "GPUS_IDLE"),
+    ]

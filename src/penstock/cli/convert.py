@@ -46,6 +46,6 @@ def convert(path: str | None, file: str | None, to: str | None, group: str | Non
 
 def _repeat_comments(text: str) -> None:
     """Whoever sends it on to another program does not see them otherwise. Only comments of ours begin a line."""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith("# "):
             note(f"Note: {line.removeprefix('# ')}")

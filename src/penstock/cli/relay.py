@@ -39,6 +39,7 @@ class Relay:
     def run(self) -> None:
         """Until the program has ended the connection; an error of ours if something else did."""
         try:
+            self._hear()  # what came along with the server's answer: of that the socket tells nothing any more
             while not (self._ended and not self._kept):
                 self._turn()
         except Closed as error:

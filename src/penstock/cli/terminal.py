@@ -90,7 +90,8 @@ class Conversation:
     def _exchange(self, woken: int, again: Any = None) -> int:
         if not self._stdin:
             self._end_input()
-        while True:
+        code = self._hear()  # what came along with the server's answer: of that the socket tells nothing any more
+        while code is None:
             self._socket.flush()
             for descriptor in self._ready(woken):
                 if descriptor == woken:
@@ -98,9 +99,10 @@ class Conversation:
                 elif descriptor == self._socket.fileno():
                     code = self._hear()
                     if code is not None:
-                        return code
+                        break
                 else:
                     self._read_input()
+        return code
 
     def _ready(self, woken: int) -> list[int]:
         poll = select.poll()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from penstock.domain.workloads import Array, Progress, Reason, State, Unit
 
+FAILED = (State.CRASHED, State.STUCK)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -23,10 +25,10 @@ def outcome(units: Sequence[Unit], array: Array | None = None) -> Outcome:
     """
     if array:
         return _of_array(units, array)
-    failed = [unit for unit in units if unit.state is State.CRASHED]
+    failed = [unit for unit in units if unit.state in FAILED]
     if failed:
         first = min(failed, key=lambda unit: (unit.ended_at is None, unit.ended_at, unit.rank))
-        return Outcome(State.CRASHED, first.reason or Reason.PROGRAM_FAILED, _said(first, units), first.exit_code)
+        return Outcome(first.state, first.reason or Reason.PROGRAM_FAILED, _said(first, units), first.exit_code)
     doubtful = [unit for unit in units if unit.state is State.UNKNOWN]
     if doubtful:
         first = doubtful[0]
@@ -51,7 +53,7 @@ def latest(units: Iterable[Unit]) -> tuple[Unit, ...]:
 def progress(units: Iterable[Unit]) -> Progress:
     """Of an array, from the newest unit of each index."""
     states = [unit.state for unit in units]
-    failed = sum(state in (State.CRASHED, State.UNKNOWN) for state in states)
+    failed = sum(state in (*FAILED, State.UNKNOWN) for state in states)
     return Progress(completed=states.count(State.EXITED), failed=failed, running=states.count(State.RUNNING))
 
 
@@ -59,7 +61,7 @@ def _of_array(units: Sequence[Unit], array: Array) -> Outcome:
     """Stopped by a person wins: what had not begun by then has neither failed nor completed."""
     by_index = sorted(units, key=lambda unit: unit.index)
     done = sum(unit.state is State.EXITED for unit in units)
-    failed = [unit for unit in by_index if unit.state is State.CRASHED]
+    failed = [unit for unit in by_index if unit.state in FAILED]
     doubtful = [unit for unit in by_index if unit.state is State.UNKNOWN]
     stopped = [unit for unit in by_index if unit.state is State.STOPPED]
     if stopped or (not failed and not doubtful and done < array.count):
@@ -69,7 +71,7 @@ def _of_array(units: Sequence[Unit], array: Array) -> Outcome:
     if failed:
         first = failed[0]
         said = f"{len(failed)} of {array.count} indexes failed; first: {_index(first)}"
-        return Outcome(State.CRASHED, first.reason or Reason.PROGRAM_FAILED, said, first.exit_code)
+        return Outcome(first.state, first.reason or Reason.PROGRAM_FAILED, said, first.exit_code)
     if doubtful:
         first = doubtful[0]
         said = f"the outcome of {len(doubtful)} of {array.count} indexes is not known; first: {_index(first)}"

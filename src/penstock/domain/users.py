@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from penstock.domain.model import Model
-from penstock.domain.policy import EVERYTHING, SHARED_GROUP, Kind, Rights, Verb, refusal
+from penstock.domain.policy import EVERYTHING, OF_NO_GROUP, SHARED_GROUP, Kind, Rights, Verb, refusal
 from penstock.errors import Forbidden
 
 __all__ = ["EVERYTHING", "SHARED_GROUP", "Account", "Caller", "Group", "Limits", "Membership", "Proof", "User"]
@@ -103,8 +103,8 @@ class Caller:
         return self.rights.admin
 
     def may(self, verb: Verb, kind: Kind, group: str | None = None) -> bool:
-        """In this group, else in the chosen one, else in any."""
-        return self.rights.may(verb, kind, group or self.chosen)
+        """In this group, else in the chosen one, else in any; what belongs to no group is asked of none."""
+        return self.rights.may(verb, kind, None if kind in OF_NO_GROUP else group or self.chosen)
 
     def require(self, verb: Verb, kind: Kind, group: str | None = None) -> None:
         """Forbidden, if they may not in this group or, where none is named, in the one they make things in."""

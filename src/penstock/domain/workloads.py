@@ -107,8 +107,7 @@ MOVES: dict[State, frozenset[State]] = {
     _S.LAUNCHED: _BEFORE_RUNNING,
     _S.RUNNING: frozenset({_S.QUEUED, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
     _S.REQUESTED_CANCEL: frozenset({_S.EXITED}) | _ANY_END,
-    _S.UNKNOWN: frozenset({_S.QUEUED, _S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED, _S.DELETED})
-    | _ANY_END - {_S.UNKNOWN},
+    _S.UNKNOWN: _BEFORE_RUNNING | {_S.DELETED},
     _S.EXITED: frozenset({_S.QUEUED, _S.DELETED}),
     _S.CRASHED: frozenset({_S.QUEUED, _S.DELETED}),
     _S.STOPPED: frozenset({_S.QUEUED, _S.DELETED}),
@@ -379,4 +378,10 @@ class Workload(Model):
 
     @property
     def ended(self) -> bool:
-        return self.state in ENDED
+        """One in doubt has not, as long as it is asked for: its node may answer again."""
+        return self.state in ENDED and (self.state is not State.UNKNOWN or self.ended_at is not None)
+
+    @property
+    def placed(self) -> bool:
+        """Does it hold resources?"""
+        return self.state not in WAITING and not self.ended

@@ -87,6 +87,12 @@ class Presence(StrEnum):
     """It began and nothing watches it any more: the outcome cannot be known; `message` says why."""
 
 
+class Step(Model):
+    state: State
+    reason: Reason
+    message: str | None = None
+
+
 class Report(Model):
     """What is: the engine's answer about a run. `units` has one entry per rank or index once it began."""
 
@@ -94,7 +100,10 @@ class Report(Model):
     units: tuple[Unit, ...] = ()
     message: str | None = None
     state: State | None = None
+    """What it waits for, or UNKNOWN: it is in doubt, and asked about again."""
     reason: Reason | None = None
+    steps: tuple[Step, ...] = ()
+    """What it went through on its way, as far as the engine saw it: none is missed because it was short."""
 
 
 class VolumeReport(Model):

@@ -20,8 +20,8 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
-from penstock.errors import Conflict, FilesNeeded, Invalid, PenstockError, Problem
-from penstock.services.nouns import Nouns, order_of, placed
+from penstock.errors import Conflict, FilesNeeded, Invalid, NotFound, PenstockError, Problem
+from penstock.services.nouns import Nouns, groups_in, order_of, placed
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Planned
@@ -87,7 +87,8 @@ class Apply:
             if isinstance(each, ManifestVolume | NounDocument):
                 continue
             try:
-                plan = await self._plan_workload(self._in_group(caller, each), each, number, asked, coming)
+                chosen = self._in_group(caller, each, groups_in(said))
+                plan = await self._plan_workload(chosen, each, number, asked, coming)
             except Invalid as error:
                 problems += error.problems
                 continue
@@ -106,9 +107,14 @@ class Apply:
         found = await self._volumes.beyond_limits([volume for volume, _ in volumes], coming)
         return [at(problem) for (_, at), problems in zip(volumes, found, strict=True) for problem in problems]
 
-    def _in_group(self, caller: Caller, document: Runnable) -> Caller:
-        named = document.group if isinstance(document, WorkloadDocument) else None
-        return self._people.in_group(caller, named) if named else caller
+    def _in_group(self, caller: Caller, document: Runnable, groups: frozenset[str]) -> Caller:
+        """In the group it says, which may come with it."""
+        named, task = document.group if isinstance(document, WorkloadDocument) else None, document.task
+        try:
+            return self._people.in_group(caller, named, groups) if named else caller
+        except NotFound as error:
+            problem = Problem(error.message, where=task.where("group"), field=task.field("group"))
+            raise Invalid(error.message, problems=[problem]) from None
 
     async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
         claim = document.claim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from penstock.dialects.document import AskedVolume, NounDocument
@@ -24,6 +24,10 @@ ORDER = ("Group", "User", "Storage", "Node", "Volume")
 DELETED, NOT_PRESENT = "deleted", "not present"
 
 
+def groups_in(documents: Iterable[NounDocument]) -> frozenset[str]:
+    return frozenset(each.name for each in documents if isinstance(each.noun, Group))
+
+
 def order_of(document: NounDocument) -> int:
     return ORDER.index(document.kind)
 
@@ -39,10 +43,10 @@ class Nouns:
 
     async def plan(self, caller: Caller, document: NounDocument, coming: Sequence[NounDocument]) -> Planned:
         """`coming` is all that is made from the same text."""
-        caller = self._in_group(caller, document)
+        groups = groups_in(coming)
+        caller = self._among(caller, document, groups)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
-            groups = frozenset(each.name for each in coming if isinstance(each.noun, Group))
             return self._plan_user(caller, document, noun, groups)
         if isinstance(noun, Group):
             return self._plan_group(caller, document, noun)
@@ -50,6 +54,14 @@ class Nouns:
             storages = [each.within(SHARED_GROUP) for each in coming]
             return await self._plan_volume(caller, document, noun, [s for s in storages if isinstance(s, Storage)])
         return self._plan_place(caller, document, noun)
+
+    def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
+        """In the group it says, which may come with it."""
+        try:
+            return self._people.in_group(caller, document.group, groups) if document.group else caller
+        except NotFound as error:
+            where, field = document.place("group")
+            raise Invalid(error.message, problems=[Problem(error.message, where=where, field=field)]) from None
 
     def _in_group(self, caller: Caller, document: NounDocument) -> Caller:
         return self._people.in_group(caller, document.group) if document.group else caller
@@ -95,7 +107,9 @@ class Nouns:
         except Invalid as error:
             raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         except NotFound as error:
-            raise Invalid(error.message, problems=[placed(document, Problem(error.message, field="storage"))]) from None
+            raise Invalid(
+                error.message, problems=[placed(document, Problem(error.message, field="storage", hint=error.hint))]
+            ) from None
         found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)

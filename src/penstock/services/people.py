@@ -8,7 +8,7 @@ here, so it holds from the next request on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.domain.names import USER, shorten
@@ -93,9 +93,11 @@ class People:
             await self._changed.wait()
         raise Forbidden(refusal(verb, kind, "any more"))
 
-    def in_group(self, caller: Caller, group: str) -> Caller:
-        """The caller, asking about this group; one that is not theirs reads like one that is not there."""
-        there = group in self._groups or group in (SHARED_GROUP, caller.user) or group in caller.rights.given
+    def in_group(self, caller: Caller, group: str, coming: Collection[str] = ()) -> Caller:
+        """The caller, asking about this group; one that is not theirs reads like one that is not there. `coming` are
+        groups that are about to be written down."""
+        always = (SHARED_GROUP, caller.user)
+        there = any(group in known for known in (self._groups, always, caller.rights.given, coming))
         theirs = group in caller.rights.given or bool(caller.rights.everywhere)
         if not there or not theirs:
             raise NotFound(f"Group {shorten(group)} not found")

@@ -108,12 +108,15 @@ class Placement:
         return self._pool.outlook(job, now())
 
     def explain(self, workload_id: str) -> Explanation | None:
-        """None: it does not wait for a place."""
-        return self._pool.explain(workload_id) if workload_id in self._pool.waiting else None
+        """None: it does not wait for a place, or may have one in a moment."""
+        return self._pool.explain(workload_id) if self._waits(workload_id) else None
 
     def why(self, workload_id: str) -> str | None:
         """As of now; None: nothing is known beside what was said."""
-        return self._pool.why(workload_id) if workload_id in self._pool.waiting else None
+        return self._pool.why(workload_id) if self._waits(workload_id) else None
+
+    def _waits(self, workload_id: str) -> bool:
+        return self._pool.settled and workload_id in self._pool.waiting
 
     async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
         """One that is not stored yet, to ask about."""

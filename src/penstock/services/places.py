@@ -57,7 +57,7 @@ class Places:
         """One the caller may keep volumes on."""
         found = next((each for each in self._all() if each.name == name), None)
         if found is None or not caller.rights.may(Verb.use, Kind.Storage, found.group):
-            raise NotFound(f"Storage {shorten(name)} not found")
+            raise NotFound(f"Storage {shorten(name)} not found", hint="penstock get storage shows those you may use")
         return found
 
     def _all(self) -> Iterable[Storage]:

@@ -93,8 +93,9 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
             refused[found.id] = Refused(found, there)
             continue
         on = ", ".join(dict.fromkeys(place.node for place in places))
-        found = tx.workloads.move(found, State.ASSIGNED, Reason.PLACED, f"on {on}")
-        tx.workloads.move(found, State.LAUNCHING, Reason.PLACED, **given)
+        found = tx.workloads.move(found, State.ASSIGNED, Reason.PLACED, f"on {on}", **given)
+        if not each.hosts:  # Docker hosts tell of the further steps themselves: an image may have to be pulled first
+            tx.workloads.move(found, State.LAUNCHING, Reason.PLACED)
     return refused
 
 

@@ -14,6 +14,7 @@ from penstock.domain.attempts import KEPT, Next, following
 from penstock.domain.model import now
 from penstock.domain.outcome import Outcome, latest, outcome, progress
 from penstock.domain.workloads import MOVES, Progress, Reason, State, Unit, Wants, Workload
+from penstock.engines.base import Step
 from penstock.errors import NotFound
 from penstock.store.session import Store
 from penstock.store.transaction import storable
@@ -52,6 +53,37 @@ def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: 
     if state not in MOVES[found.state]:
         state = State.QUEUED  # from RUNNING there is only one way back
     return tx.workloads.move(found, state, reason, message, launched=found.attempt)
+
+
+def passes(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
+    """What it went through on its way, as far as the table lets it."""
+    found = current(tx, workload)
+    if found is None or found.wants is Wants.STOP:
+        return found or workload
+    for step in steps:
+        if step.state in MOVES[found.state]:
+            found = tx.workloads.move(found, step.state, step.reason, step.message, launched=found.attempt)
+    return found
+
+
+def is_in_doubt(tx: Store, workload: Workload, message: str) -> Workload:
+    """Nobody can tell what it does now. It keeps its place, and is asked for again."""
+    found = current(tx, workload)
+    if found is None or found.wants is Wants.STOP:
+        return found or workload
+    if (found.state, found.reason) == (State.UNKNOWN, Reason.NODE_LOST):
+        return says(tx, found, message)
+    return tx.workloads.move(found, State.UNKNOWN, Reason.NODE_LOST, message, ended_at=None)
+
+
+def says(tx: Store, workload: Workload, message: str | None) -> Workload:
+    """What there is to say of it now; that is no new state, and no line of its history."""
+    found = current(tx, workload)
+    if found is None or found.wants is Wants.STOP:
+        return found or workload
+    moved = found.model_copy(update={"message": None if message is None else storable(message), "updated_at": now()})
+    tx.workloads.update(moved)
+    return moved
 
 
 def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:

@@ -122,7 +122,7 @@ async def literal(db: Database, engine: Engine, caller: Caller, name: str) -> Vo
 def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None]) -> Problem | None:
     where, name = task.where("volumes", path), task.field("volumes", path)
     if isinstance(volume, PenstockError):
-        return Problem(volume.message, where=where, field=name, hint="penstock volumes list shows yours")
+        return Problem(volume.message, where=where, field=name, hint=volume.hint or "penstock volumes list shows yours")
     if volume.id in lost:
         return Problem(f"volume {volume.name} is Lost: {lost[volume.id]}", where=where, field=name)
     if task.spec.nodes > 1 and not volume.many_nodes:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from penstock.domain.model import now
 from penstock.domain.outcome import Outcome
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
@@ -23,6 +24,8 @@ PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """What will be better in a moment: the workload goes back into the queue."""
 PORT_IN_CLUSTER = 29500
 """Where ranks meet that each have a network address of their own."""
+ANSWERS_AGAIN = "its node answers again"
+NOT_KNOWN = "what it does is not known"
 BETWEEN_UNITS = 1.0
 """Seconds between two writes of how far the units of a workload have come."""
 
@@ -42,6 +45,11 @@ class Runs:
         self._grace = stop_grace
         self._look_again = look_again
         self._units_written: dict[str, float] = {}
+        self._steps_written: dict[Run, int] = {}
+        """How many of the engine's steps are in the history of a run that is on its way."""
+        self._since = now()
+        self._asked: set[Run] = set()
+        """What the engine was asked to start, in this server's life."""
         self._begun: set[Run] = set()
         """Whose start we saw come to its end."""
 
@@ -53,12 +61,15 @@ class Runs:
                 await self._engine.stop(run, self._grace_of(workload))
             report = await self._engine.observe(run)
         except Unavailable as error:
+            if self._was_never_asked_for(workload):
+                return await self._put_back(workload, Reason.GIVEN_BACK, error.message)
             await self._unreachable(workload, error.message)
             raise
         if report.presence is Presence.absent or self._may_be_half_started(workload):
             gone = self._gone(workload)
             if gone:
                 return await self._end(workload, gone)
+            self._asked.add(run)
             failed = await self._start(workload)
             if failed:
                 return failed
@@ -73,6 +84,11 @@ class Runs:
         begun = workload.launched == workload.attempt or Run.of(workload) in self._begun
         return self._engine.schedules and workload.wants is Wants.RUN and not begun
 
+    def _was_never_asked_for(self, workload: Workload) -> bool:
+        """It was placed by this server on a node that does not answer since, and nobody was asked to start it."""
+        new = workload.state is State.ASSIGNED and workload.updated_at > self._since
+        return new and not self._engine.schedules and Run.of(workload) not in self._asked
+
     def _gone(self, workload: Workload) -> Outcome | None:
         """What it means that the engine has nothing of it; None: it was not started yet."""
         if workload.wants is Wants.STOP:
@@ -82,7 +98,7 @@ class Runs:
             if workload.launched < workload.attempt:
                 return None
             return Outcome(State.CRASHED, Reason.DELETED_OUTSIDE, "Its Job was deleted in the cluster.")
-        if workload.state in records.SEEN_RUNNING:
+        if workload.started_at is not None:
             return Outcome(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, "what it left behind is gone")
         return None
 
@@ -172,10 +188,11 @@ class Runs:
     # what the engine saw
 
     async def _write_down(self, workload: Workload, report: Report) -> Workload:
+        workload = await self._passed(workload, report)
         if report.presence is Presence.waiting:
             return await self._waiting(workload, report)
         if report.presence is Presence.running:
-            return await self._running(workload, report.units, report.message)
+            return await self._running(workload, report)
         self._units_written.pop(workload.id, None)
         if report.presence is Presence.lost:
             units = tuple(_doubted(unit) for unit in report.units)
@@ -183,24 +200,47 @@ class Runs:
             return await self._end(workload, Outcome(State.UNKNOWN, reason, report.message), units)
         return await self._end(workload, None, report.units)
 
+    async def _passed(self, workload: Workload, report: Report) -> Workload:
+        """Steps that were shorter than the time between two looks are lines of its history, too."""
+        run = Run.of(workload)
+        new = report.steps[self._steps_written.get(run, 0) :]
+        if not new or workload.started_at is not None:
+            return workload
+        self._steps_written[run] = len(report.steps)
+        return await self._db.write(lambda tx: records.passes(tx, workload, new))
+
     async def _waiting(self, workload: Workload, report: Report) -> Workload:
         state, reason = report.state or State.QUEUED, report.reason or Reason.IN_QUEUE
-        now = (workload.state, workload.reason, workload.message, workload.launched)
-        if workload.wants is Wants.STOP or now == (state, reason, report.message, workload.attempt):
+        known = (workload.state, workload.reason, workload.message, workload.launched)
+        if workload.wants is Wants.STOP or known == (state, reason, report.message, workload.attempt):
             return workload
+        if state is State.UNKNOWN:
+            return await self._in_doubt(workload, report.message)
+        if report.steps and known[:2] == (state, reason):
+            return await self._db.write(lambda tx: records.says(tx, workload, report.message))
         return await self._db.write(lambda tx: records.waits(tx, workload, state, reason, report.message))
 
-    async def _running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
+    async def _running(self, workload: Workload, report: Report) -> Workload:
+        units, said = report.units, report.message
         if workload.wants is Wants.STOP or not any(unit.started_at for unit in units):
             return workload
-        if workload.state not in records.SEEN_RUNNING:
+        if report.state is State.UNKNOWN:
+            workload = await self._in_doubt(workload, said)
+            said = workload.message
+        elif workload.state not in records.SEEN_RUNNING:
             self._units_written[workload.id] = time.monotonic()
-            return await self._db.write(lambda tx: records.runs(tx, workload, units, said))
+            again = ANSWERS_AGAIN if workload.state is State.UNKNOWN else None
+            return await self._db.write(lambda tx: records.runs(tx, workload, units, said or again))
         if workload.spec.parts == 1:
             if said == workload.message:
                 return workload
             return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
         return await self._units_of_running(workload, units, said)
+
+    async def _in_doubt(self, workload: Workload, said: str | None) -> Workload:
+        if (workload.state, workload.message) == (State.UNKNOWN, said):
+            return workload
+        return await self._db.write(lambda tx: records.is_in_doubt(tx, workload, said or NOT_KNOWN))
 
     async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
         """What changed of them, at most once a second; the end writes all in any case."""
@@ -218,15 +258,17 @@ class Runs:
 
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
         self._begun.discard(Run.of(workload))
+        self._asked.discard(Run.of(workload))
+        self._steps_written.pop(Run.of(workload), None)
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """What it does, nobody can tell now."""
         reason = Reason.CLUSTER_UNREACHABLE
+        if not self._engine.schedules:  # placed anew it might run twice
+            return await self._in_doubt(workload, said)
         if workload.state is State.RUNNING:
             return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
-        if not self._engine.schedules:
-            return workload  # placed anew it might run twice
         if workload.launched < workload.attempt:
             return await self._put_back(workload, reason, said)
         return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))

@@ -104,7 +104,12 @@ class Submit:
         if not asked.dry_run:
             self._refuse_missing_files(caller, task.spec, asked.files)
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
-        notices = (*task.notices, *self._engine.notices(task.spec), *venv_notices, *_limited(workload))
+        notices = (
+            *task.notices,
+            *map(task.in_its_words, self._engine.notices(task.spec)),
+            *venv_notices,
+            *_limited(workload),
+        )
         unmet = [other for other in others.values() if other.state is not State.EXITED]
         waits = waits_for(unmet) if unmet else self._outlook(job)
         said = {

@@ -46,7 +46,7 @@ class Unapply:
         jobs = [each for each in documents if not isinstance(each, ManifestVolume | NounDocument)]
         claims = [each.claim.name for each in documents if isinstance(each, ManifestVolume)]
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of, reverse=True)
-        gone = await asyncio.gather(*(self._delete_workload(self._in_group(caller, job), job, until) for job in jobs))
+        gone = await asyncio.gather(*(self._delete_workload(caller, job, until) for job in jobs))
         return (
             *itertools.chain(*gone),
             *[await self._delete_volume(caller, name) for name in claims],
@@ -66,20 +66,24 @@ class Unapply:
             elif isinstance(document, NounDocument):
                 results.append(Applied(kind=document.kind, name=document.name, result=NOT_RUNNING))
             else:
-                results += await self._stop_workload(self._in_group(caller, document), document)
+                results += await self._stop_workload(caller, document)
         return tuple(results)
 
     async def _stop_workload(self, caller: Caller, document: Runnable) -> list[Applied]:
         kind = kind_of(document)
         name = document.task.spec.name or ""
-        found = await self._db.read(lambda tx: _named(tx, caller, name))
+        try:
+            chosen = self._in_group(caller, document)
+        except NotFound:
+            return [Applied(kind=kind, name=name, result=NOT_PRESENT)]
+        found = await self._db.read(lambda tx: _named(tx, chosen, name))
         alive = [each for each in found if not each.ended]
         if not alive:
             return [Applied(kind=kind, name=name, result=NOT_RUNNING if found else NOT_PRESENT)]
         results = []
         for each in alive:
             try:
-                stopped = await self._workloads.stop(caller, each.id)
+                stopped = await self._workloads.stop(chosen, each.id)
             except PenstockError as error:
                 results.append(_failed(kind, name, error))
             else:
@@ -93,13 +97,14 @@ class Unapply:
         name = document.task.spec.name or ""
         gone: list[Applied] = []
         try:
-            while found := await self._db.read(lambda tx: _named(tx, caller, name)):
-                await asyncio.gather(*(self._stop(caller, each, until) for each in found if not each.ended))
+            chosen = self._in_group(caller, document)
+            while found := await self._db.read(lambda tx: _named(tx, chosen, name)):
+                await asyncio.gather(*(self._stop(chosen, each, until) for each in found if not each.ended))
                 for each in found:
-                    await self._workloads.delete(caller, each.id)
+                    await self._workloads.delete(chosen, each.id)
                     gone.append(Applied(kind=kind, name=name, id=each.id, result=DELETED))
         except NotFound:
-            log.debug("someone else deleted one of %s at the same time", name)
+            log.debug("the group of %s is gone, or someone else deleted one of them at the same time", name)
         except PenstockError as error:
             return [*gone, _failed(kind, name, error)]
         return gone or [Applied(kind=kind, name=name, result=NOT_PRESENT)]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, case, distinct, func, insert, null, or_, select, update
 
-from penstock.domain.workloads import PLACED, State, Unit, Workload
+from penstock.domain.workloads import State, Unit, Workload
 from penstock.store.tables import units as u
 from penstock.store.tables import usage as t
 from penstock.store.transaction import Transaction, from_ms, group_names, group_values, to_ms, value
@@ -95,7 +95,7 @@ class Usage:
         """The workload got, changed or lost its places by this move. A shell on a volume is no workload to anyone."""
         if after.session:
             return
-        had, has = before is not None and before.state in PLACED, after.state in PLACED
+        had, has = before is not None and before.placed, after.placed
         if has and not had:
             self._begin(before, after)
         elif before and had and not has:
@@ -108,12 +108,14 @@ class Usage:
             self._end(after, after)
 
     def _begin(self, before: Workload | None, after: Workload) -> None:
+        seen_late = before is None or after.state is State.RUNNING
         doubted = before is not None and before.state is State.UNKNOWN
-        if doubted and (last := self._last(after)):
+        last = self._last(after) if seen_late or doubted else None
+        if doubted and last:
             self._tx.write(_RESUME, {"number": last[0]})  # it had them all the time
         elif after.state is not State.REQUESTED_CANCEL:  # before it had any
-            moment = after.updated_at if before else after.started_at or after.updated_at
-            self._tx.write(_BEGIN, _begun(after, moment))
+            moment = min(after.started_at or after.updated_at, after.updated_at) if seen_late else after.updated_at
+            self._tx.write(_BEGIN, _begun(after, max(moment, from_ms(last[4])) if last and last[4] else moment))
 
     def _end(self, before: Workload, after: Workload) -> None:
         last = self._last(before)

@@ -110,6 +110,8 @@ class Workloads:
         self._tx.write_each(_ADD_MOUNTS, mounted)
         awaited = [{"workload_id": workload.id, "after_id": id_, "completed": False} for id_ in workload.after_ids]
         self._tx.write_each(_ADD_DEPENDENCIES, awaited)
+        if is_locking(workload):  # found beside what runs, by a server that had lost its records
+            Locks(self._tx).take(workload)
         Usage(self._tx).follow(None, workload)
 
     def get(self, id: str) -> Workload | None:

@@ -25,6 +25,7 @@ def settings_for(hosts: Hosts, place: Path, **chosen: Any) -> Settings:
         "docker_ssh_config": str(hosts.keys.config),
         "disk_scan": "1s",
         "pull_patience": "3s",
+        "launch_pause": "1s",
     }
     return Settings(data_dir=place, engine="docker", **(given | chosen))
 

@@ -39,9 +39,9 @@ async def main(place: Path, address: str, text: str, number: int, when: str) -> 
     Api._call = call  # type: ignore[method-assign]
     await engine.start(launch)
     run = Run(launch.workload_id, launch.attempt)
-    while (await engine.observe(run)).presence is Presence.waiting:
+    while (await engine.observe(run)).presence is not Presence.ended:
         await asyncio.sleep(0.01)
-    print("started", flush=True)
+    print("ended", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,33 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import State
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import document, opened, settings_for
-from tests.engines.launching import a_launch, a_volume, an_array, ended, log_of, printed, run_of, the_account
+from tests.engines.launching import (
+    a_launch,
+    a_volume,
+    an_array,
+    ended,
+    log_of,
+    outcome,
+    printed,
+    run_of,
+    the_account,
+)
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
 
-MOST = 12
+MOST = 16
 """More calls that change something than a launch makes."""
+PROGRAM = "echo ran; echo $NODE_RANK $JOB_COMPLETION_INDEX >>/data/times"
 
 
 async def killed(launch: Launch, machine: Host, place: Path, number: int, when: str) -> bool:
@@ -32,31 +45,50 @@ async def killed(launch: Launch, machine: Host, place: Path, number: int, when: 
     return code != 0
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_killed_at_any_step_it_runs_once(hosts: Hosts, tmp_path: Path, when: str) -> None:
-    machine = hosts.hosts[0]
-    async with opened(settings_for(hosts, tmp_path), [machine]) as engine:
-        for number in range(1, MOST):
-            volume = a_volume()
+def one(mounts: dict[str, Volume]) -> Launch:
+    return a_launch(PROGRAM, mounts)
+
+
+def two_nodes(mounts: dict[str, Volume]) -> Launch:
+    return a_launch(PROGRAM, mounts, nodes=2)
+
+
+def three_indexes(mounts: dict[str, Volume]) -> Launch:
+    return an_array(PROGRAM, 3, 2, mounts)
+
+
+@pytest.mark.parametrize(
+    ("launching", "when"), [(one, "before"), (one, "after"), (two_nodes, "after"), (three_indexes, "after")]
+)
+async def test_killed_at_any_step_each_part_runs_once(
+    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str
+) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    for number in range(1, MOST):
+        volume = a_volume()
+        async with opened(settings, [machine]) as engine:
             await engine.create_volume(volume, the_account())
-            launch = a_launch("echo ran >>/data/times; cat /data/times", {"/data": volume})
-            died = await killed(launch, machine, tmp_path, number, when)
+        launch = launching({"/data": volume})
+        died = await killed(launch, machine, tmp_path, number, when)
+        async with opened(settings, [machine]) as engine:
             await _goes_on(engine, launch, machine)
-            if not died:
-                return
+            _, times = await outcome(engine, a_launch("wc -l </data/times", {"/data": volume}))
+            assert times == f"{launch.spec.parts}\n"
+        if not died:
+            return
     raise AssertionError(f"a launch takes more than {MOST} calls")
 
 
 async def _goes_on(engine: DockerEngine, launch: Launch, machine: Host) -> None:
     """As the server does that comes after: it looks, and starts what nobody has begun."""
-    run = run_of(launch)
+    run, parts = run_of(launch), launch.spec.parts
     if (await engine.observe(run)).presence is Presence.absent:
         await engine.start(launch)
-    report = await ended(engine, run)
-    assert [unit.state for unit in report.units] == [State.EXITED]
-    assert await log_of(engine, run) == b"ran\n"
+    report = await ended(engine, run, 90)
+    assert [unit.state for unit in report.units] == [State.EXITED] * parts, report
+    assert [await log_of(engine, run, part) for part in range(parts)] == [b"ran\n"] * parts
     found = machine.docker("ps", "-aq", "--filter", f"label=penstock.dev/workload={launch.workload_id}")
-    assert len(found.split()) == 1
+    assert len(found.split()) == parts
     await engine.remove(run)
 
 

@@ -347,8 +347,8 @@ async def test_a_full_disk_is_said_and_once_there_is_room_things_start(own_hosts
         await asyncio.to_thread(machine.fill)
         report, _ = await outcome(engine, a_launch("echo ran"))
         unit = report.units[0]
-        assert (unit.state, unit.reason) == (State.CRASHED, Reason.LAUNCH_FAILED)
-        assert "The disk of host-1 is full." in (unit.message or "")
+        assert (unit.state, unit.reason) == (State.STUCK, Reason.LAUNCH_FAILED)
+        assert (unit.message or "").startswith("It could not be launched in 3 attempts. The disk of host-1 is full.")
         await asyncio.to_thread(machine.empty)
         report, log = await outcome(engine, a_launch("echo ran"))
         assert (report.units[0].state, log) == (State.EXITED, "ran\n")

@@ -177,6 +177,24 @@ async def test_a_volume_is_on_the_node_its_storage_names_and_used_only_there(hos
         assert volume.object_name not in hosts.hosts[1].docker("volume", "ls", "-q")
 
 
+async def test_where_a_volume_is_is_known_as_long_as_somebody_can_tell(hosts: Hosts, tmp_path: Path) -> None:
+    first, second = hosts.hosts
+    settings = settings_for(hosts, tmp_path)
+    here, share = a_volume(made=True), a_volume(storage=ZFS.name)
+    async with opened(settings, [first]) as engine:
+        await engine.create_volume(here, the_account())
+        assert await engine.volume_node(here) == "host-1"
+        gone = document(second, "tcp://192.0.2.1:2376")
+        await engine.use_hosts([document(first), gone], [ZFS, SECOND])
+        assert await engine.volume_node(here) == "host-1"
+        assert await engine.volume_node(share) is None
+        assert await engine.volume_node(a_volume()) is None  # it will be made wherever there is room
+        assert await engine.volume_node(a_volume(storage=SECOND.name)) == "host-2"
+        with pytest.raises(Unavailable, match="Where volume data is, is not known"):
+            await engine.volume_node(a_volume(made=True))
+        await engine.delete_volume(here)
+
+
 async def test_one_in_use_is_not_deleted(engine: DockerEngine, hosts: Hosts) -> None:
     volume = a_volume()
     await engine.create_volume(volume, the_account())

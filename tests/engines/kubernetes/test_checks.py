@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from penstock.domain.workloads import Resources, Scratch, Spec
-from penstock.engines.kubernetes import checks
+from penstock.domain.workloads import Resources, Scratch, Selectors, Spec
+from penstock.engines.kubernetes import checks, refusing
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
@@ -113,6 +113,13 @@ async def test_a_queue_needs_kueue(engine: KubernetesEngine) -> None:
     (refusal,) = await engine.refusals(Spec(run="true", queue="gpus"))
     assert refusal.keys == ("queue",)
     assert refusal.message == "this cluster has no queues: Kueue is not installed in it"
+
+
+def test_what_the_cluster_decides_or_does_not_know_is_refused() -> None:
+    spec = Spec(run="true", priority=5, selectors=Selectors(cpu_product="Xeon", spread=True))
+    found = refusing.refusals(spec, {}, kueue=False)
+    assert [each.keys for each in found] == [("selectors",), ("selectors", "spread"), ("priority",)]
+    assert found[1].message == "in Kubernetes the scheduler of the cluster decides how Pods are spread"
 
 
 async def test_nothing_can_be_where_the_code_will_be(engine: KubernetesEngine) -> None:

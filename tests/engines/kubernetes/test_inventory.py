@@ -50,6 +50,7 @@ async def test_a_node_has_cpus_memory_and_gpus_by_product(seen: Observed) -> Non
     assert (pool(node).product, pool(node).total) == ("NVIDIA-A10", 4)
     assert node.ready
     assert node.message is None
+    assert node.version.startswith("v1.")
     assert (await a_node(seen, "node-2")).gpu_pools == ()
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 ACTIVE = ("pending", "running")
+IN_DOUBT = "unknown"
 
 Job = dict[str, Any]
+
+
+def is_over(job: Job) -> bool:
+    """One whose node does not answer is in doubt, and may run again; only with an end it is over."""
+    return job["status"] not in ACTIVE and not (job["status"] == IN_DOUBT and job.get("ended_at") is None)
 
 
 def ending(job: Job) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from penstock.cli.jobs.ending import ACTIVE, ending, exit_code
+from penstock.cli.jobs.ending import ending, exit_code, is_over
 from penstock.cli.jobs.shown import Shown, ShownBytes, ShownLines
 from penstock.cli.output import note
 from penstock.client import Client
@@ -84,7 +84,7 @@ class Log:
         finally:
             answer.close()
         job = self._patience.ask(lambda: self._client.get(f"{self._path}/wait", {"timeout": LAST_SECONDS}))
-        if job["status"] not in ACTIVE and self._patience.absences == away:
+        if is_over(job) and self._patience.absences == away:
             return True
         self._refuse_a_part()
         return False
@@ -143,7 +143,7 @@ def wait_for_end(client: Client, patience: Patience, job_id: str, deadline: floa
         left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, deadline - monotonic())
         ask = partial(client.get, f"/v1/workloads/{job_id}/wait", {"timeout": f"{max(left, 0):.3f}"})
         job: Job = patience.ask(ask, inf if deadline is None else deadline)
-        if job["status"] not in ACTIVE or (deadline is not None and monotonic() >= deadline):
+        if is_over(job) or (deadline is not None and monotonic() >= deadline):
             return job
 
 

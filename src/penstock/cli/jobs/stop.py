@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.completion import active_job_names, job_names
 from penstock.cli.each import each
+from penstock.cli.jobs.ending import is_over
 from penstock.cli.options import all_users_option, api_url_option, connect, output_option
 from penstock.cli.output import print_data
 from penstock.cli.table import Row
@@ -49,7 +50,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
 
 
 def becomes(job: Row) -> str:
-    over = job["status"] not in ("pending", "running")
+    over = is_over(job)
     return f"Task {job['id']} ({job['name']}) is {job['status'] if over else 'being stopped'}"
 
 

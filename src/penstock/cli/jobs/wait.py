@@ -8,7 +8,7 @@ from time import monotonic
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.jobs.ending import ACTIVE, Job, ending, exit_code
+from penstock.cli.jobs.ending import Job, ending, exit_code, is_over
 from penstock.cli.jobs.follow import goes_on, wait_for_end
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data
@@ -43,7 +43,7 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
             jobs[place] = wait_for_end(client, patience, job["id"], deadline)
             codes.append(_tell(jobs[place], timeout))
     except KeyboardInterrupt:
-        for job in [job for job in jobs if job["status"] in ACTIVE][:1]:
+        for job in [job for job in jobs if not is_over(job)][:1]:
             goes_on(job["id"])
         return 130
     if output not in ("table", "wide"):
@@ -53,7 +53,7 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
 
 def _tell(job: Job, timeout: str | None) -> int:
     """Say how it ended, or that it did not in time; the exit code of it."""
-    if job["status"] in ACTIVE:
+    if not is_over(job):
         note(f"Task {job['id']} ({job['name']}) is still {job['status']} after {timeout}.")
         return 1
     note(ending(job))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from penstock.dialects.reading import Reading
 from penstock.dialects.task.envs import envs, merged
 from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, priority, workdir
-from penstock.dialects.task.keys import IGNORED, Reader, read_keys
+from penstock.dialects.task.keys import IGNORED, RESOURCES, Reader, read_keys
 from penstock.dialects.task.labels import labels
 from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.notices import notify
@@ -79,6 +79,13 @@ class Task(NamedTuple):
     def field(self, *keys: str) -> str:
         """The key as the one who wrote the text knows it."""
         return ".".join(keys) if self.places is None else self._place(keys)[1]
+
+    def in_its_words(self, notice: str) -> str:
+        """A notice that names a task's key, with the key as the one who wrote the text knows it."""
+        key, colon, said = notice.partition(": ")
+        if self.places is None or not colon or key not in (*READERS, *RESOURCES):
+            return notice
+        return f"{self.field(key) if key in READERS else self.field('resources', key)}: {said}"
 
     def _place(self, keys: tuple[str, ...]) -> Place:
         return nearest(self.places or {}, keys) or (None, ".".join(keys))

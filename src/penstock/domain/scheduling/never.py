@@ -39,6 +39,7 @@ def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
     return {}
 
 
+_AMOUNTS = {"accelerators", "cpus", "memory"}
 _KEYS = ("node", "volumes", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
 
 
@@ -46,11 +47,8 @@ def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
     """All its places together, for they must share the node."""
     node = room.node
     each = f" ({places} nodes together)" if places > 1 else ""
-    reasons = {
-        key: _said(key, ask, [room])
-        for key in ("node", "volumes", "allows", "cpu_product", "labels")
-        if any(obstacle.key == key for obstacle in never_there(ask, node))
-    }
+    there = {obstacle.key for obstacle in never_there(ask, node)}
+    reasons = {key: _said(key, ask, [room]) for key in _KEYS if key in there - _AMOUNTS}
     if not sized(node):
         return reasons
     cpus, memory, gpus = places * (ask.cpus_milli or 0), places * (ask.memory_bytes or 0), places * ask.gpus

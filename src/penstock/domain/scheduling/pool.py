@@ -151,6 +151,11 @@ class Pool:
     # what is asked
 
     @property
+    def settled(self) -> bool:
+        """Has everyone that waits been looked at since something happened? Else some of them may start at once."""
+        return self._settled
+
+    @property
     def rooms(self) -> Mapping[str, Room]:
         return self._rooms
 

@@ -25,6 +25,8 @@ class ContainerSettings:
     log_limit: int
     disk_scan: int
     pull_patience: int
+    launch_attempts: int
+    launch_pause: int
 
 
 def read_settings(settings: Settings) -> ContainerSettings:
@@ -48,4 +50,6 @@ def read_settings(settings: Settings) -> ContainerSettings:
         log_limit=parse_bytes(settings.log_limit),
         disk_scan=parse_duration(settings.disk_scan),
         pull_patience=parse_duration(settings.pull_patience),
+        launch_attempts=settings.launch_attempts,
+        launch_pause=parse_duration(settings.launch_pause),
     )

@@ -53,6 +53,8 @@ class Place:
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
     volumes: Mapping[str, Source] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
+    shared_cpus: str = ""
+    """Those that nobody has alone; empty: all."""
     up_to: int = 0
     """The last of those that are made before any of them starts."""
     instead_of: tuple[str, ...] = ()
@@ -118,6 +120,8 @@ def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, s
         found[names.HAS_BASH] = "true"
     if uuids := gpus_of(launch, place):
         found[names.GPUS] = ",".join(uuids)
+    if cpus := cpus_of(launch, place):
+        found[names.CPUS] = cpus
     if limits := disk_limits(launch):
         found[names.DISK] = json.dumps(limits)
     return found
@@ -153,8 +157,8 @@ def _host_config(launch: Launch, made: ContainerSettings, place: Place) -> Field
         config |= {"Memory": memory, "MemorySwap": memory}
     if limits.cpus_milli:
         config["NanoCpus"] = max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000
-    if launch.cpusets and launch.cpusets[place.number]:
-        config["CpusetCpus"] = ",".join(map(str, launch.cpusets[place.number]))
+    if cpus := cpus_of(launch, place) or place.shared_cpus:
+        config["CpusetCpus"] = cpus
     uuids = gpus_of(launch, place)
     if uuids and place.has_nvidia:
         config["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu"]]}]
@@ -169,6 +173,12 @@ def log_config(made: ContainerSettings) -> Fields:
 
 def _shares(milli: int) -> int:
     return max(milli * 1024 // 1000, 2)
+
+
+def cpus_of(launch: Launch, place: Place) -> str:
+    """Those that are its alone."""
+    own = launch.cpusets[place.number] if place.number < len(launch.cpusets) else ()
+    return ",".join(map(str, own))
 
 
 def gpus_of(launch: Launch, place: Place) -> tuple[str, ...]:

@@ -29,10 +29,11 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
+from penstock.engines.changes import Changes
 from penstock.engines.docker import adoption, checks, looking, refusing
-from penstock.engines.docker.changes import Changes
 from penstock.engines.docker.claims import Claims
 from penstock.engines.docker.container_settings import read_settings
+from penstock.engines.docker.cpus import Cpus
 from penstock.engines.docker.disks import Disks
 from penstock.engines.docker.entering import enter
 from penstock.engines.docker.failures import shown
@@ -58,8 +59,10 @@ class DockerEngine:
         self._changes = Changes()
         self._hosts = Hosts(settings, self._made, self._changed)
         self._claims = Claims(self._hosts, self._made)
-        launching = Launching(self._hosts, self._claims, Pulls(settings.docker_registry_config), self._made)
-        self._runs = Runs(self._hosts, launching, self._changes, self._made.pull_patience)
+        self._cpus = Cpus(self._hosts)
+        pulls = Pulls(settings.docker_registry_config)
+        launching = Launching(self._hosts, self._claims, pulls, self._cpus, self._made)
+        self._runs = Runs(self._hosts, launching, self._changes, self._made)
         self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
         self._forwarding = Forwarding(self._hosts, self._made.helper_image, self._made.installation)
@@ -70,6 +73,7 @@ class DockerEngine:
         self._closing.push_async_callback(self._hosts.close)
         self._closing.push_async_callback(self._runs.close)
         self._closing.push_async_callback(self._disks.close)
+        self._closing.push_async_callback(self._cpus.close)
         self._closing.push_async_callback(self._forwarding.close)
 
     async def close(self) -> None:
@@ -84,6 +88,7 @@ class DockerEngine:
         """First what must be done about it, then whoever wants to know."""
         self._runs.care(run)
         self._disks.care(run)
+        self._cpus.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:

@@ -54,6 +54,8 @@ async def _pull(api: Api, image: str, login: str | None, said: Said) -> None:
         async for event in progress:
             if "error" in event:
                 raise PullFailed(image, str(event["error"]), api.host)
+            if not layers:
+                said(f"{api.host} pulls {image}")
             status, layer = str(event.get("status", "")), str(event.get("id", ""))
             if status in ("Pulling fs layer", "Already exists", "Pull complete"):
                 layers[layer] = status != "Pulling fs layer"

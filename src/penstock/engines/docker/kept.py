@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.domain.workloads import Reason, State, Unit
-from penstock.engines.base import Launch, Report
+from penstock.engines.base import Launch, Report, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.seen import Seen
 
@@ -21,15 +21,21 @@ class Bringing:
     task: asyncio.Task[None] | None = None
     fresh: set[str] = field(default_factory=set)
     """Containers it has made and not yet asked to start."""
-    state: State = State.LAUNCHING
+    state: State = State.ASSIGNED
     reason: Reason = Reason.PLACED
     message: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.launch.hosts:
+            self.message = f"on {', '.join(dict.fromkeys(self.launch.hosts))}"
 
 
 @dataclass
 class Kept:
     launch: Launch | None = None
     bringing: Bringing | None = None
+    steps: list[Step] = field(default_factory=list)
+    """What it went through until it began."""
     grace: int | None = None
     """Told to stop, with so many seconds."""
     failed: dict[int, Unit] = field(default_factory=dict)

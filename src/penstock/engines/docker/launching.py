@@ -23,6 +23,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.claims import Claims, Source
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.containers import Place, container, disk_scratch
+from penstock.engines.docker.cpus import Cpus, shared
 from penstock.engines.docker.failures import ApiError, Clash, Unreachable
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.http import Body
@@ -60,14 +61,15 @@ class Wanted:
 
 
 class Launching:
-    def __init__(self, hosts: Hosts, claims: Claims, pulls: Pulls, made: ContainerSettings) -> None:
-        self._hosts, self._claims, self._pulls, self._made = hosts, claims, pulls, made
+    def __init__(self, hosts: Hosts, claims: Claims, pulls: Pulls, cpus: Cpus, made: ContainerSettings) -> None:
+        self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
         self._networks: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
         """`fresh` are the containers that were made for it and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
         await all_of(self._image(link, launch, say) for link in links.values())
+        say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
         places = {name: await self._prepare(link, launch) for name, link in links.items()}
         say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
         limit = asyncio.Semaphore(AT_ONCE)
@@ -84,6 +86,7 @@ class Launching:
                 await self._go(link, seen, launch, fresh)
 
         made = await all_of(create(part) for part in parts)
+        await all_of(self._cpus.keep_apart(link) for link in links.values())
         await all_of(go(link, seen) for link, seen in made)
 
     # -- what it needs -----------------------------------------------------------------------------------------------
@@ -100,7 +103,6 @@ class Launching:
             say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
 
         await self._pulls.have(link.api, image, said)
-        say(State.LAUNCHING, Reason.PLACED, f"{image} is on {link.host.name}")
 
     async def _prepare(self, link: Link, launch: Launch) -> tuple[str, dict[str, Source]]:
         return await self._network(link, launch.group), await self._claims.mounts(link, launch)
@@ -154,6 +156,7 @@ class Launching:
             host_memory=int(link.info.get("MemTotal") or 1 << 30),
             has_nvidia="nvidia" in (link.info.get("Runtimes") or {}),
             volumes=wanted.volumes,
+            shared_cpus=shared(link),
             up_to=wanted.up_to,
             instead_of=tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id)),
         )

@@ -12,8 +12,9 @@ from typing import Any
 
 from penstock.domain.model import now
 from penstock.domain.workloads import Reason, State, Unit
-from penstock.engines.base import Launch, Presence, Report, Run
-from penstock.engines.docker.changes import Changes
+from penstock.engines.base import Launch, Presence, Report, Run, Step
+from penstock.engines.changes import Changes
+from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.kept import Kept, is_array, launch_of, total_of
@@ -28,7 +29,7 @@ from penstock.engines.docker.reporting import (
     was_stopped,
 )
 from penstock.engines.docker.seen import Seen
-from penstock.engines.docker.starts import Starts
+from penstock.engines.docker.starts import Starts, began
 from penstock.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -39,9 +40,9 @@ STILL_RUNNING = {"state": State.RUNNING, "reason": None, "message": None, "exit_
 
 
 class Runs:
-    def __init__(self, hosts: Hosts, launching: Launching, changes: Changes, pull_patience: int) -> None:
+    def __init__(self, hosts: Hosts, launching: Launching, changes: Changes, made: ContainerSettings) -> None:
         self._hosts, self._changes = hosts, changes
-        self._starts = Starts(hosts, launching, changes.tell, self.care, pull_patience)
+        self._starts = Starts(hosts, launching, changes.tell, self.care, made)
         self._kept: dict[Run, Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,6 +87,14 @@ class Runs:
 
     def report(self, run: Run) -> Report:
         kept = self._kept.get(run) or Kept()
+        report = self._report(run, kept)
+        if not kept.steps:
+            return report
+        if any(unit.started_at for unit in report.units) and not began(kept):
+            kept.steps.append(Step(state=State.LAUNCHED, reason=Reason.STARTED, message="Docker has started it"))
+        return report.model_copy(update={"steps": tuple(kept.steps)})
+
+    def _report(self, run: Run, kept: Kept) -> Report:
         if kept.never:
             return kept.never
         parts = self._hosts.parts(run)

@@ -37,6 +37,8 @@ class Seen:
     started_at: datetime | None
     ended_at: datetime | None
     tty: bool
+    cpuset: str = ""
+    """The CPUs it may use, as Docker writes them; empty: all."""
     note: Note = field(default_factory=Note)
     gone: bool = False
     """Someone else removed it."""
@@ -104,6 +106,7 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
         started_at=started,
         ended_at=max(ended, started) if ended and started else ended,
         tty=bool(config.get("Tty")),
+        cpuset=str(found.get("HostConfig", {}).get("CpusetCpus") or ""),
     )
 
 

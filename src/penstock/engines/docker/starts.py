@@ -14,13 +14,14 @@ from contextlib import suppress
 
 from penstock.domain.model import now
 from penstock.domain.workloads import Reason, State
-from penstock.engines.base import Launch, Run
+from penstock.engines.base import Launch, Run, Step
 from penstock.engines.docker import names
+from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.kept import Bringing, Kept
-from penstock.engines.docker.launching import Launching, Part
+from penstock.engines.docker.launching import Launching, Part, Say
 from penstock.engines.docker.reporting import never_started, not_started
 from penstock.engines.docker.seen import Seen
 from penstock.engines.docker.withdrawing import InDoubt
@@ -30,14 +31,26 @@ log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
 NOT_KNOWN = "how it ended is not known."
 REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
+SERVER_ERROR = 500
+"""From here on it is the engine that cannot, and not we who ask for something wrong."""
 Told = Callable[[Run], None]
 
 
+class Stuck(PenstockError):
+    """It was tried again and again."""
+
+    def __init__(self, error: ApiError, attempts: int) -> None:
+        ours = as_ours(error)
+        super().__init__(f"It could not be launched in {attempts} attempts. {ours.message}", hint=ours.hint)
+
+
 class Starts:
-    def __init__(self, hosts: Hosts, launching: Launching, changed: Told, brought: Told, pull_patience: int) -> None:
+    def __init__(
+        self, hosts: Hosts, launching: Launching, changed: Told, brought: Told, made: ContainerSettings
+    ) -> None:
         self._hosts, self._launching = hosts, launching
         self._changed, self._brought = changed, brought
-        self._pull_patience = pull_patience
+        self._made = made
 
     def bring(self, run: Run, kept: Kept, launch: Launch) -> None:
         """Returns at once; what there is to do next is looked at again when it is done."""
@@ -53,36 +66,53 @@ class Starts:
 
     async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing) -> None:
         def say(state: State, reason: Reason, message: str) -> None:
+            if state is not State.UNKNOWN and state is not bringing.state and not began(kept):
+                kept.steps.append(Step(state=state, reason=reason, message=message))
             if (bringing.state, bringing.message) != (state, message):
                 bringing.state, bringing.reason, bringing.message = state, reason, message
                 self._changed(run)
 
-        launch, pause, began = bringing.launch, RETRY, asyncio.get_running_loop().time()
         try:
-            while True:
-                try:
-                    await self._try(run, kept, bringing, say)
-                    break
-                except Unreachable as error:
-                    say(bringing.state, Reason.NODE_LOST, f"{error.message}; trying again")
-                except PullFailed as error:
-                    waited = asyncio.get_running_loop().time() - began
-                    if not error.passing or waited > self._pull_patience:
-                        raise
-                    say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_RETRY)
+            await self._until_up(run, kept, bringing, say)
         except (ApiError, PenstockError) as error:
-            await self._give_up(run, kept, launch, error)
+            await self._give_up(run, kept, bringing.launch, error)
         except Exception as error:
             log.exception("%s: a defect", run.workload_id)
-            await self._give_up(run, kept, launch, PenstockError(f"a defect of the server: {error}"))
+            await self._give_up(run, kept, bringing.launch, PenstockError(f"a defect of the server: {error}"))
         finally:
             kept.bringing = None
             self._changed(run)
         self._brought(run)
 
-    async def _try(self, run: Run, kept: Kept, bringing: Bringing, say: Callable[[State, Reason, str], None]) -> None:
+    async def _until_up(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
+        """Tries again what may be better in a moment; raises what will not."""
+        pause, since, refused = RETRY, asyncio.get_running_loop().time(), 0
+        while True:
+            wait = pause
+            try:
+                await self._try(run, kept, bringing, say)
+                return
+            except Unreachable as error:
+                asked = bringing.state in (State.REQUESTED_LAUNCH, State.UNKNOWN)
+                state = State.UNKNOWN if asked else bringing.state
+                say(state, Reason.NODE_LOST, f"{error.message}; trying again")
+            except PullFailed as error:
+                waited = asyncio.get_running_loop().time() - since
+                if not error.passing or waited > self._made.pull_patience:
+                    raise
+                say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
+            except ApiError as error:
+                refused, wait = refused + 1, float(self._made.launch_pause)
+                if error.status < SERVER_ERROR:
+                    raise
+                if refused >= self._made.launch_attempts:
+                    raise Stuck(error, refused) from error
+                said = _why(error)[2]
+                say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, LONGEST_RETRY)
+
+    async def _try(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
         launch, there = bringing.launch, self._hosts.parts(run)
         if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
             raise Unreachable(f"{unseen[0]}: what of it is there is not known", host="")
@@ -163,10 +193,16 @@ def _last_made(launch: Launch, parts: Mapping[int, Seen]) -> int:
     return max((names.number(seen.labels, names.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
 
 
+def began(kept: Kept) -> bool:
+    """Its containers were started: what comes after is no step on the way."""
+    return bool(kept.steps) and kept.steps[-1].state is State.LAUNCHED
+
+
 def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
     if isinstance(error, InDoubt):
         return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{error.message}."
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, error.message[:1].upper() + error.message[1:].rstrip(".") + "."
     ours = as_ours(error) if isinstance(error, ApiError) else error
-    return State.CRASHED, Reason.LAUNCH_FAILED, f"{ours.message} {ours.hint or ''}".strip()
+    state = State.STUCK if isinstance(error, Stuck) else State.CRASHED
+    return state, Reason.LAUNCH_FAILED, f"{ours.message} {ours.hint or ''}".strip()

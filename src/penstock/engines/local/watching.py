@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engines.base import Run
+from penstock.engines.changes import Changes
 from penstock.engines.local import records
 from penstock.engines.local.changes import Inotify
 from penstock.engines.local.following import Following
@@ -40,7 +41,7 @@ class Watching:
         self._loop = asyncio.get_running_loop()
         self._watched: dict[Run, _Watched] = {}
         self._awaited: set[Run] = set()
-        self._listeners: set[_Listener] = set()
+        self._changes = Changes()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, run: Run, pid: int | None, indexes: int = 0) -> None:
@@ -87,14 +88,8 @@ class Watching:
             self.drop(run)
         self._inotify.close()
 
-    async def changes(self) -> AsyncIterator[Run]:
-        listener = _Listener()
-        self._listeners.add(listener)
-        try:
-            while True:
-                yield await listener.next()
-        finally:
-            self._listeners.discard(listener)
+    def changes(self) -> AsyncIterator[Run]:
+        return self._changes.follow()
 
     def _changed(self, run: Run) -> None:
         watched = self._watched.get(run)
@@ -107,8 +102,7 @@ class Watching:
     def _tell(self, run: Run) -> None:
         if watched := self._watched.get(run):
             watched.timer = None
-        for listener in self._listeners:
-            listener.tell(run)
+        self._changes.tell(run)
 
     def _close(self, watched: _Watched) -> None:
         if watched.pidfd >= 0:
@@ -139,23 +133,3 @@ class Watching:
             await self._wait_for_lock(run_dir, patience)
         self._tell(run)
         self._following.ring(run)
-
-
-class _Listener:
-    """Runs that changed and were not yet looked at, each once."""
-
-    def __init__(self) -> None:
-        self._changed: dict[Run, None] = {}
-        self._some = asyncio.Event()
-
-    def tell(self, run: Run) -> None:
-        self._changed[run] = None
-        self._some.set()
-
-    async def next(self) -> Run:
-        await self._some.wait()
-        run = next(iter(self._changed))
-        del self._changed[run]
-        if not self._changed:
-            self._some.clear()
-        return run

@@ -1,0 +1,99 @@
+"""Submit to running on a real Docker host, beside `docker run -d` of the same image: both as typed, in turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from socket import AF_UNIX, socket
+from urllib.parse import quote
+
+from bench import server
+from bench.table import Line, show
+from penstock.engines.docker import names
+from tests.hosts import programs
+from tests.hosts.host import Host
+from tests.hosts.lot import BUSYBOX, Hosts
+from tests.rig.processes import wait_for
+from tests.running import RunningServer
+
+ROUNDS = 15
+SLEEP = ["sleep", "600"]
+PENSTOCK = str(Path(sys.executable).parent / "penstock")
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {{name: here, group: pwm.resource}}\nspec: {{address: '{}'}}\n"
+
+
+def lines() -> list[Line]:
+    if said := programs.fault():
+        return [Line("Docker", 0, "", "-", None, note=f"not measured: {said}")]
+    name = f"bench-{os.getpid()}"
+    try:
+        [host] = Hosts.up(name, 1, temporary=True).hosts
+        return _submits(host)
+    finally:
+        Hosts.down(name)
+
+
+def _submits(host: Host) -> list[Line]:
+    by_command, by_api, theirs = [], [], []
+    with server.running(engine="docker", default_cpus="10m") as served:
+        served.request("POST", "/v1/apply", {"text": NODE.format(host.unix)})
+        wait_for("the host", lambda: served.request("GET", "/v1/nodes")[1]["items"][0]["ready"])
+        for number in range(ROUNDS + 2):
+            theirs.append(_took(partial(host.docker, "run", "-d", BUSYBOX, *SLEEP)))
+            by_command.append(_took(partial(_by_command, served, host, f"typed-{number}")))
+            by_api.append(_took(partial(_by_api, served, host, f"asked-{number}")))
+    plain, typed, asked = (statistics.median(each[2:]) for each in (theirs, by_command, by_api))
+    goal, beside = "≤ 1.2 × docker run", "docker run -d"
+    return [
+        Line("submit to running, Docker", typed, "ms", goal, typed <= 1.2 * plain, plain, beside),
+        Line("the same, API alone", asked, "ms", "-", None, plain, beside),
+    ]
+
+
+def _took(work: Callable[[], object]) -> float:
+    """Milliseconds."""
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+def _by_command(served: RunningServer, host: Host, name: str) -> None:
+    task = served.place / "task.yaml"
+    task.write_text(_task(name))
+    line = [PENSTOCK, "jobs", "submit", "-d", "-o", "name", str(task)]
+    made = subprocess.run(line, env=served.environ, check=True, capture_output=True, text=True)
+    _until_running(host, made.stdout.strip())
+
+
+def _by_api(served: RunningServer, host: Host, name: str) -> None:
+    _until_running(host, served.submit(_task(name))["id"])
+
+
+def _task(name: str) -> str:
+    return f"name: {name}\nresources: {{image_id: '{BUSYBOX}'}}\nrun: {json.dumps(SLEEP)}\n"
+
+
+def _until_running(host: Host, workload: str) -> None:
+    """As the engine itself tells, asked over one connection."""
+    wanted = json.dumps({"label": [f"{names.WORKLOAD}={workload}"], "status": ["running"]})
+    engine = HTTPConnection("localhost")
+    engine.sock = socket(AF_UNIX)
+    engine.sock.connect(str(host.socket))
+    while True:
+        engine.request("GET", f"/containers/json?filters={quote(wanted)}")
+        if json.loads(engine.getresponse().read()):
+            break
+        time.sleep(0.003)
+    engine.close()
+
+
+if __name__ == "__main__":
+    print(show(lines()))

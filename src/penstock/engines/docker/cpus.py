@@ -1,0 +1,84 @@
+"""CPUs that containers have to themselves, and the others that all the rest of a host's containers share.
+
+Docker knows nothing of CPUs that are someone's alone: those who share are moved off them, whenever a container with its
+own is made or has ended. Which are whose is read from the containers, so a server that comes back puts it right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from weakref import WeakKeyDictionary
+
+from penstock.engines.base import Run
+from penstock.engines.docker import names
+from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
+
+log = logging.getLogger(__name__)
+
+
+class Cpus:
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def care(self, run: Run) -> None:
+        """Something changed on the hosts of this run."""
+        for link in self._hosts.links():
+            if link.of(run) and link.looked.is_set() and _misplaced(link):
+                task = asyncio.create_task(self._later(link))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _later(self, link: Link) -> None:
+        try:
+            await self.keep_apart(link)
+        except ApiError as error:  # it is looked at again when the host is back
+            log.warning("which CPUs are shared on %s could not be changed: %s", link.host.name, error.message)
+
+    async def keep_apart(self, link: Link) -> None:
+        """Returns once those that share keep off the CPUs of others."""
+        async with self._locks.setdefault(link, asyncio.Lock()):
+            for seen in _misplaced(link):
+                try:
+                    await link.api.update(seen.id, {"CpusetCpus": shared(link) or _all(link)})
+                except ApiError:
+                    after = await link.look(seen.id)
+                    if after and not after.over:
+                        raise
+                else:
+                    await link.look(seen.id)
+
+
+def shared(link: Link) -> str:
+    """As Docker writes them; empty: all, since nobody has any alone. Those for whom none is left share all of them."""
+    taken = {cpu for seen in link.all() if not seen.over for cpu in own(seen)}
+    return ",".join(str(cpu) for cpu in range(_count(link)) if cpu not in taken) if taken else ""
+
+
+def own(seen: Seen) -> list[int]:
+    return [int(cpu) for cpu in seen.labels.get(names.CPUS, "").split(",") if cpu.isdecimal()]
+
+
+def _misplaced(link: Link) -> list[Seen]:
+    """Those that share, and not what they should."""
+    allowed = shared(link)
+    right = (allowed,) if allowed else ("", _all(link))
+    return [seen for seen in link.all() if not seen.over and not own(seen) and seen.cpuset not in right]
+
+
+def _count(link: Link) -> int:
+    return int(link.info.get("NCPU") or 0)
+
+
+def _all(link: Link) -> str:
+    return ",".join(map(str, range(_count(link))))
