@@ -230,6 +230,13 @@ def test_a_single_word_may_hold_shell_syntax(penstock):
     assert penstock("run", "--env", "A=b", "echo $A; echo c | tr c d").out == "b\nd\n"
 
 
+def test_a_task_file_is_no_command(penstock, tmp_path):
+    (tmp_path / "task.yaml").write_text("run: echo hello\n")
+    done = penstock("run", str(tmp_path / "task.yaml"))
+    assert (done.code, done.out) == (2, "")
+    assert f"penstock jobs submit {tmp_path / 'task.yaml'}" in " ".join(done.err.split())
+
+
 def test_a_volume_can_be_mounted_read_only(penstock):
     assert penstock("volumes", "create", "sealed", "1Gi").code == 0
     assert penstock("run", "--volume", "sealed:/data", "--", "bash", "-c", "echo x > /data/f").code == 0

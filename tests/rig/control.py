@@ -168,7 +168,10 @@ def _audit_policy() -> dict[str, object]:
 
 
 def _corefile(address: str, kubeconfig: Path) -> str:
-    """A name that is not the cluster's does not exist: said at once, where a real server would ask the Internet."""
+    """A name that is not the cluster's does not exist: said at once, where a real server would ask the Internet.
+
+    Names of the cluster are not cached, as kubeadm has it: one that was asked for too early is found once it is there.
+    """
     return f"""cluster.local:53 in-addr.arpa:53 {{
   bind {address}
   errors
@@ -176,7 +179,6 @@ def _corefile(address: str, kubeconfig: Path) -> str:
   kubernetes cluster.local in-addr.arpa {{
     kubeconfig {kubeconfig}
   }}
-  cache 5
 }}
 .:53 {{
   bind {address}

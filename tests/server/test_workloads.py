@@ -226,7 +226,7 @@ class TestQueue:
         second = server.submit("name: second\nresources: {cpus: 1}\nrun: 'true'\n")
         _, waiting = server.request("GET", f"/v1/workloads/{second['id']}")
         assert (waiting["state"], waiting["status"]) == ("QUEUED", "pending")
-        assert waiting["message"] == "needs 1 CPUs; 0 of 2 are free"
+        assert waiting["message"] == "needs 1 CPU; 0 of 2 are free"
         third = server.submit("name: third\nrun: 'true'\n")
         assert "1 ahead in the queue" in third["message"]
         server.request("POST", f"/v1/workloads/{first['id']}/stop")

@@ -46,8 +46,7 @@ def _facts(found: Row) -> list[tuple[str, str]]:
     facts = [("Task ID", found["id"]), ("Name", found["name"]), ("State", found["state"])]
     facts.append(("Since", short_time(found.get("since"))))
     facts += [("Why", found["sentence"])] if found.get("sentence") else []
-    facts += [("Ahead", str(found["ahead"]))] if found.get("ahead") is not None else []
-    return facts + [("Limit", limit) for limit in found.get("limits") or ()]
+    return facts + ([("Ahead", str(found["ahead"]))] if found.get("ahead") is not None else [])
 
 
 def _columns(*, wide: bool) -> list[Column]:

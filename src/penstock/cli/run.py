@@ -64,12 +64,20 @@ def run(
     The exit code is the command's own. Several words are one command with its arguments; a single word
     may hold shell syntax.
     """
+    _refuse_a_task(words)
     body = {"text": _task(words, volumes, asked), "source": SOURCE, "envs": parse_envs(envs)}
     try:
         return submit_and_follow(connect(api_url), body, Path(), detach=detach, output=output)
     except Invalid as error:
         message = error.message.replace(SOURCE, "The command line")
         raise Invalid(message, hint=error.hint, problems=list(map(_of_option, error.problems))) from error
+
+
+def _refuse_a_task(words: Sequence[str]) -> None:
+    """Who writes `run task.yaml` means what is in it."""
+    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and Path(words[0]).is_file():
+        said = f"{words[0]} is a file, not a command."
+        raise click.UsageError(f"{said} If it has a task: penstock jobs submit {words[0]}")
 
 
 def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -> str:

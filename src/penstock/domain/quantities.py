@@ -101,6 +101,11 @@ def show_cpus(milli: int) -> str:
     return f"{milli // 1000}.{milli % 1000:03d}".rstrip("0").rstrip(".")
 
 
+def count_cpus(milli: int) -> str:
+    """`1 CPU`, `0.5 CPUs`."""
+    return f"{show_cpus(milli)} CPU{'' if milli == 1000 else 's'}"
+
+
 def show_duration(seconds: int) -> str:
     """`1h30m`, `45s`: no more than two parts."""
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]

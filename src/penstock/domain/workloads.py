@@ -301,6 +301,8 @@ class Unit(Model):
     peak_memory_bytes: int | None = None
     container: str | None = None
     """Its id, where the engine has containers and says it."""
+    node: str | None = None
+    """Where it runs, where the engine chose."""
 
 
 class Progress(Model):
@@ -354,7 +356,7 @@ class Workload(Model):
     gpus: tuple[tuple[str, ...], ...] = ()
     """GPU uuids by rank, while placed."""
     hosts: tuple[str, ...] = ()
-    """Node names by rank, while placed, where there are several to choose from."""
+    """Node names by rank, once placed, where there are several to choose from."""
     containers: tuple[str, ...] = ()
     """Their ids by rank, as short as Docker shows them, once they run; none of an array."""
     cpusets: tuple[tuple[int, ...], ...] = ()

@@ -102,6 +102,7 @@ def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | Non
         launched=found.attempt,
         progress=so_far,
         containers=_containers(found, units),
+        hosts=found.hosts or _nodes(units),
     )
 
 
@@ -142,8 +143,8 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
     tx.workloads.set_units(found.id, units)
     began = min((unit.started_at for unit in units if unit.started_at), default=None)
     if began and found.state not in SEEN_RUNNING:
-        containers = _containers(found, units)
-        found = tx.workloads.move(found, State.RUNNING, Reason.STARTED, started_at=began, containers=containers)
+        where: dict[str, Any] = {"containers": _containers(found, units), "hosts": found.hosts or _nodes(units)}
+        found = tx.workloads.move(found, State.RUNNING, Reason.STARTED, started_at=began, **where)
     if end is None:
         array = found.spec.array
         end = outcome(latest(tx.workloads.units(found.id)) if array else units, array)
@@ -200,6 +201,12 @@ def _containers(workload: Workload, units: tuple[Unit, ...]) -> tuple[str, ...]:
     if workload.spec.array:
         return ()
     return tuple(unit.container[:SHORT_ID] for unit in sorted(units, key=lambda unit: unit.rank) if unit.container)
+
+
+def _nodes(units: tuple[Unit, ...]) -> tuple[str, ...]:
+    """Those an engine chose: by rank, or those that an array uses."""
+    found = [unit.node for unit in sorted(units, key=lambda unit: (unit.rank, unit.index)) if unit.node]
+    return tuple(found) if len(found) == len({unit.rank for unit in units}) else tuple(dict.fromkeys(found))
 
 
 def _progress(tx: Store, workload: Workload) -> Progress | None:

@@ -32,7 +32,5 @@ class Explained(Model):
     """So many are before it in the queue; None where it is in none of ours."""
     since: Time
     """When it began to wait, or to run, or ended."""
-    limits: tuple[str, ...] = ()
-    """What its user or group may hold at once and would exceed with it."""
     nodes: tuple[ExplainedNode, ...] = ()
     """Each that its owner may use. Empty where it does not wait, or a cluster decides."""

@@ -157,7 +157,7 @@ def test_what_can_never_run_on_many_is_named_by_what_all_lack():
         "cpu_product": "no node has all it asks for; dgx1 the product of its CPUs is not known, not EPYC"
     }
     assert never(ask(gpus=8, places=2), *nodes) == {
-        "accelerators": "asks for 2 nodes with 8 GPUs, 1 CPUs each; there is room for 1"
+        "accelerators": "asks for 2 nodes with 8 GPUs, 1 CPU each; there is room for 1"
     }
     assert never(ask(gpus=8, places=2, array=True), *nodes) == {}
 

@@ -269,7 +269,7 @@ def test_ranks_that_must_share_a_node_wait_for_one_that_will_have_room_and_keep_
 
 def test_ranks_that_no_single_node_could_take_are_refused():
     found = pool_of(node("n0", 4), node("n1", 4)).never(job("a", ask(places=6, together=True)))
-    assert found == {"cpus": "asks for 6 nodes with 1 CPUs each; the largest has room for 4"}
+    assert found == {"cpus": "asks for 6 nodes with 1 CPU each; the largest has room for 4"}
 
 
 def test_work_goes_where_its_volumes_are():

@@ -68,6 +68,19 @@ async def test_what_is_marked_as_ours_and_is_not_is_reported_and_left_alone(host
         machine.docker("rm", "-f", "stranger")
 
 
+async def test_what_helped_a_server_that_was_killed_is_removed_by_the_next(hosts: Hosts, tmp_path: Path) -> None:
+    machine = hosts.hosts[0]
+    labels = ("--label", "penstock.dev/installation=penstock", "--label", "penstock.dev/helper=true")
+    machine.docker("create", "--name", "left-over", *labels, "busybox:1", "true")
+    machine.docker(
+        "create", "--name", "of-another", labels[0], "penstock.dev/installation=other", *labels[2:], "busybox:1"
+    )
+    async with opened(settings_for(hosts, tmp_path), [machine]):
+        there = machine.docker("ps", "-a", "--format", "{{.Names}}").split()
+        assert ("left-over" in there, "of-another" in there) == (False, True)
+    machine.docker("rm", "of-another")
+
+
 async def test_two_that_share_a_host_do_not_see_each_other(hosts: Hosts, tmp_path: Path) -> None:
     one = settings_for(hosts, tmp_path / "one", docker_installation="one")
     two = settings_for(hosts, tmp_path / "two", docker_installation="two")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask, Job
 from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.limits import Usage
@@ -170,19 +170,19 @@ def _some(ask: Ask, shape: Shape, least: int) -> str:
 def _short_there(ask: Ask, places: int, room: Room) -> str | None:
     """Of the only node that would do: all its places together."""
     node, free = room.node, room.free
-    cpus, memory = places * needed_cpus(ask, node), places * needed_memory(ask, node)
-    if cpus > free.cpus_milli:
-        left, all_ = show_cpus(max(free.cpus_milli, 0)), show_cpus(node.cpus_milli)
-        return f"needs {show_cpus(cpus)} CPUs; {left} of {all_} are free"
-    if memory > free.memory_bytes:
-        left, all_ = show_bytes(max(free.memory_bytes, 0)), show_bytes(node.memory_bytes)
-        return f"needs {show_bytes(memory)} of memory; {left} of {all_} are free"
     there = [gpu for gpu in node.gpus if ask.takes(gpu)]
     gpus, has = places * ask.gpus, sum(free.gpus[product] for product in {gpu.product for gpu in there})
     if gpus > has:
         busy = foreign(there, room)
         words = f"needs {gpus} {gpu_words(ask.products, gpus)}; {has} of {len(there)} are free"
         return words + (f", {busy}" if busy else "")
+    cpus, memory = places * needed_cpus(ask, node), places * needed_memory(ask, node)
+    if cpus > free.cpus_milli:
+        left, all_ = show_cpus(max(free.cpus_milli, 0)), show_cpus(node.cpus_milli)
+        return f"needs {count_cpus(cpus)}; {left} of {all_} are free"
+    if memory > free.memory_bytes:
+        left, all_ = show_bytes(max(free.memory_bytes, 0)), show_bytes(node.memory_bytes)
+        return f"needs {show_bytes(memory)} of memory; {left} of {all_} are free"
     return None
 
 

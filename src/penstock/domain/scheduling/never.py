@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penstock.domain.nodes import Node
-from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask
 from penstock.domain.scheduling.fitting import count
 from penstock.domain.scheduling.obstacles import gpu_words, never_there, sized
@@ -54,7 +54,7 @@ def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
     cpus, memory, gpus = places * (ask.cpus_milli or 0), places * (ask.memory_bytes or 0), places * ask.gpus
     had = node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
     if cpus > had:
-        reasons["cpus"] = f"asks for {show_cpus(cpus)} CPUs{each}; {node.name} has {show_cpus(had)}"
+        reasons["cpus"] = f"asks for {count_cpus(cpus)}{each}; {node.name} has {show_cpus(had)}"
     if memory > node.memory_bytes:
         has = show_bytes(node.memory_bytes)
         reasons["memory"] = f"asks for {show_bytes(memory)} of memory{each}; {node.name} has {has}"
@@ -85,7 +85,7 @@ def _said(key: str, ask: Ask, rooms: Sequence[Room]) -> str:
         case "cpus":
             largest = max(nodes, key=lambda node: node.cpus_milli)
             had = show_cpus(largest.cpus_milli)
-            return f"asks for {show_cpus(ask.cpus_milli or 0)} CPUs on one node; the largest, {largest.name}, has {had}"
+            return f"asks for {count_cpus(ask.cpus_milli or 0)} on one node; the largest, {largest.name}, has {had}"
         case _:
             largest = max(nodes, key=lambda node: node.memory_bytes)
             asked, had = show_bytes(ask.memory_bytes or 0), show_bytes(largest.memory_bytes)
@@ -105,7 +105,7 @@ def _largest(ask: Ask) -> str:
 
 def _each(ask: Ask) -> str:
     said = [f"{ask.gpus} {gpu_words(ask.products, ask.gpus)}"] if ask.gpus else []
-    said += [f"{show_cpus(ask.cpus_milli)} CPUs"] if ask.cpus_milli else []
+    said += [count_cpus(ask.cpus_milli)] if ask.cpus_milli else []
     said += [f"{show_bytes(ask.memory_bytes)} of memory"] if ask.memory_bytes else []
     return ", ".join(said)
 

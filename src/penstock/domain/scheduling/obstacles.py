@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.nodes import Allows, Gpu, Node, product_matches
-from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask
 from penstock.domain.scheduling.fitting import half, share
 from penstock.domain.scheduling.rooms import Room, usable
@@ -77,7 +77,7 @@ def _too_small(ask: Ask, node: Node) -> Iterable[tuple[str, str]]:
     if ask.gpus and (there := sum(ask.takes(gpu) for gpu in node.gpus)) < ask.gpus:
         yield "accelerators", f"has {there or 'no'} {gpu_words(ask.products, there)}, needs {ask.gpus}"
     if ask.cpus_milli is not None and ask.cpus_milli > _cpus(ask, node):
-        yield "cpus", f"has {show_cpus(_cpus(ask, node))} CPUs, needs {show_cpus(ask.cpus_milli)}"
+        yield "cpus", f"has {count_cpus(_cpus(ask, node))}, needs {show_cpus(ask.cpus_milli)}"
     if ask.memory_bytes is not None and ask.memory_bytes > node.memory_bytes:
         yield "memory", f"has {show_bytes(node.memory_bytes)} of memory, needs {show_bytes(ask.memory_bytes)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 
@@ -47,13 +48,15 @@ async def helped(
         }
         | (config or {}),
     }
-    made = await api.create(f"{installation}-helper-{secrets.token_hex(6)}", body)
+    making = asyncio.ensure_future(api.create(f"{installation}-helper-{secrets.token_hex(6)}", body))
     try:
+        made = await asyncio.shield(making)
         await api.start(made)
         code = await api.wait(made, seconds)
         out = await _output(api, made)
     finally:
-        await api.remove(made)
+        if not making.done() or not making.exception():  # whoever gives up while it is being made leaves nothing
+            await api.remove(await making)
     if code:
         said = (out[2] or out[1]).decode(errors="replace").strip()
         raise ApiError(said or f"{words[0]} ended with code {code}", host=api.host)

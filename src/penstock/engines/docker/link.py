@@ -229,7 +229,9 @@ class Link:
                 await self.api.remove(str(each["Id"]))
 
     def _is_left_over(self, found: Fields) -> bool:
-        """Of a server that was killed: what helped it is of no use any more."""
+        """Of a server that was killed: what helped it is of no use any more. Before our first look, all of it is."""
+        if not self.was_seen:
+            return True
         made = datetime.fromtimestamp(float(found.get("Created") or 0), UTC)
         age = now() + self.skew - made
         return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")

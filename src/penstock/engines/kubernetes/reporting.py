@@ -298,7 +298,8 @@ def _never_seen(reading: _Reading, part: int, blamed: tuple[int, str] | None) ->
 def _alive(reading: _Reading, part: int, seen: Sighting) -> Unit:
     if seen.started_at:
         said = f"Its node {seen.node} does not answer." if seen.node in reading.view.lost_nodes else None
-        return _open(reading, part, State.RUNNING, Reason.STARTED, said, seen.started_at)
+        running = _open(reading, part, State.RUNNING, Reason.STARTED, said, seen.started_at)
+        return running.model_copy(update={"node": seen.node or None})
     why = reading.view.why(part)
     return _open(reading, part, why.state, why.reason, why.message)
 
@@ -322,6 +323,7 @@ def _ended(reading: _Reading, part: int, found: Ending, seen: Sighting | None = 
         started_at=started,
         ended_at=max(at, started) if started else at,
         peak_memory_bytes=peak_of(seen) if seen else None,
+        node=(seen.node or None) if seen else None,
     )
 
 
