@@ -270,7 +270,8 @@ class Document003:
         researcher.writes("tensorflow.yaml", TENSORFLOW.replace("emcprom09", self.node))
         researcher.pastes("pwmcli apply -f tensorflow.yaml")
         researcher.waits_for("RUNNING")
-        assert f"on {self.node}" in researcher.pastes("pwmcli describe wk tensorflow-2")
+        [row] = researcher.rows("pwmcli get wk")
+        assert self.node in row
         inside = "echo mine > /home/note; touch /usr/datasets/no; cat /home/note; exit 0\n"
         said = researcher.pastes("pwmcli shell wk tensorflow-2", stdin=inside)
         assert "Read-only file system" in said

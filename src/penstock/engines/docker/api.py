@@ -217,6 +217,9 @@ class Api:
     async def create_network(self, body: Fields) -> str:
         return str((await self._call("POST", "/networks/create", body=body))["Id"])
 
+    async def remove_network(self, network_id: str) -> None:
+        await self._call("DELETE", f"/networks/{network_id}")
+
     async def volumes(self, filters: Mapping[str, Sequence[str]]) -> list[Fields]:
         found = await self._call("GET", "/volumes", {"filters": _filters(filters)})
         return list(found.get("Volumes") or ())

@@ -11,6 +11,7 @@ import asyncio
 import io
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -108,16 +109,26 @@ class Launching:
         return await self._network(link, launch.group), await self._claims.mounts(link, launch)
 
     async def _network(self, link: Link, group: str) -> str:
-        """The group's own on this host. Docker would make a second one of the same name: then the older counts."""
+        """The group's own on this host."""
         name = names.network_name(self._made.installation, group)
         async with self._networks.setdefault((link.host.name, group), asyncio.Lock()):
-            label = [names.mine(self._made.installation), f"{names.GROUP}={group}"]
-            found = [each for each in await link.api.networks({"label": label}) if each.get("Name") == name]
-            if found:
-                return str(min(found, key=lambda each: str(each.get("Created")))["Id"])
+            if found := await self._one_network(link, name, group):
+                return found
             labels = {names.INSTALLATION: self._made.installation, names.GROUP: group}
             body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
-            return await link.api.create_network(body | ({"Internal": True} if self._made.closed else {}))
+            made = await link.api.create_network(body | ({"Internal": True} if self._made.closed else {}))
+            return await self._one_network(link, name, group) or made
+
+    async def _one_network(self, link: Link, name: str, group: str) -> str | None:
+        """The oldest of this name. What a server asked for that was killed meanwhile may have come after: with two of
+        a name Docker starts nothing on either, so those that nobody uses go."""
+        label = [names.mine(self._made.installation), f"{names.GROUP}={group}"]
+        found = [each for each in await link.api.networks({"label": label}) if each.get("Name") == name]
+        found.sort(key=lambda each: str(each.get("Created")))
+        for other in found[1:]:
+            with suppress(ApiError):
+                await link.api.remove_network(str(other["Id"]))
+        return str(found[0]["Id"]) if found else None
 
     # -- the container -----------------------------------------------------------------------------------------------
 
