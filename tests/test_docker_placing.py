@@ -161,16 +161,20 @@ def test_a_host_in_maintenance_gets_nothing_new_and_one_that_is_away_neither(lab
     assert lab.seen(stays)["state"] == "RUNNING"
     lab.register("lab-1")
     assert lab.runs_on(waits) == ["lab-1"]
-    lab.stop(stays, elsewhere, waits)
+    lab.stop(stays, waits)
+    gone = elsewhere
     lab.hosts["lab-2"].kill()
     try:
         until(lambda: any(not node["ready"] for node in lab.server.request("GET", "/v1/nodes")[1]["items"]))
+        _, away = lab.server.request("GET", f"/v1/workloads/{gone['id']}/logs")
+        assert away["detail"].startswith("Docker on lab-2 cannot be reached"), away
         waits = lab.submit("waits-too", more="selectors: {node: lab-2}\n")
         assert "lab-2 is not ready" in waits["message"]
         assert lab.runs_on(lab.submit("still", resources=", cpus: 0.1")) == ["lab-1"]
     finally:
         lab.hosts["lab-2"].start()
     assert lab.runs_on(waits) == ["lab-2"]
+    assert lab.server.ended(gone["id"])["reason"] == "NODE_LOST"
 
 
 def test_what_was_given_is_still_given_after_the_server_was_killed(place: Path, lab: Lab) -> None:

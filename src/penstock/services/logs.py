@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 
 from penstock.domain.policy import Verb
 from penstock.domain.users import Caller
@@ -31,7 +32,8 @@ class Logs:
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.logs))
         if problem := _problem(workload, query, part, attempt):
             raise Invalid("The log cannot be shown.", problems=[problem])
-        return self._stream(workload, part, attempt, query)
+        stream = self._stream(workload, part, attempt, query)
+        return stream if query.follow else await _begun(stream)
 
     async def _stream(
         self, workload: Workload, part: int | None, attempt: int | None, query: LogQuery
@@ -117,6 +119,20 @@ class Logs:
                 if workload.ended:
                     return False
                 await rung.wait()
+
+
+async def _begun(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The same, and its first piece is there already: whoever has the log was reached."""
+    first = await anext(stream, None)
+
+    async def whole() -> AsyncGenerator[bytes, None]:
+        async with aclosing(stream):
+            if first is not None:
+                yield first
+            async for chunk in stream:
+                yield chunk
+
+    return whole()
 
 
 def _problem(workload: Workload, query: LogQuery, part: int | None, attempt: int | None) -> Problem | None:

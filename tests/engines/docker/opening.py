@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,3 +61,10 @@ async def left_behind(settings: Settings, *machines: Machine) -> AsyncIterator[D
         yield engine
     finally:
         await engine.close()
+
+
+async def answering(engine: DockerEngine) -> None:
+    """Return once all hosts answer again."""
+    async with asyncio.timeout(60):
+        while not all(node.ready for node in await engine.nodes()):
+            await asyncio.sleep(0.05)

@@ -79,7 +79,7 @@ async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started
     report, times = await started_late(hosts, tmp_path, Arrives.before_the_removal, SHORT)
     assert times == "ran\n"
     [unit] = report.units
-    assert (unit.state, unit.reason) == (State.UNKNOWN, Reason.OUTCOME_UNKNOWN)
+    assert (unit.state, unit.reason) == (State.UNKNOWN, Reason.NODE_LOST)
     assert "the answer was lost, and Docker does not remember whether it ran" in (unit.message or "")
 
 

@@ -19,7 +19,7 @@ from penstock.engines.base import Presence, Report, Run
 from penstock.engines.docker import link, runs
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
-from tests.engines.docker.opening import document, left_behind, opened, settings_for
+from tests.engines.docker.opening import answering, document, left_behind, opened, settings_for
 from tests.engines.executing import running, told
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
@@ -91,13 +91,6 @@ async def test_over_its_memory_it_ends_with_that_reason(engine: DockerEngine) ->
     assert "memory limit of 48Mi" in (unit.message or "")
 
 
-async def answering(engine: DockerEngine) -> None:
-    """Return once all hosts answer again."""
-    async with asyncio.timeout(60):
-        while not all(node.ready for node in await engine.nodes()):
-            await asyncio.sleep(0.05)
-
-
 def befall(machine: Host, way: str) -> None:
     if way == "kill":
         machine.kill()
@@ -138,11 +131,13 @@ async def test_the_same_is_said_if_it_happened_while_the_server_was_away(
     launches = {name: a_launch(program, name=name) for name, program in PROGRAMS.items()}
     by_hand = a_launch(("sh", "-c", "echo up; sleep 600"), name="by-hand")
     async with left_behind(settings, machine) as first:
-        for launch in (by_hand, *launches.values()):
-            await first.start(launch)
-            await printed(first, run_of(launch), "up")
+        await first.start(by_hand)
+        await printed(first, run_of(by_hand), "up")
         machine.docker("kill", container_of(run_of(by_hand), hosts))
         await ended(first, run_of(by_hand))
+        for launch in launches.values():
+            await first.start(launch)
+            await printed(first, run_of(launch), "up")
     await asyncio.to_thread(befall, machine, way)
     async with opened(settings, [machine]) as engine:
         for launch in launches.values():

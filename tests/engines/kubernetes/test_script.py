@@ -148,6 +148,15 @@ def test_told_to_end_while_it_waits_for_the_others_it_ends(place: Path) -> None:
     assert (code, output, note.phase, note.ended) == (143, "", "peers", "stop")
 
 
+def test_told_to_end_when_it_has_ended_and_stays_for_the_others_it_has_ended_well(place: Path) -> None:
+    with container(place, a_launch("echo done", nodes=2), SKYPILOT_NODE_IPS="localhost") as made:
+        while b'"code"' not in made.note.read_bytes():
+            pass
+        made.tell_to_end()
+        code, output, note = made.end()
+    assert (code, output, note.code, note.ended) == (0, "done\n", 0, "")
+
+
 # -- its time ---------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from penstock.engines.docker import failures
-from penstock.engines.docker.failures import ApiError, NotFound, Unreachable
+from penstock.engines.docker.failures import ApiError, NotFound, NotReached, Unreachable
 from penstock.engines.docker.http import Body, Broken, Exchange
 from penstock.engines.docker.streams import Stream
 from penstock.engines.docker.wires import Address, dial
@@ -67,11 +67,12 @@ class Api:
 
     @asynccontextmanager
     async def events(
-        self, filters: Mapping[str, Sequence[str]], since: str | None = None
+        self, filters: Mapping[str, Sequence[str]], since: str | None = None, until: str | None = None
     ) -> AsyncIterator[AsyncGenerator[Fields, None]]:
         """Entered once the engine tells: what happens after that is not missed. Of what was before, as far as it
         remembers: the last 256 events of its own life."""
-        given = {"filters": _filters(filters)} | ({"since": since} if since else {})
+        times = {"since": since, "until": until}
+        given = {"filters": _filters(filters)} | {name: time for name, time in times.items() if time}
         async with self._stream("/events", given) as pieces:
             lines = _documents(pieces)
             async with aclosing(lines):
@@ -262,7 +263,8 @@ class Api:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return Exchange(await dial(self._address, self._tls, self._ssh))
         except (*_LOST, TimeoutError) as error:
-            raise self._lost(error) from error
+            lost = self._lost(error)
+            raise NotReached(lost.message, host=lost.host) from error
 
     async def _call(
         self,

@@ -31,6 +31,10 @@ class Unreachable(ApiError):
     """No answer, or the answer was lost: what was asked for may have been done all the same."""
 
 
+class NotReached(Unreachable):
+    """There was no connection: nothing was asked for."""
+
+
 _BY_STATUS = {404: NotFound, 409: Clash}
 
 

@@ -25,7 +25,7 @@ from penstock.engines.docker.claims import Claims, Source
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.containers import Place, container, disk_scratch
 from penstock.engines.docker.cpus import Cpus, shared
-from penstock.engines.docker.failures import ApiError, Clash, Unreachable
+from penstock.engines.docker.failures import ApiError, Clash, NotReached, Unreachable
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.http import Body
 from penstock.engines.docker.images import Pulls, is_name
@@ -147,11 +147,11 @@ class Launching:
                 break
             except Clash:  # it was made before, or someone else took its name
                 await self._look_at(link, name, run)
-        fresh.add(new.id)
         for seen in doubtful:
             if ran := await withdrawn(link, seen):
                 await link.remove(new)
                 return link, ran
+        fresh.add(new.id)  # not before: until then it is all that knows of those it was made instead of
         return link, new
 
     async def _make(self, link: Link, launch: Launch, wanted: Wanted, name: str, doubtful: Sequence[Seen]) -> Seen:
@@ -191,6 +191,9 @@ class Launching:
             await self._fill(link, seen, launch)
             fresh.discard(seen.id)
             await link.api.start(seen.id)
+        except NotReached:
+            fresh.add(seen.id)
+            raise
         except Unreachable:
             raise
         except ApiError as error:

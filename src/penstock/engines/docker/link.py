@@ -21,6 +21,7 @@ from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.failures import ApiError, Unreachable
 from penstock.engines.docker.outages import ENDING, Outage, engine_began, outage_before
 from penstock.engines.docker.probing import Probe, probe
+from penstock.engines.docker.remembering import Memory, memory_of
 from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.seen import Seen, note_in, read_time, seen_of
 from penstock.engines.kubernetes.script import Note
@@ -61,6 +62,8 @@ class Link:
         """How far its clock is ahead of ours."""
         self._known: dict[str, Seen] = {}
         self._by_run: dict[Run, dict[str, None]] = {}
+        self._heard: set[str] = set()
+        """Containers whose end Docker told of when it happened."""
         self._removing: set[str] = set()
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
@@ -92,6 +95,7 @@ class Link:
 
     def _drop(self, container_id: str) -> None:
         seen = self._known.pop(container_id, None)
+        self._heard.discard(container_id)
         if seen is None:
             return
         ids = self._by_run[seen.run]
@@ -127,13 +131,28 @@ class Link:
         before = self._known.get(seen.id)
         if seen.has_bash and seen.began and seen.over:
             same = before is not None and before.ended_at == seen.ended_at
-            note = before.note if before and same else await self._note(seen.id)
-            code = note.code if seen.exit_code == AGAIN_CODE and note.code is not None else seen.exit_code
-            seen = replace(seen, note=note, exit_code=code)
+            seen = replace(seen, note=before.note if before and same else await self._note(seen.id))
+        if before and before.ended_at == seen.ended_at:
+            seen = replace(seen, heard=before.heard)
+        if seen.over and seen.id in self._heard:
+            seen = replace(seen, heard=True)
+        elif seen.unheard and self.looked.is_set():
+            seen = self._judged(seen, await memory_of(self.api))
+        seen = _by_its_note(seen)
         self.keep(seen)
         if seen != before:
             self._tell(seen.run)
         return seen
+
+    def _judged(self, seen: Seen, memory: Memory) -> Seen:
+        return replace(seen, heard=memory.knows_the_end_of(seen, self._known.values()))
+
+    async def _judge(self) -> None:
+        if not any(seen.unheard for seen in self._known.values()):
+            return
+        memory = await memory_of(self.api)
+        for seen in [seen for seen in self._known.values() if seen.unheard]:
+            self.keep(_by_its_note(self._judged(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
         try:
@@ -200,7 +219,10 @@ class Link:
     async def _hear(self, events: AsyncIterator[Fields]) -> None:
         async for event in events:
             self.last_seen = now()
-            await self.look(str(event["Actor"]["ID"]))
+            container_id = str(event["Actor"]["ID"])
+            if event["Action"] == "die" and container_id in self._known:
+                self._heard.add(container_id)
+            await self.look(container_id)
 
     async def _ping(self) -> None:
         """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
@@ -223,6 +245,7 @@ class Link:
         await asyncio.gather(*(look(container_id) for container_id in ids))
         for container_id in set(self._known) - ids:
             self._lost(container_id)
+        await self._judge()
         self._was_down(await engine_began(self.api))
         for each in found:
             if names.HELPER in (each.get("Labels") or {}) and self._is_left_over(each):
@@ -280,3 +303,11 @@ class Link:
             log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
         finally:
             self._probing = None
+
+
+def _by_its_note(seen: Seen) -> Seen:
+    """What Docker wrote down of an end that it did not see may be wrong, and what is started again by someone does
+    nothing: what the minder wrote down is true."""
+    if seen.note.code is None or (seen.heard is not False and seen.exit_code != AGAIN_CODE):
+        return seen
+    return replace(seen, exit_code=seen.note.code)

@@ -47,7 +47,8 @@ def outage_before(began: datetime, containers: Iterable[Seen]) -> Outage | None:
     for seen in containers:
         alive += [at for at in (seen.created_at, seen.started_at) if at]
         if seen.started_at and seen.ended_at and seen.started_at < began:
-            (ends if seen.exit_code in BY_DOCKER else alive).append(seen.ended_at)
+            told = seen.note.ended == "stop" or seen.exit_code in BY_DOCKER
+            (ends if told else alive).append(seen.ended_at)
     last = max((at for at in ends if at <= began + BEGINNING), default=None)
     if last is None or any(last + ENDING < at < began for at in alive):
         return None

@@ -23,6 +23,8 @@ NOT_EXECUTABLE_CODE, NOT_FOUND_CODE, TIME_CODE = 126, 127, 124
 BY_SIGNAL = (130, 137, 143)
 """Ended by INT, KILL or TERM."""
 _PROGRAM = re.compile(r'exec: \\?"(.*?)\\?":')
+_LEFT_OVER = re.compile(r"\btask \w+: already exists")
+"""Of a start in which Docker was killed."""
 _PASSED_ON = re.compile(
     r"^(?:failed to create (?:shim )?task(?: for container)?|OCI runtime create failed|runc create failed|unknown"
     r"|unable to start container process|container_linux\.go:\d+|starting container process caused"
@@ -147,6 +149,8 @@ def _was_told(seen: Seen, wanted: Wanted) -> bool:
 def _another(first: Seen, end: Ending, seen: Seen) -> Ending:
     if first.taken_away:
         said = f"The container of node {first.part} was removed."
+    elif end.reason is Reason.NODE_LOST and end.exit_code is None:
+        said = f"How node {first.part} ended is not known."
     elif first.error or end.exit_code is None:
         said = f"Node {first.part} could not be started."
     else:
@@ -195,11 +199,14 @@ def _by_itself(code: int, phase: str) -> Ending:
 def _ended_outside(seen: Seen, wanted: Wanted) -> Ending | None:
     """Docker ends its containers when it is stopped itself, and says no more than with what code."""
     told = seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
-    if not told:
-        return None
-    if any(outage.took(seen) for outage in wanted.outages.get(seen.host, ())):
+    if told and any(outage.took(seen) for outage in wanted.outages.get(seen.host, ())):
         said = f"Docker on {seen.host} was restarted, which ended it."
         return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
+    if seen.heard is False and seen.note.code is None:
+        said = f"Docker on {seen.host} was restarted and does not know how it ended."
+        return Ending(State.CRASHED, Reason.NODE_LOST, said)
+    if not told:
+        return None
     if seen.note.ended == "stop":
         said = f"It was told to end on {seen.host} by someone else, or Docker there was shut down."
         return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said, seen.exit_code, doubtful=True)
@@ -234,6 +241,8 @@ def _not_started(seen: Seen) -> Ending:
 
 def not_started(error: str, host: str) -> Ending:
     """With the code a shell would have ended with."""
+    if _LEFT_OVER.search(error):
+        return Ending(State.CRASHED, Reason.NODE_LOST, f"Docker on {host} was restarted while it started it.")
     program = _PROGRAM.search(error)
     if program and any(words in error for words in ("not found in $PATH", "no such file or directory")):
         said = f"The program {program[1]} was not found in the image."

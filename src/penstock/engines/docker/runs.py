@@ -117,7 +117,7 @@ class Runs:
 
     def _awaited(self, run: Run, kept: Kept, parts: Mapping[int, Seen]) -> list[int]:
         """Parts that someone ended a moment ago: was it Docker, which is just being restarted?"""
-        found = []
+        found = [seen.part for seen in parts.values() if seen.unheard]
         for seen in doubtful(parts, self._wanted(kept)):
             link = self._hosts.get(seen.host)
             left = OUTSIDE_PATIENCE - (now() + link.skew - (seen.ended_at or now())).total_seconds() if link else 0.0

@@ -16,6 +16,7 @@ from penstock.engines.kubernetes.script import Note, read_note
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)\Z")
 LARGEST_NOTE = 64 * 1024
 KILLED_CODE = 137
+RUNS = ("running", "paused", "restarting")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Seen:
     note: Note = field(default_factory=Note)
     gone: bool = False
     """Someone else removed it."""
+    heard: bool | None = None
+    """Docker was there when it ended, so that its code is true; None: that was not asked yet."""
 
     @property
     def began(self) -> bool:
@@ -49,7 +52,7 @@ class Seen:
 
     @property
     def prepared(self) -> bool:
-        """It is there and was never started: starting it is safe."""
+        """It is there and, as far as Docker knows, was never started."""
         return self.status == "created" and not self.began and not self.error
 
     @property
@@ -59,11 +62,16 @@ class Seen:
 
     @property
     def runs(self) -> bool:
-        return self.status in ("running", "paused", "restarting") and not self.gone
+        return self.status in RUNS and not self.gone
 
     @property
     def over(self) -> bool:
         return self.gone or self.status in ("exited", "dead", "removing") or bool(self.error)
+
+    @property
+    def unheard(self) -> bool:
+        """It ended, and whether Docker was there to see it is still to be asked."""
+        return self.over and not self.error and not self.gone and self.heard is None
 
     @property
     def has_bash(self) -> bool:
@@ -89,7 +97,10 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
     run = names.run_of(labels)
     if run is None:
         return None
+    created, status = read_time(found.get("Created")), state.get("Status", "")
     started, ended = read_time(state.get("StartedAt")), read_time(state.get("FinishedAt"))
+    if started is None and not state.get("Error") and status in (*RUNS, "exited", "dead"):
+        started = created  # killed while it started it, Docker does not know when that was
     return Seen(
         id=found["Id"],
         name=str(found.get("Name", "")).lstrip("/"),
@@ -97,12 +108,12 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
         run=run,
         part=names.number(labels, names.PART),
         labels=labels,
-        status=state.get("Status", ""),
+        status=status,
         exit_code=int(state.get("ExitCode") or 0),
         error=state.get("Error") or "" if started is None else "",
         out_of_memory=bool(state.get("OOMKilled")),
         memory_limit=int(found.get("HostConfig", {}).get("Memory") or 0),
-        created_at=read_time(found.get("Created")),
+        created_at=created,
         started_at=started,
         ended_at=max(ended, started) if ended and started else ended,
         tty=bool(config.get("Tty")),

@@ -24,7 +24,7 @@ from penstock.engines.docker.kept import Bringing, Kept
 from penstock.engines.docker.launching import Launching, Part, Say
 from penstock.engines.docker.reporting import never_started, not_started
 from penstock.engines.docker.seen import Seen
-from penstock.engines.docker.withdrawing import InDoubt
+from penstock.engines.docker.withdrawing import InDoubt, doubt, forgotten
 from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
@@ -125,9 +125,23 @@ class Starts:
         hosts = self._hosts_of(launch, there)
         if missing and set(missing) == set(launch.hosts):
             raise PenstockError(f"Its node {missing[0]} is not registered any more.")
+        await self._doubt(run, kept, bringing)
         wanted = [Part(part, place, hosts[place]) for part, place in _to_start(launch, kept, there, missing)]
         if wanted:
             await self._launching.start(launch, wanted, say, bringing.fresh)
+
+    async def _doubt(self, run: Run, kept: Kept, bringing: Bringing) -> None:
+        """What may have run without Docker's knowing is not started: an index, or with a node all of them."""
+        array = bringing.launch.spec.array is not None
+        for link in self._hosts.links():
+            there = [seen for seen in link.of(run) if seen.prepared and not seen.gone and seen.id not in bringing.fresh]
+            for seen in await forgotten(link, [seen for seen in there if seen.part not in kept.failed]):
+                error = doubt(seen.host)
+                if not array:
+                    raise error
+                state, reason, said = _why(error)
+                unit = never_started(run.attempt, seen.part, array=True, at=now())
+                kept.failed[seen.part] = unit.model_copy(update={"state": state, "reason": reason, "message": said})
 
     def _hosts_of(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
         """By place. Without any it is the first that answers, and afterwards always the same."""
@@ -146,9 +160,10 @@ class Starts:
         return found
 
     async def _give_up(self, run: Run, kept: Kept, launch: Launch, error: ApiError | PenstockError) -> None:
-        """It will never start: what was only created goes, and all that did not begin has failed."""
+        """It will never start: what was only created goes, and all that did not begin has failed. In doubt it stays:
+        without it, the next server would see nothing that could have run."""
         for seen in self._hosts.parts(run).values():
-            if not seen.began and not seen.gone:
+            if not seen.began and not seen.gone and not isinstance(error, InDoubt):
                 with suppress(ApiError):
                     await self._hosts.link(seen.host).remove(seen)
         kept.given_up = True
@@ -168,11 +183,12 @@ def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], missing: Se
     """Part and place of all that can start now: what has no container or one that was only created. `missing` are
     nodes that nobody registers any more."""
     last = _last_made(launch, parts)
-    waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in parts.values() if seen.prepared]
+    open_ = [seen for seen in parts.values() if not seen.over and seen.part not in kept.failed]
+    waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in open_ if seen.prepared]
     known = {*parts, *kept.failed}
     if launch.spec.array is None:
         return sorted([*waiting, *((rank, rank) for rank in range(last + 1, launch.spec.nodes) if rank not in known)])
-    busy = {names.number(seen.labels, names.PLACE) for seen in parts.values() if not seen.over}
+    busy = {names.number(seen.labels, names.PLACE) for seen in open_}
     busy |= {number for number, host in enumerate(launch.hosts) if host in missing}
     free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
     left = [index for index in launch.indexes if index > last and index not in known]
@@ -200,7 +216,7 @@ def began(kept: Kept) -> bool:
 
 def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
     if isinstance(error, InDoubt):
-        return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{error.message}."
+        return State.UNKNOWN, Reason.NODE_LOST, f"{error.message}."
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, error.message[:1].upper() + error.message[1:].rstrip(".") + "."
     ours = as_ours(error) if isinstance(error, ApiError) else error

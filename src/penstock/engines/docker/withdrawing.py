@@ -16,11 +16,11 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api import Api
 from penstock.engines.docker.failures import ApiError, Clash, Unreachable
 from penstock.engines.docker.link import Link
+from penstock.engines.docker.remembering import NANO, memory_of
 from penstock.engines.docker.seen import Seen
 
 PATIENCE = 10.0
 """Seconds in which an engine that remembers has told."""
-NANO = 1_000_000_000
 
 
 class InDoubt(ApiError):
@@ -31,10 +31,20 @@ class InDoubt(ApiError):
 class Past:
     """What an engine remembers of a container."""
 
+    made: bool = False
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
     removed: bool = False
+
+
+async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
+    """Those of which Docker does not remember that it made them, or what they were made instead of: it was killed or
+    restarted since, and what it calls created may have run."""
+    if not prepared:
+        return []
+    made = (await memory_of(link.api)).made
+    return [seen for seen in prepared if not made.issuperset((*instead_of(seen), seen.id))]
 
 
 async def withdrawn(link: Link, seen: Seen) -> Seen | None:
@@ -47,6 +57,8 @@ async def withdrawn(link: Link, seen: Seen) -> Seen | None:
     for each in past.values():
         if each.started_at:
             return _as_it_was(link, seen, each)
+    if not all(each.made for each in past.values()):
+        raise doubt(link.api.host)
     return None
 
 
@@ -57,8 +69,9 @@ def instead_of(seen: Seen) -> list[str]:
 
 def _as_it_was(link: Link, seen: Seen, past: Past) -> Seen:
     if past.exit_code is None:
-        raise _doubt(link.api)
+        raise doubt(link.api.host)
     found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
+    found = replace(found, heard=True)
     link.keep(found)
     return found
 
@@ -66,12 +79,14 @@ def _as_it_was(link: Link, seen: Seen, past: Past) -> Seen:
 async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
     """Once it is known to the end of each."""
     found = {each: Past() for each in ids}
-    filters = {"type": ["container"], "event": ["start", "die", "destroy"], "container": ids}
+    filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
     try:
         async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
             async for event in events:
                 past, at = found[event["Actor"]["ID"]], datetime.fromtimestamp(event["timeNano"] / NANO, UTC)
-                if event["Action"] == "start":
+                if event["Action"] == "create":
+                    past.made = True
+                elif event["Action"] == "start":
                     past.started_at = at
                 elif event["Action"] == "die":
                     past.ended_at, past.exit_code = at, int(event["Actor"]["Attributes"]["exitCode"])
@@ -80,12 +95,10 @@ async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
                 if all(each.removed for each in found.values()):
                     return found
     except TimeoutError:
-        raise _doubt(api) from None
+        raise doubt(api.host) from None
     raise Unreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
-def _doubt(api: Api) -> InDoubt:
-    said = (
-        f"Docker on {api.host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
-    )
-    return InDoubt(said, host=api.host)
+def doubt(host: str) -> InDoubt:
+    said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
+    return InDoubt(said, host=host)

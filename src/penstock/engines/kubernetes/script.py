@@ -87,15 +87,16 @@ clock() {
 until [[ $ending ]]; do wait "$child"; [[ $ending ]] || break; done
 [[ $ending ]] && end_all; [[ $ending == time ]] && kill -KILL -1
 wait "$child"; code=$?; ((code < 0)) && code=143
+trap 'leave=1' TERM ALRM
 note
-while printf -v now '%(%s)T' -1; ((code == 0 && NUM_NODES > 1 && now < went + 10)) && [[ ! $ending ]]; do
-  read -r -t 0.2 -u "$idle"
-done
 for file in /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes; do
   [[ -r $file ]] && read -r peak <"$file"
 done
 printf '{"penstock":{"phase":"%s","code":%d,"ended":"%s","peak":%d}}\n' "$phase" "$code" "$ending" "${peak:-0}" \
   >/dev/termination-log
+while printf -v now '%(%s)T' -1; ((code == 0 && NUM_NODES > 1 && now < went + 10)) && [[ ! $ending$leave ]]; do
+  read -r -t 0.2 -u "$idle"
+done
 drain
 [[ $phase != run && $code == 0 ]] && exit 1
 [[ $ending == time && $code == 0 ]] && exit 124
