@@ -215,6 +215,8 @@ def test_a_deactivated_user_is_shown_out(house, words):
     house.ask("admin", "PUT", f"/v1/users/{leaver['name']}", leaver)
     _, made = house.ask("admin", "POST", "/v1/tokens", {"user": leaver["name"]})
     _, job = house.ask("has", "POST", "/v1/workloads", {"text": "run: while sleep 0.1; do echo on; done\n"})
+    while house.ask("has", "GET", f"/v1/workloads/{job['id']}")[1]["status"] != "running":
+        time.sleep(0.1)
     known = {"PENSTOCK_API_URL": house.server.address, "PENSTOCK_TOKEN": made["token"]}
     command = [sys.executable, "-m", "penstock.cli", *(word.format(job["id"]) for word in words)]
     with subprocess.Popen(command, env=house.server.environ | known, stdout=-1, stderr=-1, text=True) as program:

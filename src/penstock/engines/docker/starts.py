@@ -36,12 +36,12 @@ SERVER_ERROR = 500
 Told = Callable[[Run], None]
 
 
-class Stuck(PenstockError):
+class Stuck(ApiError):
     """It was tried again and again."""
 
     def __init__(self, error: ApiError, attempts: int) -> None:
-        ours = as_ours(error)
-        super().__init__(f"It could not be launched in {attempts} attempts. {ours.message}", hint=ours.hint)
+        super().__init__(error.message, host=error.host, status=error.status)
+        self.attempts = attempts
 
 
 class Starts:
@@ -220,5 +220,7 @@ def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, error.message[:1].upper() + error.message[1:].rstrip(".") + "."
     ours = as_ours(error) if isinstance(error, ApiError) else error
-    state = State.STUCK if isinstance(error, Stuck) else State.CRASHED
-    return state, Reason.LAUNCH_FAILED, f"{ours.message} {ours.hint or ''}".strip()
+    said = f"{ours.message} {ours.hint or ''}".strip()
+    if isinstance(error, Stuck):
+        return State.STUCK, Reason.LAUNCH_FAILED, f"It could not be launched in {error.attempts} attempts. {said}"
+    return State.CRASHED, Reason.LAUNCH_FAILED, said
