@@ -101,7 +101,7 @@ def test_a_list_shows_the_place_in_the_queue_as_it_is(server: RunningServer) -> 
 
     def places() -> list[str]:
         _, listed = server.request("GET", "/v1/workloads?status=pending")
-        return [item["message"].rpartition("; ")[2] for item in listed["items"]]
+        return [(item["message"] or "").rpartition("; ")[2] for item in listed["items"]]
 
     until(lambda: places() == ["1 ahead in the queue", "0 of 2 are free"])
 
@@ -109,8 +109,9 @@ def test_a_list_shows_the_place_in_the_queue_as_it_is(server: RunningServer) -> 
 def test_each_node_says_why_not(server: RunningServer) -> None:
     first = server.submit("resources: {cpus: 1}\nrun: sleep 60\n")
     waiting = server.submit("resources: {cpus: 2}\nrun: 'true'\n")
-    _, found = server.request("GET", f"/v1/workloads/{waiting['id']}/explain")
-    assert found["sentence"] == "needs 2 CPUs; 1 of 2 are free"
+    explain = f"/v1/workloads/{waiting['id']}/explain"
+    until(lambda: server.request("GET", explain)[1]["sentence"] == "needs 2 CPUs; 1 of 2 are free")
+    _, found = server.request("GET", explain)
     assert found["ahead"] == 0
     [node] = found["nodes"]
     assert not node["fits"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,8 @@ RETRY = 1.0
 GPU_LOOK = 5.0
 HOST_LOOK = 1.0
 """Of Docker hosts the engine knows without asking them."""
+
+SOON = "it starts in a moment"
 
 Homes = tuple[tuple[str, str], ...]
 """Names of volumes, and the node each is on."""
@@ -108,15 +111,18 @@ class Placement:
         return self._pool.outlook(job, now())
 
     def explain(self, workload_id: str) -> Explanation | None:
-        """None: it does not wait for a place, or may have one in a moment."""
-        return self._pool.explain(workload_id) if self._waits(workload_id) else None
+        """None: it does not wait for a place."""
+        job = self._pool.waiting.get(workload_id)
+        if job is None:
+            return None
+        found = self._pool.explain(workload_id)
+        starts = not self._pool.settled and self._pool.outlook(job, now()) is None
+        return replace(found, sentence=SOON) if starts else found
 
     def why(self, workload_id: str) -> str | None:
         """As of now; None: nothing is known beside what was said."""
-        return self._pool.why(workload_id) if self._waits(workload_id) else None
-
-    def _waits(self, workload_id: str) -> bool:
-        return self._pool.settled and workload_id in self._pool.waiting
+        waits = self._pool.settled and workload_id in self._pool.waiting
+        return self._pool.why(workload_id) if waits else None
 
     async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
         """One that is not stored yet, to ask about."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.nodes import Allows
+from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import (
     A10,
     NOW,
@@ -173,3 +174,11 @@ def test_nodes_of_other_groups_are_not_there():
     pool = pool_of(node("secret", group="vision"), node("n0"))
     pool.enqueue(job("j0", wanted))
     assert nodes_of(pool) == ["node n0: is not secret"]
+
+
+def test_one_beyond_its_limit_hears_of_the_nodes_what_is_so():
+    """Nobody has looked at them for it yet: the limit alone is enough to make it wait."""
+    limited = Group(name="ann", limits=Limits(workloads=0))
+    pool = pool_of(node("a"), node("b", 1), waiting=[job("j0", ask(2, places=2))], groups=[limited])
+    assert decided(pool) == {}
+    assert nodes_of(pool) == ["node a: has room", "node b: has 1 CPU, needs 2"]

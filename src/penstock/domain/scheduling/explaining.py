@@ -61,22 +61,27 @@ class Scene:
         found = (room for room in self._rooms.values() if ask.may_use(room.node))
         return sorted(found, key=lambda room: room.node.name)
 
+    def _looked_at(self, ask: Ask) -> Shape:
+        shape = self._shapes.of(ask)
+        shape.look()
+        return shape
+
     def explain(self, job: Job, ahead: int) -> Explanation:
-        shape = self._shapes.of(job.ask)
+        shape = self._looked_at(job.ask)
         most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
         return Explanation(self.cause(job) + place(ahead), ahead, answers)
 
     def cause(self, job: Job) -> str:
         """Why it waits, without its place in the queue."""
-        shape = self._shapes.of(job.ask)
+        shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         cause = self._limit(job, least) or self._lack(job.ask, shape, least)
         return cause or self._share_limit(job, shape, least) or self._kept(job)
 
     def outlook(self, job: Job, ahead: int, now: datetime) -> str | None:
         """For one that is not in the queue: None if it would start."""
-        shape = self._shapes.of(job.ask)
+        shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         cause = self._limit(job, least) or self._lack(job.ask, shape, least) or self._share_limit(job, shape, least)
         if cause is None and self._beside_all(job, shape, now) < least:
@@ -120,7 +125,6 @@ class Scene:
     # one sentence for all nodes
 
     def _lack(self, ask: Ask, shape: Shape, least: int) -> str | None:
-        shape.look()
         if shape.room_for(ask) >= least:
             return None
         if (shape.largest if ask.together else shape.capacity) < least:
