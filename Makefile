@@ -16,7 +16,7 @@ test: dev-environment ## Runs every test, then lint. What this machine cannot ru
 	@$(BIN)/python -m tests.rig build --if-usable
 	@failed=0; \
 	$(BIN)/pytest -n 4 --dist loadfile --durations=10 -m "not cluster" || failed=1; \
-	$(BIN)/pytest -n 3 --dist loadfile --durations=15 -m cluster \
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=15 -m cluster \
 	|| { echo "What failed beside others on a busy machine is tried once more, alone:"; \
 	$(BIN)/pytest --last-failed --last-failed-no-failures none -m cluster; } || failed=1; \
 	$(MAKE) --no-print-directory lint || failed=1; \

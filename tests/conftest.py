@@ -24,6 +24,9 @@ __all__ = ["hosts", "own_hosts", "own_rig", "registry", "rig", "rig_namespace"]
 CLUSTERS = {"hosts", "own_hosts", "own_rig", "rig"}
 """Fixtures of tests that need several machines."""
 
+LONG = ("test_hammer.py",)
+"""Few tests that take minutes: begun first, or one worker is at them when the others are done long since."""
+
 RUN_JOBS = {"place", "server", "module_server"}
 """Fixtures of tests that start a real server and jobs on it."""
 
@@ -38,11 +41,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis_settings.load_profile("penstock")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Clusters take most of a small machine: what needs one runs apart from the rest, fewer at a time."""
     for item in items:
         if CLUSTERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("cluster")
+    if config.getoption("loadscopereorder", True) is False:
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.name not in LONG, -tests[item.path]))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -121,6 +121,18 @@ async def test_a_node_whose_container_was_removed_while_nobody_looked_ends_the_o
         assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.0"]
 
 
+async def test_a_node_that_failed_ends_also_one_that_has_no_container(hosts: Hosts, tmp_path: Path) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = a_launch("echo up; sleep 600", nodes=2)
+    await left(launch, settings, machine)
+    machine.docker("kill", f"penstock-try-{launch.workload_id}.0")
+    machine.docker("rm", "-f", f"penstock-try-{launch.workload_id}.1")
+    async with opened(settings, [machine]) as engine:
+        report = await ended(engine, run_of(launch))
+        assert [unit.state for unit in report.units] == [State.CRASHED, State.STOPPED]
+        assert report.units[1].reason is Reason.ANOTHER_NODE_ENDED
+
+
 async def test_an_array_waits_for_a_host_that_nobody_has_looked_at_yet(hosts: Hosts, tmp_path: Path) -> None:
     """What runs there is not known: started here, it would run twice."""
     first, second = hosts.hosts

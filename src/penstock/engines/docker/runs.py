@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
 OUTSIDE_PATIENCE = 20.0
 """Seconds: Docker ends its containers up to a quarter of a minute before it ends itself."""
+BESIDE = {"reason": Reason.ANOTHER_NODE_ENDED, "message": "Another node had ended before it started."}
 STILL_RUNNING = {"state": State.RUNNING, "reason": None, "message": None, "exit_code": None, "ended_at": None}
 
 
@@ -111,6 +112,11 @@ class Runs:
             listed = self._with_unstarted(run, kept, parts, found)
         elif not open_ and array and len(found) < total:
             return Report(presence=Presence.running, units=tuple(listed))
+        elif not open_ and kept.bringing is None and self._has_failed(kept, parts):
+            listed = [
+                unit if unit.rank in found else unit.model_copy(update=BESIDE)
+                for unit in self._with_unstarted(run, kept, parts, found)
+            ]
         if open_ or len(listed) < total:
             return self._running(run, parts, listed)
         return Report(presence=Presence.ended, units=tuple(listed))
@@ -264,14 +270,17 @@ class Runs:
             self._end_peers(run, kept, parts, launch)
 
     def _end_peers(self, run: Run, kept: Kept, parts: Mapping[int, Seen], launch: Launch) -> None:
-        wanted = self._wanted(kept)
-        failed = any(ends_others(seen, wanted) for seen in parts.values()) or bool(kept.failed)
-        if not failed:
+        if not self._has_failed(kept, parts):
             self._starts.bring(run, kept, launch)
             return
         for seen in parts.values():
             if seen.runs and seen.id not in kept.told:
                 self._later(self._tell_kindly(kept, seen))
+
+    def _has_failed(self, kept: Kept, parts: Mapping[int, Seen]) -> bool:
+        """Is one of its nodes to blame, so that none of the others is started any more?"""
+        wanted = self._wanted(kept)
+        return any(ends_others(seen, wanted) for seen in parts.values()) or bool(kept.failed)
 
     async def _tell_kindly(self, kept: Kept, seen: Seen) -> None:
         with suppress(ApiError):
