@@ -86,8 +86,6 @@ _S = State
 ENDED = frozenset({_S.EXITED, _S.CRASHED, _S.STOPPED, _S.UNKNOWN, _S.STUCK, _S.DELETED})
 _ANY_END = ENDED - {_S.DELETED, _S.EXITED}
 WAITING = frozenset({_S.INSERTED, _S.DENIED, _S.QUEUED})
-PLACED = frozenset(_S) - WAITING - ENDED
-"""Holds resources: from ASSIGNED until it has ended."""
 
 _ON_THE_WAY = frozenset(
     {_S.QUEUED, _S.ASSIGNED, _S.PULLING, _S.REQUESTED_PULLING, _S.LAUNCHING, _S.REQUESTED_LAUNCH, _S.LAUNCHED}
@@ -339,7 +337,7 @@ class Workload(Model):
     after_ids: tuple[str, ...] = ()
     """`after`, resolved once, at submit."""
     max_duration: int | None = None
-    """Seconds: the spec's own, or else what its group gave when it was submitted."""
+    """The spec's own, or else what its group gave when it was submitted; see `time_limit`."""
     attempt: int = 1
     launched: int = 0
     """The last attempt the engine took over; if that is gone, someone removed it."""
@@ -384,6 +382,11 @@ class Workload(Model):
         return self.state in ENDED and (self.state is not State.UNKNOWN or self.ended_at is not None)
 
     @property
+    def time_limit(self) -> int | None:
+        """Seconds an attempt of it may run."""
+        return self.max_duration or self.spec.max_duration
+
+    @property
     def placed(self) -> bool:
-        """Does it hold resources?"""
+        """Does it hold resources? From ASSIGNED until it has ended."""
         return self.state not in WAITING and not self.ended

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -293,21 +294,31 @@ class Placement:
         while True:
             await asyncio.sleep(HOST_LOOK if self._several else GPU_LOOK)
             if self._several:
-                await self.look()
+                with suppress(PenstockError, OSError):  # the next look is near
+                    await self.look()
             if self._coming or any(self._several or job.ask.gpus for job in self._pool.waiting.values()):
                 self._wake.set()
 
     # who may what
 
     async def _follow_people(self) -> None:
+        change = self._people.change
         while True:
-            change = self._people.change
             await change.wait()
+            change = self._people.change  # before anything is read: what comes meanwhile is another round
             self._learn_groups()
-            for workload in await self._db.read(_waiting):
+            for workload in await self._waiting():
                 if workload.id in self._pool.waiting or workload.id in self._coming or workload.id in self._barred:
                     self._ask_again(workload)
             self._wake.set()
+
+    async def _waiting(self) -> list[Workload]:
+        while True:
+            try:
+                return await self._db.read(_waiting)
+            except (PenstockError, OSError) as error:
+                log.warning("what waits cannot be read: %s; trying again", error)
+            await asyncio.sleep(RETRY)
 
     def _ask_again(self, workload: Workload) -> None:
         """Whose nodes they may use, and whether they may anything, may be different now."""

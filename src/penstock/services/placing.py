@@ -45,7 +45,7 @@ def job_of(workload: Workload, ask: Ask) -> Job:
 
 def lasts(workload: Workload) -> int | None:
     """Seconds at the longest. Each index of an array has the time for itself, and they may come one after the other."""
-    each = workload.max_duration or workload.spec.max_duration
+    each = workload.time_limit
     if each is None or workload.spec.array is None:
         return each
     return each * (len(workload.indexes) or workload.spec.array.count)

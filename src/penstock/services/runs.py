@@ -151,7 +151,7 @@ class Runs:
         return sorted(known[id_].name for id_, report in reports.items() if report.phase is Phase.Lost)
 
     def _launch_of(self, workload: Workload, volumes: dict[str, Volume]) -> Launch:
-        spec = workload.spec.model_copy(update={"max_duration": workload.max_duration or workload.spec.max_duration})
+        spec = workload.spec.model_copy(update={"max_duration": workload.time_limit})
         mounts = tuple(
             BoundMount(
                 path=m.path,

@@ -20,6 +20,8 @@ from penstock.store.tables import locks as k
 from penstock.store.transaction import Transaction, to_ms, value
 
 TAKE, GIVE = "take", "give"
+CPU = "cpu "
+"""Before the number of one; a GPU is known by its uuid."""
 Device = tuple[str, str]
 """Node and device. Where there is only one node it has no name."""
 
@@ -38,12 +40,9 @@ def is_locking(workload: Workload) -> bool:
 
 
 def devices_of(workload: Workload) -> list[Device]:
-    found: list[Device] = []
-    for place, own in enumerate((workload.gpus, workload.cpusets)):
-        for rank, devices in enumerate(own):
-            node = workload.hosts[rank] if rank < len(workload.hosts) else ""
-            found += [(node, f"cpu {device}" if place else str(device)) for device in devices]
-    return found
+    nodes = workload.hosts or ("",) * max(len(workload.gpus), len(workload.cpusets))
+    gpus = [(nodes[rank], uuid) for rank, own in enumerate(workload.gpus) for uuid in own]
+    return gpus + [(nodes[rank], f"{CPU}{number}") for rank, own in enumerate(workload.cpusets) for number in own]
 
 
 class Locks:
@@ -77,7 +76,7 @@ class Locks:
                 at=now(),
                 user=workload.user,
                 verb=verb,
-                kind=Kind.CPU if device.startswith("cpu ") else Kind.GPU,
+                kind=Kind.CPU if device.startswith(CPU) else Kind.GPU,
                 group=workload.group,
                 name=f"{node}/{device}" if node else device,
                 id=workload.id,

@@ -133,6 +133,12 @@ async def test_a_node_that_failed_ends_also_one_that_has_no_container(hosts: Hos
         assert report.units[1].reason is Reason.ANOTHER_NODE_ENDED
 
 
+async def test_an_index_that_failed_is_to_blame_for_itself(engine: DockerEngine) -> None:
+    """Of an attempt that runs it alone."""
+    report, _ = await outcome(engine, an_array("exit 3", 2, 1, indexes=(1,)))
+    assert [(unit.index, unit.reason) for unit in report.units] == [(1, Reason.PROGRAM_FAILED)]
+
+
 async def test_an_array_waits_for_a_host_that_nobody_has_looked_at_yet(hosts: Hosts, tmp_path: Path) -> None:
     """What runs there is not known: started here, it would run twice."""
     first, second = hosts.hosts

@@ -112,7 +112,7 @@ class Runs:
             listed = self._with_unstarted(run, kept, parts, found)
         elif not open_ and array and len(found) < total:
             return Report(presence=Presence.running, units=tuple(listed))
-        elif not open_ and kept.bringing is None and self._has_failed(kept, parts):
+        elif not open_ and not array and kept.bringing is None and self._has_failed(kept, parts):
             listed = [
                 unit if unit.rank in found else unit.model_copy(update=BESIDE)
                 for unit in self._with_unstarted(run, kept, parts, found)

@@ -120,8 +120,8 @@ class Starts:
         for part in _removed(launch, kept, there):
             unit = never_started(run.attempt, part, array=launch.spec.array is not None, at=now())
             said = f"Its node {missing[0]} is not registered any more: {NOT_KNOWN}" if missing else REMOVED
-            doubt = {"state": State.UNKNOWN, "reason": Reason.OUTCOME_UNKNOWN, "message": said}
-            kept.failed[part] = unit.model_copy(update=doubt)
+            lost = {"state": State.UNKNOWN, "reason": Reason.OUTCOME_UNKNOWN, "message": said}
+            kept.failed[part] = unit.model_copy(update=lost)
         hosts = self._hosts_of(launch, there)
         if missing and set(missing) == set(launch.hosts):
             raise PenstockError(f"Its node {missing[0]} is not registered any more.")
