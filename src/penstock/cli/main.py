@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -42,6 +43,8 @@ COMMANDS = {
     "api-version": "penstock.cli.version:api_version",
 }
 NAMES = ("penstock", "k8s-cli", USER, ADMIN)
+UNCOLLECTED = 200_000
+"""Objects that may be made before it is looked for rubbish: most commands have ended by then."""
 
 
 @click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
@@ -71,6 +74,7 @@ def program_name() -> str:
 
 def main() -> int:
     """Run, and turn what happened into an exit code: 0; 1 for an error; 2 for wrong usage; or the workload's own."""
+    gc.set_threshold(UNCOLLECTED)
     try:
         name = program_name()
         result = program(name).main(prog_name=name, standalone_mode=False)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from penstock.domain.nodes import Gpu, GpuPool, GpuProcess, Holder, Node
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_cpus
@@ -19,6 +21,8 @@ from penstock.wire import GpuMeasure, GpuPoolView, GpuRow, GpuView, HolderView, 
 
 NOT_OURS = "not of Penstock"
 ELSEWHERE = "another server on this machine"
+_VIEWS = TypeAdapter(tuple[GpuView, ...])
+"""Those of a node are made at once: there may be thousands."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +151,8 @@ def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> 
             "user": holder.user if holder else None,
             "workload": holder.id if holder and shown else None,
         }
-        views.append(GpuView(**vars(gpu) | more))
-    return tuple(views)
+        views.append(vars(gpu) | more)
+    return _VIEWS.validate_python(views)
 
 
 def _measured(caller: Caller, node: NodeMeasure, holders: Mapping[str, Workload]) -> tuple[GpuMeasure, ...]:

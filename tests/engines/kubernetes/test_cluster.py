@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from penstock.domain.workloads import Array, Reason, State
 from penstock.engines.base import Event, Presence, Run
 from penstock.engines.kubernetes import cluster as clusters
 from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.changes import Changes
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.errors import Unavailable
 from tests.engines.kubernetes.making import eventually
@@ -107,38 +105,3 @@ def told(events: list[Event]) -> list[str]:
 def in_order(found: list[str], *wanted: str) -> bool:
     places = [found.index(reason) for reason in wanted]
     return places == sorted(places)
-
-
-# changes
-
-
-async def test_a_run_that_changes_often_is_told_once_until_it_is_looked_at() -> None:
-    changes = Changes()
-    listening = changes.listen()
-    first = asyncio.ensure_future(anext(listening))
-    await asyncio.sleep(0)
-    for _ in range(100):
-        changes.tell(Run("a"))
-        changes.tell(Run("b"))
-    assert await first == Run("a")
-    assert await anext(listening) == Run("b")
-    more = asyncio.ensure_future(anext(listening))
-    await asyncio.sleep(0)
-    assert not more.done()
-    changes.tell(Run("a"))
-    assert await more == Run("a")
-    await listening.aclose()
-
-
-async def test_changes_of_a_large_run_are_gathered_for_a_moment() -> None:
-    changes = Changes()
-    listening = changes.listen()
-    large = asyncio.ensure_future(anext(listening))
-    await asyncio.sleep(0)
-    changes.tell(Run("large"), 1000)
-    await asyncio.sleep(0)
-    assert not large.done()
-    changes.tell(Run("small"), 1)
-    assert await large == Run("small")
-    assert await anext(listening) == Run("large")
-    await listening.aclose()

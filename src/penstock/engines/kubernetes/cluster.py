@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar
 
 from penstock.engines.base import Run
+from penstock.engines.changes import Changes
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cache import Cache, Stale
-from penstock.engines.kubernetes.changes import Changes
 from penstock.engines.kubernetes.events import Events
 from penstock.engines.kubernetes.failures import ApiError, Forbidden
 from penstock.engines.kubernetes.indexes import by_claim, by_node
@@ -254,7 +254,7 @@ class Cluster:
         self._changes.tell(run, _parts(self.jobs_of(run)))
 
     def changes(self) -> AsyncIterator[Run]:
-        return self._changes.listen()
+        return self._changes.follow()
 
     def _subscribe(self) -> None:
         self.jobs.subscribe(self._ours_changed)
