@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from penstock.cli.batch import documents_body, file_option, show_results
-from penstock.cli.jobs.submit import active_venv, send
+from penstock.cli.jobs.submit import active_venv, folder_of, send
 from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.tree import command
 
@@ -30,7 +28,7 @@ def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str
     Everything in it is checked before anything is made. A volume and a job that is alive are left as they are where the
     file says the same; a job that has ended is started anew.
     """
-    base = Path() if file == "-" else Path(file).parent
+    base = folder_of(file)
     client = connect(api_url)
     body = documents_body(file) | active_venv(client) | {"dry_run": dry_run}
     answer = send(client, body, base, path="/v1/apply", query={"group": group})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -67,7 +67,7 @@ def run(
     _refuse_a_task(words)
     body = {"text": _task(words, volumes, asked), "source": SOURCE, "envs": parse_envs(envs)}
     try:
-        return submit_and_follow(connect(api_url), body, Path(), detach=detach, output=output)
+        return submit_and_follow(connect(api_url), body, "", detach=detach, output=output)
     except Invalid as error:
         message = error.message.replace(SOURCE, "The command line")
         raise Invalid(message, hint=error.hint, problems=list(map(_of_option, error.problems))) from error
@@ -75,7 +75,7 @@ def run(
 
 def _refuse_a_task(words: Sequence[str]) -> None:
     """Who writes `run task.yaml` means what is in it."""
-    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and Path(words[0]).is_file():
+    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.isfile(words[0]):  # noqa: PTH113
         said = f"{words[0]} is a file, not a command."
         raise click.UsageError(f"{said} If it has a task: penstock jobs submit {words[0]}")
 
