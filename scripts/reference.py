@@ -182,7 +182,8 @@ def settings_page() -> str:
     intro = (
         "Read in this order, later over earlier: `/etc/penstock/config.toml`, `~/.config/penstock/config.toml` "
         "(`XDG_CONFIG_HOME` is honoured), `PENSTOCK_*` variables, flags of the command. "
-        "A wrong value stops the start and names its place.\n"
+        "A wrong value stops the start and names its place. "
+        "In a variable, a list is `a,b` and a table `name=a,name=b`.\n"
     )
     return "\n".join([NOTE, "# Settings\n", intro, *rows])
 

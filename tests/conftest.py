@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from tests.hosts.fixtures import hosts, own_hosts, registry
+from tests.hosts.fixtures import gpu_hosts, hosts, own_hosts, registry
 from tests.rig.fixtures import end_unused, own_rig, rig, rig_namespace
 from tests.running import RunningServer, start_server
 
-__all__ = ["hosts", "own_hosts", "own_rig", "registry", "rig", "rig_namespace"]
+__all__ = ["gpu_hosts", "hosts", "own_hosts", "own_rig", "registry", "rig", "rig_namespace"]
 
-CLUSTERS = {"hosts", "own_hosts", "own_rig", "rig"}
+CLUSTERS = {"gpu_hosts", "hosts", "own_hosts", "own_rig", "rig"}
 """Fixtures of tests that need several machines."""
 
 LONG = ("test_hammer.py",)

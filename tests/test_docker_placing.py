@@ -150,6 +150,36 @@ def test_it_runs_where_its_volume_is(lab: Lab) -> None:
         lab.server.request("DELETE", f"/v1/volumes/{name}")
 
 
+ALL_IN_ONE = """apiVersion: v1
+kind: Workload
+metadata: {name: first-of-all}
+spec:
+  driver: pwm.docker
+  image: {image: "penstock-test:1"}
+  config: {cmd: sleep 300}
+  volumes: [{name: nest, target: /nest}, {name: home, storage: disk-2, target: /home}]
+---
+apiVersion: v1
+kind: Volume
+metadata: {name: nest}
+spec: {storage: disk-2}
+---
+apiVersion: v1
+kind: Storage
+metadata: {name: disk-2}
+spec: {local: {node: lab-2}}
+"""
+
+
+def test_a_storage_its_volume_and_what_mounts_it_come_in_one_text(lab: Lab) -> None:
+    status, made = lab.server.request("POST", "/v1/apply", {"text": ALL_IN_ONE})
+    assert status == 200, made
+    assert [each["result"] for each in made["results"]] == ["created"] * 3, made
+    workload = {"id": made["results"][-1]["id"]}
+    assert lab.runs_on(workload) == ["lab-2"]
+    lab.stop(workload)
+
+
 def test_a_host_in_maintenance_gets_nothing_new_and_one_that_is_away_neither(lab: Lab) -> None:
     stays = lab.submit("stays", more="selectors: {node: lab-1}\n")
     assert lab.runs_on(stays) == ["lab-1"]

@@ -24,6 +24,14 @@ resources: {{image_id: "{image}", cpus: "0.1"}}
 run: [sh, -c, "echo ran >>/data/times; cat /data/times; {then}"]
 volumes: {{/data: kept}}
 """
+SWEEP = """name: sweep
+resources: {image_id: "busybox:1", cpus: "0.1"}
+array: {count: 2, parallelism: 2}
+requeue: 1
+run: [sh, -c, "echo ran >>/data/times; test $(wc -l </data/times) = 3 || sleep ${JOB_COMPLETION_INDEX}01"]
+volumes: {/data: kept}
+"""
+"""Its second index is still at it when its first has completed, and completes when it runs again."""
 
 
 @pytest.fixture
@@ -157,4 +165,26 @@ def test_one_that_cannot_be_launched_is_stuck_after_the_attempts_of_the_settings
     assert done["message"].startswith("It could not be launched in 2 attempts. The disk of lab-1 is full.")
     tries = [line["message"] for line in look()["history"] if line["reason"] == "LAUNCH_FAILED"]
     assert any("Attempt 2 follows." in said for said in tries)
+    leave_nothing(server, machine)
+
+
+def test_an_index_that_completed_stays_so_when_docker_and_the_server_were_killed(
+    place: Path, own_hosts: Callable[..., Hosts]
+) -> None:
+    """Its program has left no note, and Docker has forgotten how it ended: it is in the records."""
+    machine = own_hosts(number=1).hosts[0]
+    server = begun(place, machine.unix)
+    made = server.submit(SWEEP)
+
+    def shown() -> list[tuple[int, str]]:
+        found = server.request("GET", f"/v1/workloads/{made['id']}")[1]
+        return [(unit["attempt"], unit["state"]) for unit in found["units"]]
+
+    until(lambda: shown() == [(1, "EXITED"), (1, "RUNNING")])
+    server.kill()
+    machine.kill()
+    machine.start()
+    server = start_server(place, engine="docker")
+    assert server.ended(made["id"])["state"] == "EXITED"
+    assert shown() == [(1, "EXITED"), (2, "EXITED")]
     leave_nothing(server, machine)

@@ -1,4 +1,4 @@
-"""What is counted of workloads on Docker hosts, where nobody sees what GPUs do."""
+"""What is counted of workloads on Docker hosts whose GPUs are only declared, so that nobody sees what they do."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ def test_gpus_are_counted_for_every_node_and_not_called_idle(lab: Lab) -> None:
     job = lab.submit("ranks", resources=", cpus: 0.5, accelerators: 'V100:1'", more="num_nodes: 2\nidle_timeout: 1s\n")
     assert IDLE_UNSEEN in job["notices"]
     assert lab.runs_on(job) == ["lab-1", "lab-1"]
+    _, measure = lab.server.request("GET", f"/v1/workloads/{job['id']}/top")
+    assert measure["message"] == "what GPUs do cannot be seen: Docker on lab-1 cannot show them"
+    assert [(gpu["product"], gpu["utilization"]) for gpu in measure["gpus"]] == [("Tesla V100", None)]
     until(lambda: used(lab)["gpu_hours"] > 0)
     running = used(lab)
     assert (running["workloads"], running["gpu_hours_used"], running["gpu_hours_measured"]) == (1, None, 0)

@@ -91,6 +91,7 @@ def test_system_mode_has_places_of_its_own(config):
         ("port = 8e3", "port: must be a whole number from 0 to 65535, not 8000.0"),
         ('data_dir = "here"', "data_dir: must be an absolute path, not 'here'"),
         ("host = true", "host: must be text, not True"),
+        ("webhooks = ['[x']", "webhooks: must be addresses that begin with http:// or https://, not ['[x']"),
         ("allowed_hosts = [1]", "allowed_hosts: must be a list of text, not [1]"),
         ('storage_classes = {fast = "nvme"}', "storage_classes: must be a table of name = absolute directory"),
         ("memory = 64", "memory: '64' has no unit (64Gi or 64Mi)"),

@@ -84,6 +84,8 @@ class Unauthenticated(PenstockError):
 
 class Forbidden(PenstockError):
     code, status = "forbidden", 403
+    noted = False
+    """Is it in the audit already?"""
 
 
 class NotFound(PenstockError):

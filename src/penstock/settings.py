@@ -189,7 +189,7 @@ class Settings:
 
     docker_helper_image: str = "busybox:1"
     """An image with a shell, `du` and `mkdir`: measures volumes, makes directories on NFS storages, reads what CPUs a
-    host has."""
+    host has and, with glibc in it, what its GPUs do."""
 
     docker_run_as: str = ""
     """`uid` or `uid:gid` every container runs as; empty is the image's own user."""
@@ -371,3 +371,5 @@ def _check_amount(key: str, value: Any) -> None:
         parse_duration(value)
     elif key == "storage_classes" and not all(path.startswith("/") for path in value.values()):
         raise ValueError("must be a table of name = absolute directory")
+    elif key == "webhooks" and not all(address.startswith(("http://", "https://")) for address in value):
+        raise ValueError("must be addresses that begin with http:// or https://")

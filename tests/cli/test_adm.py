@@ -86,6 +86,41 @@ def test_the_first_admin_is_made_once_and_lets_others_in(alone):
     assert {entry["result"] for entry in denied} == {"denied"}
 
 
+STOWAWAY = """
+---
+apiVersion: v1
+kind: Workload
+metadata: {name: stowaway}
+spec: {driver: pwm.docker, run: sleep 60}
+"""
+
+
+def test_users_and_groups_alone_are_taken_and_tokens_made_for_them_alone(alone):
+    assert alone("init", name="pwmadm").code == 0
+    typo = alone("token", "create", "ada", name="pwmadm")
+    assert (typo.code, typo.out) == (1, "")
+    assert "User ada not found" in typo.err
+
+    (alone.folder / "users.yaml").write_text(USERS + STOWAWAY)
+    refused = alone("user", "apply", "-f", "users.yaml", name="pwmadm")
+    assert refused.code == 1
+    assert "users.yaml:28:18: kind: a Workload is not taken here, only User and Group" in refused.err
+    assert "penstock apply -f FILE takes it" in refused.err
+    assert alone("get", "user", "ada").code == 1
+    assert "stowaway" not in alone("get", "wk").out
+    (alone.folder / "users.yaml").write_text(USERS)
+    assert alone("user", "apply", "-f", "users.yaml", name="pwmadm").code == 0
+
+    made = alone("token", "create", "ada", "--description", "laptop", name="pwmadm")
+    token_id = made.err.split()[1]
+    listed = alone("token", "list", "--user", "ada").out
+    assert token_id in listed
+    assert "laptop" in listed
+    assert token_id not in alone("token", "list").out
+    assert alone("token", "delete", token_id).code == 0
+    assert alone("token", "list", "--user", "ada").out == "No tokens found\n"
+
+
 @pytest.mark.parametrize("words", [("user", "apply"), ("token", "create")])
 def test_what_is_missing_is_told(alone, words):
     done = alone(*words, name="pwmadm")

@@ -87,6 +87,15 @@ def test_the_columns_are_the_documents_and_stand_without_any_value(monkeypatch, 
     assert len(table([bare], view_of(Kind(noun), wide=True).columns([bare]))) == 2
 
 
+def test_the_load_of_a_node_is_what_is_taken_though_nothing_can_be_had(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    away = {"name": "away", "ready": False, "message": "ssh: connection refused", "cpus": "8", "cpus_free": "0"}
+    away |= {"cpus_taken": "2", "memory_bytes": 16 << 30, "memory_free_bytes": 0, "memory_taken_bytes": 8 << 30}
+    header, row = table([away], view_of(Kind("Node"), wide=False).columns([away]))
+    shown = dict(zip(header.split(), row.split(), strict=True))
+    assert (shown["cpusLoad"], shown["memLoad"], shown["status"]) == ("25%", "50%", "NOT_READY")
+
+
 @pytest.mark.parametrize("width", [72, 80, 120])
 @pytest.mark.parametrize("noun", ALIASES)
 def test_no_table_is_wider_than_its_terminal(monkeypatch, noun, width):

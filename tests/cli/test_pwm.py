@@ -151,6 +151,12 @@ def test_workloads_by_what_they_ask_for(pwmcli, begun):
     assert names("cpuw") == ["on-cpu"]
     assert names("wk") == ["on-cpu", "on-gpu"]
     assert len(pwmcli("get", "cpuw", "--limit", "1").out.splitlines()) == 3
+    assert pwmcli("get", "gpuw", "on-gpu").out.splitlines()[2].split()[1] == "on-gpu"
+    for more in ([], ["-j"], ["-o", "yaml"]):
+        done = pwmcli("get", "gpuw", "on-cpu", *more)
+        assert (done.code, done.out) == (1, "")
+        assert "Workload on-cpu asks for no GPUs" in done.err
+        assert "Workload on-gpu asks for GPUs" in pwmcli("get", "cpuw", "on-gpu", *more).err
 
 
 def test_one_workload_waits_and_says_so(pwmcli, begun, server):

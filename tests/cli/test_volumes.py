@@ -47,6 +47,30 @@ def test_details_show_class_modes_claim_and_use(penstock):
     ]
 
 
+UNSIZED = """
+apiVersion: v1
+kind: Storage
+metadata: {name: disk}
+spec: {local: {node: here}}
+---
+apiVersion: v1
+kind: Volume
+metadata: {name: nest}
+spec: {storage: disk}
+"""
+
+
+def test_a_volume_without_a_size_has_a_use_and_no_share(penstock):
+    assert penstock("apply", "-f", "-", stdin=UNSIZED).code == 0
+    listed = penstock("volumes", "list", "--name", "nest", "--details")
+    assert listed.out.splitlines()[1].split()[-1] == "0B"
+    row = penstock("volumes", "df", "nest").out.splitlines()[1].split()
+    assert row == ["nest", "-", "0B", "-", "-", "Bound"]
+    described = penstock("describe", "vol", "nest")
+    assert described.code == 0, described.err
+    assert "on the storage disk, asked for by" in described.out
+
+
 def test_all_users_adds_who_made_it(penstock):
     volume = made(penstock, "seen-by-all")
     header, row = penstock("volumes", "list", "--name", "seen-by-all", "-u").out.splitlines()[:2]

@@ -9,7 +9,7 @@ from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.policy import WORDS
 from penstock.domain.users import Group, Limits, Membership, User
 from penstock.domain.volumes import AccessMode, Storage, StorageKind
-from tests.dialects.documents import a, noun_document, noun_of, problem_of
+from tests.dialects.documents import a, noun_document, noun_of, problem_of, problems_of
 
 GIB = 1024**3
 
@@ -89,6 +89,7 @@ def test_a_nodes_own_disk_is_one_too_in_the_group_of_whoever_applies_it():
         ("{kind: nfs}", ": says neither an NFS export nor a node"),
         ("{nfs: {server: a, path: /}, local: {node: b}}", ": says where it is twice"),
         ("{kind: local, nfs: {server: a, path: /}}", ".kind: is 'local', and there is 'nfs' beside it"),
+        ("{kind: cifs}", ".kind: 'cifs' is not a kind of storage"),
         ("{nfs: {server: a}}", ".nfs.path: is missing"),
         ("{nfs: {path: /a}}", ".nfs.server: is missing"),
         ("{nfs: {server: 'a,soft', path: /a}}", ".nfs.server: 'a,soft' is not a host or address"),
@@ -102,6 +103,12 @@ def test_a_nodes_own_disk_is_one_too_in_the_group_of_whoever_applies_it():
 )
 def test_a_wrong_storage_is_said(spec, said):
     assert f" spec{said}" in problem_of(a("Storage", spec))
+
+
+def test_everything_that_is_wrong_with_a_storage_is_said_at_once():
+    kind, server = problems_of(a("Storage", "{kind: cifs, nfs: {server: 'a b', path: /}}"))
+    assert "spec.nfs.server: 'a b' is not a host or address" in server
+    assert "spec.kind: 'cifs' is not a kind of storage" in kind
 
 
 # Node

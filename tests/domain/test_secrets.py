@@ -11,6 +11,7 @@ from penstock.domain.secrets import masked, masked_all, passwords_removed
     "name",
     [
         *("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "PGPASSWORD", "db_password"),
+        *("PGPASS", "GH_PAT", "AUTHORIZATION", "JWT", "api_token", "lab.example.org/api-key"),
         *("MYSQL_PWD", "SSH_PASSPHRASE", "GOOGLE_APPLICATION_CREDENTIALS", "BASIC_AUTH", "SMTP_PASS", "SESSION_COOKIE"),
     ],
 )
@@ -18,7 +19,9 @@ def test_names_that_look_secret_hide_their_values(name):
     assert masked(name, "hunter2") == "***"
 
 
-@pytest.mark.parametrize("name", ["PATH", "PWD", "HOME", "AUTHOR", "COMPASS", "PASSES", "COLOUR", "NUM_NODES"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "PWD", "HOME", "AUTHOR", "COMPASS", "PASSES", "PATTERN", "PATIENCE", "COLOUR", "NUM_NODES"]
+)
 def test_other_names_do_not(name):
     assert masked(name, "blue") == "blue"
 
@@ -33,6 +36,10 @@ def test_an_empty_value_is_no_secret():
         ("postgresql://ada:hunter2@db:5432/runs", "postgresql://ada:***@db:5432/runs"),
         ("redis://:hunter2@cache", "redis://:***@cache"),
         ("pip install --index-url https://u:hunter2@pypi.lab x", "pip install --index-url https://u:***@pypi.lab x"),
+        ("https://lab/hook?job=7&token=hunter2#a", "https://lab/hook?job=7&token=***#a"),
+        ("https://bucket/a?X-Amz-Signature=hunter2&x=1", "https://bucket/a?X-Amz-Signature=***&x=1"),
+        ("curl -H 'Authorization: Bearer hunter2.x'", "curl -H 'Authorization: Bearer ***'"),
+        ("Basic training, Bearer of news", "Basic training, Bearer of news"),
         ("http://db:5432/a@b", "http://db:5432/a@b"),
         ("https://example.org/a:b@c", "https://example.org/a:b@c"),
     ],

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.engines.base import Engine, Launch, Run, Session, Terminal
 from penstock.errors import Conflict
+from penstock.services.sessions import SHELL
 from tests.engines.launching import a_launch, ended, printed, run_of
 
 WAITS = "echo up; sleep 600"
@@ -123,6 +124,22 @@ class Executing:
             await opened.send(b"\n")
             code, out, _ = await result(opened)
             assert (code, out.split()) == (5, [b"22", b"77"])
+
+    async def test_a_shell_shows_the_letters_that_are_typed(self, engine: Engine) -> None:
+        async with (
+            running(engine) as launch,
+            session(engine, run_of(launch), SHELL, terminal=Terminal(columns=80, rows=24)) as opened,
+        ):
+            await opened.send(b"PS1=go''on:\n")
+            await shown(opened, "goon:")
+            await opened.send("echo f\u00fcr".encode())
+            await shown(opened, "echo f\u00fcr")
+
+    async def test_a_shell_leaves_the_language_that_a_job_has_chosen(self, engine: Engine) -> None:
+        async with running(engine, envs={"LANG": "C"}) as launch, session(engine, run_of(launch), SHELL) as opened:
+            await opened.send(b"echo $LANG\n")
+            await opened.end_input()
+            assert await result(opened) == (0, b"C\n", b"")
 
     async def test_ctrl_c_reaches_the_program_on_a_terminal(self, engine: Engine) -> None:
         script = "trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.1; done"

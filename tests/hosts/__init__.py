@@ -9,10 +9,11 @@ kill that process is to pull the host's plug. Nothing but the cable to this mach
     programs    what must be installed
     boot        the first process of a host
     files       what is on a host's disk when it is turned on for the first time
+    gpus        GPUs that are not there
     host        one host: its engine, its ssh server, and what can befall it
     keys        who may reach the engines, by TLS and by ssh
     registry    an open registry, and one that wants a login
     archives    images, as `docker load` takes them
     lot         `Hosts`: all of it together
-    fixtures    `hosts`, `own_hosts` and `registry` of the tests
+    fixtures    `hosts`, `gpu_hosts`, `own_hosts` and `registry` of the tests
 """

@@ -26,6 +26,7 @@ def main() -> int:
         if command == "up":
             sub.add_argument("--hosts", type=int, choices=range(1, 10), help="(default: 2)")
             sub.add_argument("--disk-mb", type=int, help="give each a disk of this size, in memory")
+            sub.add_argument("--gpu", action="append", metavar="PRODUCT", help="let each seem to have one; repeat it")
     try:
         return _do(parser.parse_args())
     except RigError as error:
@@ -35,7 +36,7 @@ def main() -> int:
 
 def _do(asked: argparse.Namespace) -> int:
     if asked.command == "up":
-        _up(asked.name, asked.hosts, asked.disk_mb)
+        _up(asked.name, asked.hosts, asked.disk_mb, tuple(asked.gpu or ()))
     elif asked.command == "down":
         Hosts.down(asked.name)
     elif asked.command == "env":
@@ -61,9 +62,9 @@ def _environment(there: Hosts) -> dict[str, object]:
     }
 
 
-def _up(name: str, number: int | None, disk_mb: int | None) -> None:
+def _up(name: str, number: int | None, disk_mb: int | None, gpus: tuple[str, ...]) -> None:
     began = time.monotonic()
-    there = Hosts.up(name, number, disk_mb=disk_mb)
+    there = Hosts.up(name, number, disk_mb=disk_mb, gpus=gpus)
     print(f"{len(there.hosts)} Docker hosts are up after {time.monotonic() - began:.0f} s.")
     print(f"  to use them: eval $(.venv/bin/python -m tests.hosts env --name {name} | sed 's/^/export /')")
     print(f"  to end them: .venv/bin/python -m tests.hosts down --name {name}")

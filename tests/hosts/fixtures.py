@@ -1,4 +1,4 @@
-"""Docker hosts for tests: `hosts`, which all of a run share, and `own_hosts` for those that want others."""
+"""Docker hosts for tests: `hosts`, which all of a run share, `gpu_hosts`, and `own_hosts` for who wants others."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ from tests.hosts.registry import Registry
 def hosts() -> Iterator[Hosts]:
     """Two Docker hosts for this run. Shared: whoever uses them removes what it made and mends what it broke."""
     with brought_up(f"tests-{os.getpid()}") as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def gpu_hosts() -> Iterator[Hosts]:
+    """Two that seem to have two GPUs each, for all tests of a file: whoever uses them leaves the GPUs idle."""
+    with brought_up(f"gpus-{os.getpid()}", gpus=("NVIDIA A10", "NVIDIA A10")) as shared:
         yield shared
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.hosts import archives, files, programs
+from tests.hosts import archives, files, gpus, programs
 from tests.hosts.keys import USER, Keys
 from tests.rig import cgroups, network
 from tests.rig.places import Addresses, RigError
@@ -80,9 +80,12 @@ class Host:
 
     # Up
 
-    def begin(self, config: dict[str, Any], disk_mb: int | None = None) -> None:
-        """Make its files, and turn it on for the first time."""
+    def begin(self, config: dict[str, Any], disk_mb: int | None = None, products: Sequence[str] = ()) -> None:
+        """Make its files, and turn it on for the first time. `products` are GPUs that it seems to have."""
         files.make(self.home, resolver=self._addresses.control)
+        if products:
+            gpus.make(self.home, products)
+            config = gpus.ENGINE | config
         if disk_mb:
             self._outside.run("mount", "-t", "tmpfs", "-o", f"size={disk_mb}m", "tmpfs", self.home / "data")
         cgroup = f"{cgroups.root(self._outside.directory.name)}/{self.name}"
@@ -101,7 +104,8 @@ class Host:
         )
         wait_for(f"the first process of {self.name}", self._has_first_process)
         self._connect()
-        self.processes.start("dockerd", programs.DOCKERD, "--config-file", self._config_file)
+        engine = (*gpus.command(self.home), programs.DOCKERD, "--config-file", self._config_file)
+        self.processes.start("dockerd", *engine)
         self.processes.start("sshd", programs.SSHD, "-D", "-e", "-f", self.home / "sshd_config")
         self.wait()
         self._wait_for_ssh()
@@ -180,6 +184,14 @@ class Host:
             self.docker("load", "--quiet", "--input", archive.name)
         for name in names:
             self.docker("tag", archives.identity(image), name)
+
+    def gpu_does(self, number: int, percent: int | str, memory_mb: int) -> None:
+        """What one of the GPUs that it seems to have does from now on; see `gpus` of `Hosts.up`."""
+        gpus.change(self.home, number, percent, memory_mb)
+
+    def has_gpus(self, *products: str) -> None:
+        """Others from now on, which do nothing; none: its driver is not loaded."""
+        gpus.make(self.home, products)
 
     def clean(self) -> None:
         """Remove all that was made on it, but the images."""

@@ -44,6 +44,7 @@ class Hosts:
         number: int | None = None,
         *,
         disk_mb: int | None = None,
+        gpus: tuple[str, ...] = (),
         images: tuple[str, ...] = (BUSYBOX, TEST),
         config: Mapping[str, Any] | None = None,
         temporary: bool = False,
@@ -51,6 +52,8 @@ class Hosts:
         """The hosts of this name: those that are up, or some brought up now. Temporary ones are ended by the tests.
 
         `config` is more for the engines' daemon.json ({"live-restore": True}, …); a disk of `disk_mb` can be filled.
+        `gpus` are products of GPUs that each seems to have: nothing computes on them, and what they do is said by
+        `Host.gpu_does`.
         """
         if said := programs.fault():
             raise RigError(said)
@@ -66,7 +69,7 @@ class Hosts:
             if temporary:
                 lot._temporary.touch()
             try:
-                lot._begin(images, dict(config or {}), disk_mb)
+                lot._begin(images, dict(config or {}), disk_mb, gpus)
             except BaseException:
                 lot.processes.end()  # The directory, with the logs, stays until the next up or down.
                 raise
@@ -108,7 +111,9 @@ class Hosts:
         if number not in (None, len(self.hosts)):
             raise RigError(f"{self.name} is up with {len(self.hosts)} hosts; end it first, or choose another --name")
 
-    def _begin(self, images: tuple[str, ...], config: dict[str, Any], disk_mb: int | None) -> None:
+    def _begin(
+        self, images: tuple[str, ...], config: dict[str, Any], disk_mb: int | None, gpus: tuple[str, ...]
+    ) -> None:
         (self.directory / "resolv.conf").write_text(f"nameserver {self.addresses.control}\n")
         self.keys.begin()
         for host in self.hosts:
@@ -129,7 +134,7 @@ class Hosts:
         made = system.standard()
 
         def begin(host: Host) -> None:
-            host.begin(config, disk_mb)
+            host.begin(config, disk_mb, gpus)
             for image in images:
                 host.load(made[_IMAGES[image]], image)
 

@@ -231,3 +231,35 @@ def test_who_names_a_storage_that_is_not_there_is_told_where_they_are_listed(mod
         [problem] = refused["problems"]
         assert (problem["field"], problem["message"]) == (field, "Storage nfs99 not found")
         assert problem["hint"] == "penstock get storage shows those you may use"
+
+
+def test_a_storage_may_come_with_the_workload_that_keeps_its_home_there(module_server):
+    storage = "apiVersion: v1\nkind: Storage\nmetadata: {name: fresh}\nspec: {local: {node: here}}\n"
+    mounted = DOCUMENT + "  volumes: [{name: nest, storage: fresh, target: /home}]\n"
+    status, made = apply(module_server, f"{mounted}---\n{storage}")
+    assert status == 200, made
+    assert [(each["kind"], each["result"]) for each in made["results"]] == [
+        ("Storage", "created"),
+        ("Workload", "created"),
+    ]
+    apply(module_server, mounted, "/v1/delete")
+    elsewhere = storage.replace("fresh", "other") + "---\n" + mounted.replace("fresh", "other")
+    status, refused = apply(module_server, elsewhere)
+    assert status == 422
+    assert [problem["message"] for problem in refused["problems"]] == [
+        "volume nest is there, on fresh and not on other"
+    ]
+
+
+def test_what_differs_is_said_in_the_words_of_the_document_and_without_secrets(module_server):
+    text = DOCUMENT + "  selectors: {cpu: {count: 1}}\n"
+    text = text.replace("{cmd: sleep 60}", "{cmd: sleep 60, env: {MY_TOKEN: hunter2, EPOCHS: '3'}}")
+    assert apply(module_server, text)[0] == 200
+    other = text.replace("ubuntu", "debian").replace("hunter2", "hunter3").replace("'3'", "'4'")
+    status, refused = apply(module_server, other)
+    assert status == 422
+    [problem] = refused["problems"]
+    for said in ("spec.image.image: ubuntu → debian", "spec.config.env.EPOCHS: 3 → 4", "spec.config.env.MY_TOKEN"):
+        assert said in problem["message"]
+    assert "hunter" not in problem["message"]
+    apply(module_server, text, "/v1/delete")

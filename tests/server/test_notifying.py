@@ -107,8 +107,24 @@ def test_who_does_not_listen_is_told_again_even_by_the_next_server(place, server
         again.end()
 
 
+def test_what_comes_after_a_state_that_was_not_heard_waits_for_it(server, listener):
+    listener.deaf = True
+    job = server.submit(f"run: sleep 600\nnotify: {{'{listener.address}/hooks': [RUNNING, STOPPED]}}\n")
+    assert listener.next()[2]["state"] == "RUNNING"
+    listener.deaf = False
+    server.request("POST", f"/v1/workloads/{job['id']}/stop")
+    assert [listener.next()[2]["state"] for _ in range(2)] == ["RUNNING", "STOPPED"]
+
+
 @pytest.mark.parametrize(
-    "to", ["http://127.0.0.1:1/hooks", "{}/hooksandmore", "{}/hooks/../admin", "http://example.org/hooks"]
+    "to",
+    [
+        "http://127.0.0.1:1/hooks",
+        "{}/hooksandmore",
+        "{}/hooks/../admin",
+        "{}/hooks/%2e%2E/admin",
+        "http://example.org/hooks",
+    ],
 )
 def test_only_where_the_admin_allows_it_is_anything_sent(server, listener, to):
     address = to.format(listener.address)

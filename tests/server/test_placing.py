@@ -14,6 +14,15 @@ from tests.running import RunningServer, start_server
 PATIENCE = 90
 POLICY = {"Workload": ["pwm.all"], "Node": ["use"]}
 
+DOCUMENT = """\
+apiVersion: v1
+kind: Workload
+spec:
+  driver: pwm.docker
+  selectors: {cpu: {product_name: pwm.all, count: 2}}
+  config: {cmd: sleep 600}
+"""
+
 
 @pytest.fixture
 def server(place: Path) -> Iterator[RunningServer]:
@@ -104,6 +113,24 @@ def test_a_list_shows_the_place_in_the_queue_as_it_is(server: RunningServer) -> 
         return [(item["message"] or "").rpartition("; ")[2] for item in listed["items"]]
 
     until(lambda: places() == ["1 ahead in the queue", "0 of 2 are free"])
+
+
+def test_a_list_shows_the_place_of_those_far_behind_too(server: RunningServer) -> None:
+    server.submit("resources: {cpus: 2}\nrun: sleep 600\n")
+    batch = "---\n".join(f"{DOCUMENT}metadata: {{name: q{number}}}\n" for number in range(100))
+    status, made = server.request("POST", "/v1/apply", {"text": batch})
+    assert status == 200, made
+
+    def places() -> list[str]:
+        _, listed = server.request("GET", "/v1/workloads?status=pending&limit=200")
+        return [(item["message"] or "").rpartition("; ")[2] for item in listed["items"]]
+
+    last = [f"{before} ahead in the queue" for before in range(99, 0, -1)]
+    until(lambda: places() == [*last, "0 of 2 are free"])
+    _, listed = server.request("GET", "/v1/workloads?status=pending&limit=200")
+    assert {item["reason"] for item in listed["items"]} == {"NO_AVAILABLE_RESOURCES"}
+    server.request("POST", f"/v1/workloads/{listed['items'][-1]['id']}/stop")
+    until(lambda: places() == [*last[1:], "0 of 2 are free"])
 
 
 def test_each_node_says_why_not(server: RunningServer) -> None:

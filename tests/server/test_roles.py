@@ -84,14 +84,15 @@ def house() -> Iterator[House]:
     place = Path(tempfile.mkdtemp(prefix="ps-", dir="/tmp"))
     place.chmod(0o711)
     server = start_server(place)
+    _, stranger = server.request("POST", "/v1/tokens", {"user": "stranger"})  # while everyone was let in
     status, first = server.request("POST", "/v1/adm/init", {})
     assert status == 201, first
-    house = House(server, {"admin": first["token"], "bad": "pst_wrong"})
+    house = House(server, {"admin": first["token"], "bad": "pst_wrong", "stranger": stranger["token"]})
     for group in ("lab", "other"):
         assert house.ask("admin", "PUT", f"/v1/groups/{group}", {"name": group})[0] == 200
     for name, groups in MEMBERS.items():
         assert house.ask("admin", "PUT", f"/v1/users/{name}", {"name": name, "groups": groups})[0] == 200
-    for name in (*MEMBERS, "stranger"):
+    for name in MEMBERS:
         _, made = house.ask("admin", "POST", "/v1/tokens", {"user": name})
         house.tokens[name] = made["token"]
     yield house

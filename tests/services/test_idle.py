@@ -62,5 +62,7 @@ def test_a_workload_is_seen_by_the_gpus_it_has_on_all_of_its_nodes():
 
 def test_where_nobody_sees_gpus_whoever_asks_for_it_is_told():
     asked = Spec(name="train", run="true", idle_timeout=60)
-    assert refusing.notices(asked) == [IDLE_UNSEEN]
-    assert refusing.notices(Spec(name="train", run="true")) == []
+    assert refusing.notices(asked, [False, False]) == [IDLE_UNSEEN]
+    assert refusing.notices(asked, [True, False]) == [refusing.IDLE_PARTLY_UNSEEN]
+    assert refusing.notices(asked, [True, True]) == []
+    assert refusing.notices(Spec(name="train", run="true"), [False]) == []

@@ -67,8 +67,8 @@ def init(name: str | None, output: str, api_url: str | None) -> None:
 @output_option
 @api_url_option()
 def apply_users(file: str, dry_run: bool, output: str, api_url: str | None) -> int:
-    """Create or change the users and groups of a file, of documents of kind User and Group."""
-    body = documents_body(file) | {"dry_run": dry_run}
+    """Create or change the users and groups of a file, which has documents of kind User and Group only."""
+    body = documents_body(file) | {"dry_run": dry_run, "kinds": ["User", "Group"]}
     answer = connect(api_url).post("/v1/apply", body, create=True)
     return show_results(answer["results"], output, " (dry run)" if dry_run else "")
 

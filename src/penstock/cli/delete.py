@@ -33,7 +33,9 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 @click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
 @optional_file
 @group_option
-@click.option("--force", is_flag=True, help="Do not ask, although volumes lose their data.")
+@click.option(
+    "--force", is_flag=True, help="Do not ask, although volumes lose their data; a Node may be gone for good."
+)
 @output_option
 @api_url_option(short=True)
 def delete(
@@ -54,7 +56,8 @@ def delete(
     def delete_one(_: str) -> Row | None:
         if not force and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
             return None
-        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(ref)}", {"group": group})
+        asked = {"group": group} | ({"force": "true"} if force and kind.noun == "Node" else {})
+        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(ref)}", asked)
         return gone or {"name": ref}
 
     return each([ref], delete_one, output, lambda gone: _said(kind, gone))
@@ -84,5 +87,6 @@ def _loss(kind: Kind) -> str:
 
 def _said(kind: Kind, gone: Row) -> str:
     id_ = f" ({gone['id']})" if gone.get("id") and kind.noun in SINGLE else ""
-    waits = f": {gone['message']}" if gone.get("message") else ""
-    return f"{kind.noun} {gone.get('name')}{id_} {'is being deleted' if waits else 'deleted'}{waits}"
+    more = f": {gone['message']}" if gone.get("message") else ""
+    done = "is being deleted" if more and kind.noun == "Volume" else "deleted"
+    return f"{kind.noun} {gone.get('name')}{id_} {done}{more}"

@@ -53,13 +53,15 @@ def get(
     """Show what there is: workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
 
     KIND is a word of document 003 (wk, gpuw, cpuw, gpu, cpu, node, group, user, vol, storage, and their plurals), or
-    job or volume for our own columns. Without --group all groups of yours are shown. With -o yaml it is documents that
-    apply takes again; -o json is what the server answers.
+    job or volume for our own columns. Without --group all groups of yours are shown, to an admin all there are. With
+    -o yaml it is documents that apply takes again; -o json is what the server answers.
     """
     output = "json" if as_json else output
     client = connect(api_url)
     view = view_of(kind, wide=output == "wide")
-    asked = {"group": group}
+    asked: dict[str, Any] = {"group": group}
+    if group is None and kind.noun in SINGLE:
+        asked["everything"] = True
     if watch:
         _watch(client, view, asked, ref, limit, output)
     elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
@@ -81,6 +83,8 @@ def _documents(client: Client, kind: Kind, view: View, asked: dict[str, Any], re
         each = [client.get(DOCUMENTS, query | {"name": row["id"]})["items"] for row in rows.items]
         listing = rows._replace(items=[item for items in each for item in items])
     else:
+        if kind.asking and ref is not None:
+            _single(client, kind, view, asked, ref)
         listing = client.list(DOCUMENTS, query, most)
     newest: dict[tuple[str | None, str], str] = {}
     for item in listing.items:
@@ -104,11 +108,19 @@ def _one(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str
     if kind.noun not in SINGLE:
         _print(client, view, named(client, kind, view, asked, ref), output)
         return
-    thing = client.get(f"{view.path}/{quote(ref)}", asked)
+    thing = _single(client, kind, view, asked, ref)
     if output in ("table", "wide"):
         _print(client, view, [thing], output)
     else:
         print_data(thing, output)
+
+
+def _single(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> Row:
+    thing: Row = client.get(f"{view.path}/{quote(ref)}", asked)
+    if not view.rows([thing]):
+        asks = "GPUs" if kind.asking == "cpu" else "no GPUs"
+        raise NotFound(f"{kind.noun} {ref} asks for {asks}", hint=f"penstock get {ALIASES[kind.noun][0]} {ref}")
+    return thing
 
 
 def named(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> list[Row]:

@@ -70,12 +70,18 @@ def _show(made: Row, output: str) -> None:
     click.echo(made["token"])
 
 
-@command("list", examples="penstock token list")
+@command(
+    "list",
+    examples="""
+    penstock token list
+    penstock token list --user alice""",
+)
+@click.option("--user", help="Those of this user instead of yours (admin).")
 @output_option
 @api_url_option()
-def list_tokens(output: str, api_url: str | None) -> None:
+def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
     """List your tokens, without the secret."""
-    listing = connect(api_url).list(PATH, {}, 0)
+    listing = connect(api_url).list(PATH, {"user": user}, 0)
     if output in ("table", "wide") and not listing.items:
         click.echo("No tokens found")
         return

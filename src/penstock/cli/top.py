@@ -153,6 +153,10 @@ def _bytes(amount: int | None) -> str:
     return "-" if amount is None else show_bytes(amount)
 
 
+def _count(several: list[Row] | None) -> str:
+    return "-" if several is None else str(len(several))
+
+
 def _used(key: str) -> Callable[[Row], str]:
     """`2.5Gi of 16Gi`"""
     return lambda row: f"{_bytes(row.get(key))} of {_bytes(row.get('memory_bytes'))}"
@@ -172,7 +176,7 @@ GPUS = [
     field("Product", "product", least=12),
     Column("Memory", _used("memory_used_bytes")),
     Column("Use", lambda row: _percent(row.get("utilization"))),
-    Column("Processes", lambda row: str(len(row.get("processes") or ())), drop=1),
+    Column("Processes", lambda row: _count(row.get("processes")), drop=1),
 ]
 PROCESSES = [
     field("PID", "pid"),

@@ -55,16 +55,24 @@ def _our_own(noun: str, wide: bool) -> View:
     if noun == "Workload":
         from penstock.cli.jobs.listing import job_columns
 
-        return View(PATHS[noun], lambda rows: job_columns(rows, details=False, all_users=False, wide=wide), told=True)
+        def columns(rows: Sequence[Row] | None) -> list[Column]:
+            return job_columns(rows, details=False, all_users=_of_several(rows), wide=wide)
+
+        return View(PATHS[noun], columns, told=True)
     if noun == "Volume":
         from penstock.cli.volumes import volume_columns
 
-        return View(PATHS[noun], lambda _: volume_columns(details=wide, all_users=False), told=True)
+        return View(PATHS[noun], lambda rows: volume_columns(details=wide, all_users=_of_several(rows)), told=True)
     from penstock.cli.nodes import gpu_columns, node_columns
 
     if noun == "Node":
         return View(PATHS[noun], lambda _: node_columns(wide=wide))
     return View("/v1/gpus", lambda rows: gpu_columns(rows or (), wide=wide))
+
+
+def _of_several(rows: Sequence[Row] | None) -> bool:
+    """An admin is shown what belongs to others, too."""
+    return len({row.get("user") for row in rows or ()}) > 1
 
 
 def _as_documented(noun: str, wide: bool) -> View:

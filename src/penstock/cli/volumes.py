@@ -130,13 +130,14 @@ def access(volume: Row) -> str:
 
 
 def used(volume: Row) -> str:
-    """Bytes, and the share of the size that was asked for."""
+    """Bytes, and the share of the size, where one was asked for."""
     amount = volume.get("used_bytes")
     if amount is None:
         return f"not measured: {volume['not_measured']}" if volume.get("not_measured") else "-"
     from penstock.domain.quantities import show_bytes
 
-    return f"{show_bytes(amount)} ({100 * amount / volume['size_bytes']:.0f} %)"
+    share = f" ({100 * amount / volume['size_bytes']:.0f} %)" if volume["size_bytes"] else ""
+    return f"{show_bytes(amount)}{share}"
 
 
 @command("get", examples="penstock volumes get training-data")
@@ -215,13 +216,13 @@ def _measured(volume: Row) -> str:
 def _left(volume: Row) -> str:
     from penstock.domain.quantities import show_bytes
 
-    used_bytes = volume.get("used_bytes")
-    return "-" if used_bytes is None else show_bytes(max(volume["size_bytes"] - used_bytes, 0))
+    used_bytes, size = volume.get("used_bytes"), volume["size_bytes"]
+    return show_bytes(max(size - used_bytes, 0)) if size and used_bytes is not None else "-"
 
 
 def _share(volume: Row) -> str:
-    used_bytes = volume.get("used_bytes")
-    return "-" if used_bytes is None else f"{100 * used_bytes / volume['size_bytes']:.0f}%"
+    used_bytes, size = volume.get("used_bytes"), volume["size_bytes"]
+    return f"{100 * used_bytes / size:.0f}%" if size and used_bytes is not None else "-"
 
 
 @command(

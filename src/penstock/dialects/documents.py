@@ -128,14 +128,14 @@ def _twice(found: list[Document]) -> list[Problem]:
     seen: set[tuple[str, str | None, str]] = set()
     problems = []
     for each in found:
-        kind, group, name, (where, field) = _identity(each)
+        kind, group, name, (where, field) = identity(each)
         if name and (kind, group, name) in seen:
             problems.append(Problem(f"a {kind} '{name}' is in this file already", where=where, field=field))
         seen.add((kind, group, name))
     return problems
 
 
-def _identity(each: Document) -> tuple[str, str | None, str, Place]:
+def identity(each: Document) -> tuple[str, str | None, str, Place]:
     """Its kind in a person's words, its group, its name, and where that is said."""
     if isinstance(each, NounDocument):
         return each.kind.lower(), each.group, each.name, each.place("name")

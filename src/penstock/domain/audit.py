@@ -1,8 +1,18 @@
-"""Entry: one line of who did what."""
+"""Entry: one line of who did what. Deed: what somebody wanted to do."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.domain.model import Model, Time
+from penstock.domain.policy import Kind, Verb
+
+
+class Deed(NamedTuple):
+    verb: Verb
+    kind: Kind
+    group: str = ""
+    name: str = ""
 
 
 class Entry(Model):

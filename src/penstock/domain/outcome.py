@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock.domain.model import iso
 from penstock.domain.workloads import Array, Progress, Reason, State, Unit
 
 FAILED = (State.CRASHED, State.STUCK)
@@ -48,6 +49,24 @@ def latest(units: Iterable[Unit]) -> tuple[Unit, ...]:
         if known is None or unit.attempt >= known.attempt:
             newest[unit.index, unit.rank] = unit
     return tuple(newest[part] for part in sorted(newest))
+
+
+def lasting(known: Iterable[Unit], told: Iterable[Unit]) -> tuple[Unit, ...]:
+    """What is told of parts, but of each whose end is known, that end: whoever tells it may have forgotten by now. Only
+    one that began anew since then has its end still before it."""
+    ends = {_part(unit): unit for unit in known if unit.ended_at and unit.reason is not Reason.OUTCOME_UNKNOWN}
+    return tuple(unit if _is_news(unit, ends.get(_part(unit))) else ends[_part(unit)] for unit in told)
+
+
+def _part(unit: Unit) -> tuple[int, int, int]:
+    return unit.attempt, unit.index, unit.rank
+
+
+def _is_news(unit: Unit, end: Unit | None) -> bool:
+    """Times are compared as they are written: a program may be over within a millisecond."""
+    if end is None or end.ended_at is None:
+        return True
+    return unit.started_at is not None and iso(unit.started_at) > iso(end.ended_at)
 
 
 def progress(units: Iterable[Unit]) -> Progress:

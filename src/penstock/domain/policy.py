@@ -95,7 +95,7 @@ PERSONAL = frozenset(
         (Verb.delete, Kind.Token),
     }
 )
-"""What everyone may who has any right: their own tokens, and what this server is."""
+"""What everyone may who is in a group: their own tokens, and what this server is. Who is in none may nothing."""
 
 TO_ALL = frozenset(
     {

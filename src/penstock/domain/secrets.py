@@ -8,10 +8,16 @@ from typing import Any
 
 MASK = "***"
 _NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|KEY|COOKIE|BEARER|(^|_)(AUTH|PASS)(_|$)|_PWD$", re.IGNORECASE
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|CREDENTIAL|KEY|COOKIE|BEARER|AUTHORIZATION|SIGNATURE"
+    r"|(^|[_.-])(AUTH|PASS|PAT|JWT)([_.-]|$)|_PWD$",
+    re.IGNORECASE,
 )
 _IN_ADDRESS = re.compile(r"(\w://[^\s/:@]*):[^\s/@]+@")
 """`postgresql://ada:hunter2@db`: the password stands between the name and the host."""
+_IN_QUERY = re.compile(
+    r"([?&][^\s=&?#]{0,40}(?:token|secret|passw|key|signature|sig|auth)[^\s=&?#]{0,40}=)[^\s&#]+", re.IGNORECASE
+)
+_IN_HEADER = re.compile(r"\b(Bearer|Basic) +(?=\S*[0-9.=])[A-Za-z0-9._~+/=-]{6,}")
 
 
 def looks_secret(name: str) -> bool:
@@ -27,7 +33,8 @@ def masked_all(envs: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_passwords(text: str) -> str:
-    return _IN_ADDRESS.sub(rf"\1:{MASK}@", text)
+    text = _IN_QUERY.sub(rf"\1{MASK}", _IN_ADDRESS.sub(rf"\1:{MASK}@", text))
+    return _IN_HEADER.sub(rf"\1 {MASK}", text)
 
 
 def passwords_removed(found: Any) -> Any:

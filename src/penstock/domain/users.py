@@ -86,6 +86,8 @@ class Caller:
     """When what proves it ends: nothing they make to prove it again lasts longer."""
     chosen: str | None = None
     """The one group this request is about."""
+    everything: bool = False
+    """Is it about all groups they may see, not only about theirs?"""
     rights: Rights = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,3 +126,8 @@ class Caller:
         if self.chosen is None:
             return self.rights.where(verb, kind)
         return (self.chosen,) if self.rights.may(verb, kind, self.chosen) else ()
+
+    def listed(self, kind: Kind) -> tuple[str, ...] | None:
+        """The groups a list shows; None is all there are."""
+        all_groups = self.everything and self.chosen is None and self.everywhere(Verb.get, kind)
+        return None if all_groups else self.where(Verb.get, kind)

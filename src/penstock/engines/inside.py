@@ -5,13 +5,15 @@ from __future__ import annotations
 ENTER = r"""
 export PENSTOCK_SESSION=$1; shift
 if [[ -t 0 ]]; then
+  [[ $LC_ALL$LC_CTYPE$LANG ]] || export LANG=C.UTF-8
   exec {idle}<> <(:)
   shopt -s checkwinsize; for _ in {1..50}; do (:); ((LINES)) && break; read -r -t 0.02 -u "$idle"; done
   exec {idle}>&-
 fi
 exec "$@"
 """.strip()
-"""Marks it with its first argument, and lets a terminal have its size before the program looks."""
+"""Marks it with its first argument, and lets a terminal have its size, and a language with letters beyond ASCII,
+before the program looks."""
 LEAVE = r"""
 exec {idle}<> <(:)
 for ((try = 0; try < 40; try++)); do

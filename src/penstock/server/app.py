@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -15,7 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock import __version__
-from penstock.domain.policy import Verb
+from penstock.domain.audit import Deed
+from penstock.domain.names import shorten
+from penstock.domain.policy import Kind, Verb
+from penstock.domain.users import Caller
 from penstock.errors import BadRequest, Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.server.gate import Gate
 from penstock.server.identity import permitted
@@ -105,9 +107,17 @@ def _body(error: PenstockError, status: int | None = None) -> JSONResponse:
 async def _known(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, PenstockError):
         return await _defect(request, error)
-    if isinstance(error, Forbidden) and (asked := request.scope["state"].get("asked")):
-        await request.app.state.parts.audit.denied(*asked, request.url.path, time.monotonic())
+    if isinstance(error, Forbidden) and not error.noted and (asked := request.scope["state"].get("asked")):
+        await _note(request, *asked)
     return _body(error)
+
+
+async def _note(request: Request, caller: Caller, verb: Verb, kind: Kind) -> None:
+    """What was refused, with the name in its address."""
+    named = next(iter(request.path_params.values()), "")
+    method = request.scope.get("method", "GET")  # a WebSocket has none
+    deed = Deed(verb, kind, caller.chosen or "", shorten(named))
+    await request.app.state.parts.audit.denied(caller, deed, f"{method} {shorten(request.url.path, 200)}")
 
 
 async def _unreadable(request: Request, error: Exception) -> JSONResponse:

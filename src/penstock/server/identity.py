@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, NamedTuple
 
@@ -11,9 +12,9 @@ from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from penstock.domain.names import USER, shorten
-from penstock.domain.policy import Kind, Verb, refusal
+from penstock.domain.policy import EVERYTHING, Kind, Verb, refusal
 from penstock.domain.users import Caller, Proof
-from penstock.errors import Forbidden, Invalid, Problem, Unauthenticated
+from penstock.errors import Forbidden, Invalid, NotFound, Problem, Unauthenticated
 from penstock.server.parts import Parts
 from penstock.server.peers import Peer, is_own_process
 from penstock.server.permissions import NEEDS
@@ -87,11 +88,24 @@ async def permitted(request: HTTPConnection) -> Asking:
     parts: Parts = request.app.state.parts
     caller = parts.people.known(await identify(request))
     if b"group=" in request.scope["query_string"] and (chosen := request.query_params.get("group")):
-        caller = parts.people.in_group(caller, chosen)
+        looks = request.scope.get("method", "GET") == "GET"
+        caller = _of_all(caller) if looks and chosen == EVERYTHING else parts.people.in_group(caller, chosen)
     request.scope["state"]["asked"] = (caller, verb, kind)
     if not caller.may(verb, kind):
         raise Forbidden(refusal(verb, kind), hint=_who_decides(caller))
     return Asking(caller, parts)
+
+
+def _of_all(caller: Caller) -> Caller:
+    """Looking at all groups, which only those do who have rights in all; nothing is ever made there."""
+    if not caller.rights.everywhere:
+        raise NotFound(f"Group {EVERYTHING} not found")
+    return of_everything(caller)
+
+
+def of_everything(caller: Caller) -> Caller:
+    """Asking for as much as they may see."""
+    return replace(caller, everything=True)
 
 
 def _who_decides(caller: Caller) -> str | None:

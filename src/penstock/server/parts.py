@@ -66,8 +66,9 @@ class Parts:
 
     @classmethod
     def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
-        uploads, bell, people, places = Uploads(settings), Bell(), People(db), Places(db, engine)
+        uploads, bell, people = Uploads(settings), Bell(), People(db)
         reconciler = Reconciler(db, engine, settings, uploads, bell, people)
+        places = Places(db, engine, reconciler.touch)
         workloads = Workloads(db, engine, reconciler, bell)
         volumes = Volumes(db, engine, settings, places)
         sessions = Sessions(db, engine, settings, workloads, reconciler, bell)

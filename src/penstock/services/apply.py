@@ -13,15 +13,20 @@ from functools import partial
 from typing import Any
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
-from penstock.dialects.documents import Document, TaskDocument, read_documents
+from penstock.dialects.documents import Document, TaskDocument, identity, read_documents
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
 from penstock.dialects.task import Task
+from penstock.dialects.task.write import as_task
+from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.secrets import masked
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
-from penstock.errors import Conflict, FilesNeeded, Invalid, NotFound, PenstockError, Problem
-from penstock.services.nouns import Nouns, groups_in, order_of, placed
+from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NotFound, PenstockError, Problem
+from penstock.services.audit import Audit
+from penstock.services.findings import Findings
+from penstock.services.nouns import Nouns, groups_in, order_of, placed, storages_in
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Planned
@@ -35,23 +40,34 @@ from penstock.wire import Application, Applied, NewVolume, Submission
 
 CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
 DIFFERENCES_SHOWN = 5
+NAMED_BY_USERS = ("envs", "labels")
+"""Of what is below these, a text's place is known only as a whole."""
 
 Runnable = TaskDocument | ManifestWorkload | WorkloadDocument
 
 
 class Apply:
     def __init__(
-        self, db: Database, submit: Submit, volumes: Volumes, uploads: Uploads, people: People, places: Places
+        self,
+        db: Database,
+        submit: Submit,
+        volumes: Volumes,
+        uploads: Uploads,
+        people: People,
+        places: Places,
+        audit: Audit,
     ) -> None:
         self._db = db
         self._submit = submit
         self._volumes = volumes
         self._uploads = uploads
         self._people = people
-        self._nouns = Nouns(db, people, places, volumes)
+        self._audit = audit
+        self._nouns = Nouns(db, people, places, volumes, audit)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
         documents = read_documents(asked.text, asked.source)
+        _refuse_other_kinds(documents, asked)
         if not asked.dry_run:
             self._refuse_missing_files(documents, asked)
         plans = await self._plan(caller, documents, asked)
@@ -64,39 +80,44 @@ class Apply:
 
     async def _plan(self, caller: Caller, documents: Sequence[Document], asked: Application) -> list[Planned]:
         """In the order they are made: what others need first. Every problem of every document at once."""
-        problems: list[Problem] = []
-        coming = Coming()
+        found = Findings(asked.source)
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
         said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         for noun in said:
-            try:
+            with found.of(noun, self._nouns.deed(caller, noun)):
                 nouns.append(await self._nouns.plan(caller, noun, said))
                 made.append((nouns[-1], partial(placed, noun)))
-            except Invalid as error:
-                problems += error.problems
         for document in (each for each in documents if isinstance(each, ManifestVolume)):
-            try:
+            with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
                 volumes.append(await self._plan_volume(caller, document))
                 made.append((volumes[-1], partial(_at, document)))
-            except Invalid as error:
-                problems += error.problems
-        problems += await self._beyond_limits(made, [each.noun for each in said if isinstance(each.noun, Group)])
-        coming.volumes.update({plan.name: plan.volume for plan in [*nouns, *volumes] if plan.volume})
+        groups = [each.noun for each in said if isinstance(each.noun, Group)]
+        found.problems.extend(await self._beyond_limits(made, groups))
+        fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
+        coming = Coming(
+            volumes={plan.name: plan.volume for plan in [*nouns, *volumes] if plan.volume},
+            storages=tuple(storage for storage in storages_in(said) if storage.name in fresh),
+        )
         for number, each in enumerate(documents):
             if isinstance(each, ManifestVolume | NounDocument):
                 continue
-            try:
+            with found.of(each, workload_deed(caller, each, Verb.create)):
                 chosen = self._in_group(caller, each, groups_in(said))
                 plan = await self._plan_workload(chosen, each, number, asked, coming)
-            except Invalid as error:
-                problems += error.problems
-                continue
-            workloads.append(plan)
-            coming.workloads.update({plan.name: plan.workload} if plan.workload else {})
-        if problems:
-            raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
+                workloads.append(plan)
+                coming.workloads.update({plan.name: plan.workload} if plan.workload else {})
+        await self._refuse(caller, found)
         return [*nouns, *volumes, *workloads]
+
+    async def _refuse(self, caller: Caller, found: Findings) -> None:
+        error = found.error
+        if isinstance(error, Forbidden):
+            for _, deed, _ in found.refused:
+                await self._audit.denied(caller, deed)
+            error.noted = True
+        if error:
+            raise error
 
     async def _beyond_limits(
         self, made: Sequence[tuple[Planned, Callable[[Problem], Problem]]], groups: Sequence[Group]
@@ -239,6 +260,31 @@ class Apply:
             return replace(plan, result=FAILED, id=None, message=said).applied()
 
 
+def _refuse_other_kinds(documents: Sequence[Document], asked: Application) -> None:
+    if asked.kinds is None:
+        return
+    hint = "penstock apply -f FILE takes it"
+    problems = []
+    for document in documents:
+        kind, (where, _) = _kind(document), identity(document)[3]
+        if kind not in asked.kinds:
+            said = f"a {kind} is not taken here, only {' and '.join(asked.kinds)}"
+            problems.append(Problem(said, where=where, field="kind", hint=hint))
+    if problems:
+        raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
+
+
+def _kind(document: Document) -> str:
+    if isinstance(document, NounDocument):
+        return document.kind
+    return CLAIM if isinstance(document, ManifestVolume) else kind_of(document)
+
+
+def workload_deed(caller: Caller, document: Runnable, verb: Verb) -> Deed:
+    named = document.group if isinstance(document, WorkloadDocument) else None
+    return Deed(verb, Kind.Workload, named or caller.group, document.task.spec.name or "")
+
+
 def kind_of(document: Runnable) -> str:
     if isinstance(document, ManifestWorkload):
         return document.kind
@@ -260,7 +306,7 @@ def _named(spec: Spec, name: str) -> Spec:
 
 
 def _different(known: Workload, task: Task) -> Problem:
-    differences = _differences(_named(known.spec, known.name), task.spec)
+    differences = _differences(_named(known.spec, known.name), task)
     said = f"'{known.name}' ({known.id}) is {known.status} and different: {differences}"
     hint = f"penstock jobs stop {known.id}, then apply it again"
     return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
@@ -284,22 +330,31 @@ def _shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _differences(known: Spec, wanted: Spec) -> str:
-    """`resources.image: a → b; run`: long texts only by name."""
-    old, new = _flat(known.model_dump(mode="json")), _flat(wanted.model_dump(mode="json"))
-    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
-    said = [_difference(name, old.get(name), new.get(name)) for name in names[:DIFFERENCES_SHOWN]]
+def _differences(known: Spec, task: Task) -> str:
+    """`resources.image_id: a → b; run`, in the words of the text: long ones only by name."""
+    old, new = _flat(as_task(known)), _flat(as_task(task.spec))
+    names = [keys for keys in sorted(old.keys() | new.keys()) if old.get(keys) != new.get(keys)]
+    said = [_difference(task, keys, old.get(keys), new.get(keys)) for keys in names[:DIFFERENCES_SHOWN]]
     more = f" and {len(names) - DIFFERENCES_SHOWN} more" if len(names) > DIFFERENCES_SHOWN else ""
-    return "; ".join(said) + more
+    return "; ".join(dict.fromkeys(said)) + more
 
 
-def _difference(name: str, old: Any, new: Any) -> str:
-    texts = str(old), str(new)
-    return name if any(len(text) > 40 or "\n" in text for text in texts) else f"{name}: {texts[0]} → {texts[1]}"
+def _difference(task: Task, keys: tuple[str, ...], *values: Any) -> str:
+    name, texts = task.field(*keys), [masked(keys[-1], _said(value)) for value in values]
+    if keys[0] in NAMED_BY_USERS and not name.endswith(f".{keys[-1]}"):
+        name = f"{name}.{keys[-1]}"
+    long = any(len(text) > 40 or "\n" in text for text in texts)
+    return name if long or texts[0] == texts[1] else f"{name}: {texts[0]} → {texts[1]}"
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
+def _said(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _flat(value: Any, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     if isinstance(value, dict) and value:
-        inner = (_flat(below, f"{name}.{key}" if name else str(key)) for key, below in value.items())
+        inner = (_flat(below, (*keys, str(key))) for key, below in value.items())
         return {path: leaf for each in inner for path, leaf in each.items()}
-    return {name: value}
+    return {keys: value}

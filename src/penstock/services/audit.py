@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.domain.audit import Entry
+import time
+
+from penstock.domain.audit import Deed, Entry
 from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
@@ -49,19 +51,22 @@ def note_of(tx: Store, caller: Caller, verb: Verb, thing: Workload | Volume, det
 class Audit:
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._denied: dict[tuple[str, str, str, str], float] = {}
+        self._denied: dict[tuple[str, Deed, str | None], float] = {}
 
     async def page(
         self, *, user: str | None, name: str | None, limit: int, cursor: str | None
     ) -> tuple[list[Entry], str | None]:
         return await self._db.read(lambda tx: tx.audit.page(user=user, name=name, limit=limit, cursor=cursor))
 
-    async def denied(self, caller: Caller, verb: Verb, kind: Kind, what: str, moment: float) -> None:
+    async def denied(self, caller: Caller, deed: Deed, detail: str | None = None) -> None:
         """Once a minute for each: one who knocks again and again must not fill the disk."""
-        key = (caller.user, verb, kind, what)
+        key, moment = (caller.user, deed, detail), time.monotonic()
         if moment - self._denied.get(key, -60.0) < 60:
             return
         if len(self._denied) >= 1000:
             self._denied.clear()
         self._denied[key] = moment
-        await self._db.write(lambda tx: note(tx, caller, verb, kind, name=what, result=DENIED))
+        verb, kind, group, name = deed
+        await self._db.write(
+            lambda tx: note(tx, caller, verb, kind, group=group, name=name, result=DENIED, detail=detail)
+        )

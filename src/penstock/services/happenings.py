@@ -38,7 +38,8 @@ class Happenings:
 
     async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
-        created = f"in the storage class {volume.storage_class}, asked for by {volume.user}"
+        where = f"on the storage {volume.storage}" if volume.storage else f"in the storage class {volume.storage_class}"
+        created = f"{where}, asked for by {volume.user}"
         about = f"volume {volume.name}"
         ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
         theirs = [_view(event) for event in await self._engine.volume_events(volume)]

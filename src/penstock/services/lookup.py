@@ -16,17 +16,20 @@ from penstock.errors import Ambiguous, Forbidden, NotFound, Problem
 from penstock.store.session import Store
 
 Thing = TypeVar("Thing", Volume, Workload)
+WORDS = {Kind.Volume: "Volume", Kind.Workload: "Task"}
+"""What each is called where it is not found."""
 LITERAL = re.compile(r"(.+)-([a-z][a-z2-7]{7})\Z")
 
 
-def volume(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> Volume:
-    """By name or id in the caller's groups, then by the literal object name; admins may use any id."""
+def volume(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get, *, to_mount: bool = False) -> Volume:
+    """By name or id in the caller's groups, then by the literal object name; admins may use any id, and any name but
+    `to_mount`: a job that names no group means none but its own."""
 
     def find(group: str | None) -> list[Volume]:
         return tx.volumes.find(ref, group) or _literal(tx, group, ref)
 
-    found = _reached(caller, ref, verb, Kind.Volume, find)
-    return _one(found, ref, "Volume")
+    found = _reached(caller, ref, verb, Kind.Volume, find, names=not to_mount)
+    return _one(found, ref, Kind.Volume)
 
 
 def workload(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> Workload:
@@ -34,22 +37,38 @@ def workload(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> Work
     found = _reached(caller, ref, verb, Kind.Workload, lambda group: tx.workloads.find(ref, group))
     alive = [each for each in found if not each.ended]
     exact = [each for each in found if each.id == ref]
-    return _one(exact or (alive if len(alive) == 1 else found), ref, "Task")
+    return _one(exact or (alive if len(alive) == 1 else found), ref, Kind.Workload)
 
 
 def _reached(
-    caller: Caller, ref: str, verb: Verb, kind: Kind, find: Callable[[str | None], list[Thing]]
+    caller: Caller,
+    ref: str,
+    verb: Verb,
+    kind: Kind,
+    find: Callable[[str | None], list[Thing]],
+    *,
+    names: bool = True,
 ) -> list[Thing]:
-    """In the groups where the caller may do this; one who may see it and not do it is told so."""
+    """In the groups where the caller may do this, their own first; one who may see it and not do it is told so."""
     found = [each for group in caller.where(verb, kind) for each in find(group)]
-    if not found and caller.chosen is None and caller.everywhere(verb, kind) and ID.match(ref):
-        found = [each for each in find(None) if each.id == ref]
+    if not found and caller.chosen is None and caller.everywhere(verb, kind) and (names or ID.match(ref)):
+        found = [each for each in find(None) if names or each.id == ref]
+        if verb is Verb.delete:
+            _refuse_by_name(found, ref, kind)
     if found or verb is Verb.get:
         return found
     seen = _reached(caller, ref, Verb.get, kind, find)
     if seen:
         raise Forbidden(refusal(verb, kind, f"in group {seen[0].group}"))
     return []
+
+
+def _refuse_by_name(found: Sequence[Thing], ref: str, kind: Kind) -> None:
+    """A name of one's own that is gone by now must not become somebody else's data."""
+    if found and all(each.id != ref for each in found):
+        group = found[0].group
+        hint = f"There is one in group {group}: name that with -g {group}."
+        raise NotFound(f"{WORDS[kind]} {shorten(ref)} not found", hint=hint)
 
 
 def _literal(tx: Store, group: str | None, ref: str) -> list[Volume]:
@@ -64,13 +83,17 @@ def _what(thing: Volume | Workload) -> str:
     return f"{status}, {iso(thing.created_at)[:19]}"
 
 
-def _one(found: Sequence[Thing], ref: str, word: str) -> Thing:
+def _one(found: Sequence[Thing], ref: str, kind: Kind) -> Thing:
     if not found:
-        raise NotFound(f"{word} {shorten(ref)} not found")
-    if len(found) > 1:
-        each = ", ".join(f"{one.id} ({_what(one)})" for one in found[:10])
-        raise Ambiguous(f"{shorten(ref)} is the name of {len(found)}: {each}.", hint="Use one of the ids.")
-    return found[0]
+        raise NotFound(f"{WORDS[kind]} {shorten(ref)} not found")
+    if len(found) == 1:
+        return found[0]
+    several = len({one.group for one in found}) > 1
+    named = [
+        f"{one.group}/{one.name} ({one.id}, {_what(one)})" if several else f"{one.id} ({_what(one)})" for one in found
+    ]
+    said = f"{shorten(ref)} is the name of {len(found)}: {', '.join(named[:10])}."
+    raise Ambiguous(said, hint="Name the group with -g, or use one of the ids." if several else "Use one of the ids.")
 
 
 def part_problem(workload: Workload, part: int | None) -> Problem | None:

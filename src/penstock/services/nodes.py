@@ -110,14 +110,17 @@ class Nodes:
 
     def _view(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
         cpus_free, memory_free = self._free(node)
+        cpus_taken, memory_taken = self._taken(node)
         return NodeView(
             name=node.name,
             ready=node.ready,
             message=node.message,
             cpus=show_cpus(node.cpus_milli),
             cpus_free=show_cpus(max(cpus_free, 0)),
+            cpus_taken=show_cpus(cpus_taken),
             memory_bytes=node.memory_bytes,
             memory_free_bytes=max(memory_free, 0),
+            memory_taken_bytes=memory_taken,
             gpus=_one_by_one(caller, node, holders),
             gpu_pools=tuple(_pool(caller, node, pool) for pool in (*node.gpu_pools, *_pools(node, holders))),
             limits_enforced=node.limits_enforced,
@@ -135,9 +138,14 @@ class Nodes:
         """Of a node that takes no work nothing is."""
         if node.message:
             return 0, 0
+        cpus_taken, memory_taken = self._taken(node)
+        return node.cpus_milli - cpus_taken, node.memory_bytes - memory_taken
+
+    def _taken(self, node: Node) -> tuple[int, int]:
+        """What runs keeps what it has, whether or not more may come."""
         if self._reconciler.placement and (free := self._reconciler.placement.free(node)):
-            return free.cpus_milli, free.memory_bytes
-        return node.cpus_milli - (node.cpus_taken_milli or 0), node.memory_bytes - (node.memory_taken_bytes or 0)
+            return node.cpus_milli - free.cpus_milli, node.memory_bytes - free.memory_bytes
+        return node.cpus_taken_milli or 0, node.memory_taken_bytes or 0
 
 
 def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> tuple[GpuView, ...]:
@@ -158,6 +166,8 @@ def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> 
 def _measured(caller: Caller, node: NodeMeasure, holders: Mapping[str, Workload]) -> tuple[GpuMeasure, ...]:
     return tuple(
         gpu.model_copy(update={"processes": _processes(caller, gpu.processes, holders.get(gpu.uuid))})
+        if gpu.processes
+        else gpu
         for gpu in node.gpus
     )
 

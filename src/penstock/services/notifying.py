@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from penstock.domain.model import now
 from penstock.domain.workloads import Spec
@@ -62,7 +62,8 @@ def _within(address: str, allowed: str) -> bool:
     """The same host, and at or below the same path."""
     asked, given = urlsplit(address), urlsplit(allowed)
     same = (asked.scheme, asked.netloc) == (given.scheme, given.netloc) and asked.scheme in ("http", "https")
-    return same and (asked.path + "/").startswith(given.path.rstrip("/") + "/") and ".." not in asked.path
+    inside = (asked.path + "/").startswith(given.path.rstrip("/") + "/") and ".." not in unquote(asked.path)
+    return same and inside
 
 
 class Notifying:
@@ -103,26 +104,20 @@ class Notifying:
             await asyncio.gather(*map(self._deliver, each.values()))
 
     async def _deliver(self, letters: Sequence[Letter]) -> None:
-        for number, letter in enumerate(letters):
+        for letter in letters:
             try:
                 await asyncio.to_thread(send, letter, self._settings)
             except NotHeard as error:
                 if now() - letter.created_at < GIVE_UP:
-                    await self._later(letters[number:])
+                    await self._later(letter)
                     return
                 log.warning("%s was not told for a day, and is not any more: %s", shown(letter.to), error)
             await self._db.write(partial(_done, letter))
 
-    async def _later(self, letters: Sequence[Letter]) -> None:
-        """The first of them was not heard: those that follow wait with it."""
-        wait = min(FIRST_WAIT * 2.0 ** min(letters[0].tries, 12), LONGEST_WAIT)
+    async def _later(self, letter: Letter) -> None:
+        wait = min(FIRST_WAIT * 2.0 ** min(letter.tries, 12), LONGEST_WAIT)
         due = now() + timedelta(seconds=wait)
-
-        def write(tx: Store) -> None:
-            for letter in letters:
-                tx.outbox.later(letter.seq, due)
-
-        await self._db.write(write)
+        await self._db.write(lambda tx: tx.outbox.later(letter, due))
 
 
 def _done(letter: Letter, tx: Store) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from penstock.dialects.document import AskedVolume, NounDocument
+from penstock.domain.audit import Deed
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
 from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
-from penstock.errors import Invalid, NotFound, PenstockError, Problem
+from penstock.errors import Forbidden, Invalid, NotFound, PenstockError, Problem
+from penstock.services.audit import Audit
 from penstock.services.people import People
 from penstock.services.places import Place, Places, kind_of
 from penstock.services.planned import CONFIGURED, CREATED, FAILED, NOT_CHANGED, Planned
@@ -28,13 +30,18 @@ def groups_in(documents: Iterable[NounDocument]) -> frozenset[str]:
     return frozenset(each.name for each in documents if isinstance(each.noun, Group))
 
 
+def storages_in(documents: Iterable[NounDocument]) -> list[Storage]:
+    return [noun for each in documents if isinstance(noun := each.within(SHARED_GROUP), Storage)]
+
+
 def order_of(document: NounDocument) -> int:
     return ORDER.index(document.kind)
 
 
 class Nouns:
-    def __init__(self, db: Database, people: People, places: Places, volumes: Volumes) -> None:
+    def __init__(self, db: Database, people: People, places: Places, volumes: Volumes, audit: Audit) -> None:
         self._db = db
+        self._audit = audit
         self._people = people
         self._places = places
         self._volumes = volumes
@@ -51,8 +58,7 @@ class Nouns:
         if isinstance(noun, Group):
             return self._plan_group(caller, document, noun)
         if isinstance(noun, AskedVolume):
-            storages = [each.within(SHARED_GROUP) for each in coming]
-            return await self._plan_volume(caller, document, noun, [s for s in storages if isinstance(s, Storage)])
+            return await self._plan_volume(caller, document, noun, storages_in(coming))
         return self._plan_place(caller, document, noun)
 
     def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
@@ -69,6 +75,25 @@ class Nouns:
     def _group_of(self, caller: Caller, document: NounDocument) -> str:
         """Nodes and storages are there for all unless their document says otherwise."""
         return document.group or (caller.group if document.kind == "Volume" else SHARED_GROUP)
+
+    def deed(self, caller: Caller, document: NounDocument) -> Deed:
+        """What making it so would be."""
+        return Deed(Verb.update if self._is_known(document) else Verb.create, *self._thing(caller, document))
+
+    def _is_known(self, document: NounDocument) -> bool:
+        if isinstance(document.noun, User):
+            return self._people.user(document.name) is not None
+        if isinstance(document.noun, Group):
+            return self._people.group(document.name) is not None
+        place = isinstance(document.noun, Storage | Host)
+        return place and self._places.known(Kind(document.kind), document.name) is not None
+
+    def _thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
+        """Its kind, group and name, as the audit has them."""
+        kind = Kind(document.kind)
+        if kind is Kind.User:
+            return kind, "", document.name
+        return kind, document.name if kind is Kind.Group else self._group_of(caller, document), document.name
 
     def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: frozenset[str]) -> Planned:
         self._people.refuse_unruly(caller)
@@ -133,6 +158,8 @@ class Nouns:
         except NotFound:
             return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
         except PenstockError as error:
+            if isinstance(error, Forbidden):
+                await self._audit.denied(caller, Deed(Verb.delete, *self._thing(caller, document)))
             said = f"{error.message} {error.hint or ''}".strip()
             return Applied(kind=document.kind, name=document.name, result=FAILED, message=said)
         return Applied(kind=document.kind, name=document.name, result=DELETED)

@@ -21,6 +21,8 @@ from penstock.store.session import Store
 
 REMEMBERED = 1000
 """Callers whose rights are kept worked out."""
+SHOWN = 10
+"""Of what stands in the way of something."""
 NO_GROUP = ""
 """Users and groups belong to none."""
 
@@ -242,9 +244,10 @@ class People:
             members = [user.name for user in _users(tx) if any(each.name == name for each in user.groups)]
             if members:
                 raise Conflict(
-                    f"Group {name} has members: {', '.join(sorted(members)[:10])}.",
+                    f"Group {name} has members: {', '.join(sorted(members)[:SHOWN])}.",
                     hint="Take them out of it first: penstock adm user apply -f FILE",
                 )
+            _refuse_inhabited(tx, name)
             tx.registered.remove(Kind.Group, NO_GROUP, name)
             audit.note(tx, caller, Verb.delete, Kind.Group, group=name, name=name)
 
@@ -303,6 +306,18 @@ def policy_problems(policy: Mapping[str, Sequence[str]], field: str) -> list[Pro
         for word in words
         if word not in WORDS
     ]
+
+
+def _refuse_inhabited(tx: Store, group: str) -> None:
+    """What is in it could be reached by its id only."""
+    jobs = [f"{each.name} ({each.id})" for each in tx.workloads.active() if each.group == group]
+    volumes = [f"{each.name} ({each.id})" for each in tx.volumes.of_group(group)]
+    has = [f"workloads that have not ended: {', '.join(jobs[:SHOWN])}"] if jobs else []
+    has += [f"volumes: {', '.join(volumes[:SHOWN])}"] if volumes else []
+    ends = [f"penstock stop NAME -g {group}"] if jobs else []
+    ends += [f"penstock delete vol NAME -g {group}"] if volumes else []
+    if has:
+        raise Conflict(f"Group {group} has {'; and '.join(has)}.", hint=f"First {', then '.join(ends)}")
 
 
 def _users(tx: Store) -> list[User]:

@@ -120,10 +120,11 @@ class Placement:
         starts = not self._pool.settled and self._pool.outlook(job, now()) is None
         return replace(found, sentence=SOON) if starts else found
 
-    def why(self, workload_id: str) -> str | None:
-        """As of now; None: nothing is known beside what was said."""
-        waits = self._pool.settled and workload_id in self._pool.waiting
-        return self._pool.why(workload_id) if waits else None
+    def causes(self, workload_ids: Iterable[str]) -> dict[str, str]:
+        """Why each waits, as of now; not of those of which nothing is known beside what was said."""
+        if not self._pool.settled:
+            return {}
+        return self._pool.causes(id_ for id_ in workload_ids if id_ in self._pool.waiting)
 
     async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
         """One that is not stored yet, to ask about."""

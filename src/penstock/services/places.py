@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from penstock.domain.names import shorten
@@ -10,6 +10,7 @@ from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Storage, StorageKind
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.errors import Conflict, NotFound
 from penstock.services import audit
@@ -19,12 +20,16 @@ from penstock.store.session import Store
 Place = Host | Storage
 LOCAL = "-local"
 """What a node's own disk is called after the node's name."""
+NAMED = 10
+"""So many are named in one sentence."""
 
 
 class Places:
-    def __init__(self, db: Database, engine: Engine) -> None:
+    def __init__(self, db: Database, engine: Engine, touch: Callable[[str], None]) -> None:
         self._db = db
         self._engine = engine
+        self._touch = touch
+        """Says that a workload is to be looked at."""
         self._hosts: dict[str, Host] = {}
         self._storages: dict[str, Storage] = {}
         self._here: list[str] = []
@@ -97,21 +102,30 @@ class Places:
         await self.open()
         return "configured" if known else "created"
 
-    async def remove(self, caller: Caller, kind: Kind, name: str) -> Place:
+    async def remove(self, caller: Caller, kind: Kind, name: str, *, force: bool = False) -> list[Workload]:
+        """What nothing uses; with `force` also a node that does not answer. Returns what ran there alone: nobody will
+        ever know what became of it."""
         known = self._known(kind).get(name)
         if known is None or not caller.rights.may(Verb.get, kind, known.group):
             raise NotFound(f"{kind} {shorten(name)} not found")
         caller.require(Verb.delete, kind, known.group)
         group = known.group
+        answers = kind is Kind.Node and await self._answers(name)
 
-        def write(tx: Store) -> None:
-            _refuse_used(tx, kind, name)
+        def write(tx: Store) -> list[Workload]:
+            lost = _had(tx, name, answers=answers, force=force) if kind is Kind.Node else _refuse_used(tx, name)
             tx.registered.remove(kind, group, name)
             audit.note(tx, caller, Verb.delete, kind, group=group, name=name)
+            return lost
 
-        await self._db.write(write)
+        lost = await self._db.write(write)
         await self.open()
-        return known
+        for workload in lost:
+            self._touch(workload.id)
+        return [workload for workload in lost if set(workload.hosts) == {name}]
+
+    async def _answers(self, name: str) -> bool:
+        return any(node.name == name and node.ready for node in await self._engine.nodes())
 
     def _known(self, kind: Kind) -> dict[str, Host] | dict[str, Storage]:
         return self._hosts if kind is Kind.Node else self._storages
@@ -127,17 +141,30 @@ def kind_of(place: Place) -> Kind:
     return Kind.Node if isinstance(place, Host) else Kind.Storage
 
 
-def _refuse_used(tx: Store, kind: Kind, name: str) -> None:
-    if kind is Kind.Node:
-        running = [each for each in tx.workloads.active() if name in each.hosts]
-        if running:
-            named = ", ".join(f"{each.name} ({each.id})" for each in running[:10])
-            raise Conflict(
-                f"Node {name} runs {named}.", hint="set maintenance: true, and delete it when they have ended"
-            )
-        return
-    if on_it := _volumes_on(tx, name):
-        raise Conflict(f"Storage {name} has volumes: {', '.join(on_it[:10])}.", hint="delete them first")
+def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
+    """What runs there, as far as is known."""
+    running = [each for each in tx.workloads.active() if node in each.hosts]
+    if not running or (force and not answers):
+        return running
+    if answers:
+        hint = "set maintenance: true, and delete it when they have ended"
+        raise Conflict(f"Node {node} runs {named(running)}.", hint=hint)
+    said = f"Node {node} does not answer; when it last did, it had {named(running)}."
+    hint = (
+        f"if it is gone for good: penstock delete node {node} --force; then they are UNKNOWN, and their GPUs given back"
+    )
+    raise Conflict(said, hint=hint)
+
+
+def named(workloads: Sequence[Workload]) -> str:
+    more = f" and {len(workloads) - NAMED} more" if len(workloads) > NAMED else ""
+    return ", ".join(f"{each.name} ({each.id})" for each in workloads[:NAMED]) + more
+
+
+def _refuse_used(tx: Store, storage: str) -> list[Workload]:
+    if on_it := _volumes_on(tx, storage):
+        raise Conflict(f"Storage {storage} has volumes: {', '.join(on_it[:NAMED])}.", hint="delete them first")
+    return []
 
 
 def _volumes_on(tx: Store, storage: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.domain.attempts import KEPT, Next, following
 from penstock.domain.model import now
-from penstock.domain.outcome import Outcome, latest, outcome, progress
+from penstock.domain.outcome import Outcome, lasting, latest, outcome, progress
 from penstock.domain.workloads import MOVES, Progress, Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Step
 from penstock.errors import NotFound
@@ -86,13 +86,36 @@ def says(tx: Store, workload: Workload, message: str | None) -> Workload:
     return moved
 
 
+def is_out_of_reach(tx: Store, workload: Workload, message: str) -> Workload:
+    """It is to stop, and cannot be told now: that is no line of its history. One that was idle says only that."""
+    found = current(tx, workload)
+    if found is None or found.reason is Reason.GPUS_IDLE or found.message == storable(message):
+        return found or workload
+    moved = found.model_copy(update={"message": storable(message), "updated_at": now()})
+    tx.workloads.update(moved)
+    return moved
+
+
+def is_reached(tx: Store, workload: Workload) -> Workload:
+    """It was told to stop; if that took a while, it says again who asked for it."""
+    found = current(tx, workload)
+    if found is None or found.wants is not Wants.STOP:
+        return found or workload
+    lines = reversed(tx.workloads.history(found.id))
+    said = next((line.message for line in lines if line.state is found.state), found.message)
+    if found.message == said:
+        return found
+    moved = found.model_copy(update={"message": said, "updated_at": now()})
+    tx.workloads.update(moved)
+    return moved
+
+
 def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
     found = current(tx, workload)
     if found is None or found.state in SEEN_RUNNING:
         return found or workload
-    tx.workloads.set_units(found.id, units)
+    units, so_far = _written(tx, found, units)
     began = min(unit.started_at for unit in units if unit.started_at)
-    so_far = _progress(tx, found)
     return tx.workloads.move(
         found,
         State.RUNNING,
@@ -114,8 +137,7 @@ def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | 
     said = (None if said is None else storable(said)) if found.state is State.RUNNING else found.message
     if said is None and found.reason is Reason.GPUS_IDLE:
         said = found.message
-    tx.workloads.set_units(found.id, changed)
-    counted = _progress(tx, found)
+    _, counted = _written(tx, found, changed)
     if (counted, said) == (found.progress, found.message):
         return found
     moved = found.model_copy(update={"progress": counted, "message": said, "updated_at": now()})
@@ -140,7 +162,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         return tx.workloads.get(workload.id) or workload
     if end is not None and not units:
         units = _left(tx, found, end)
-    tx.workloads.set_units(found.id, units)
+    units, so_far = _written(tx, found, units)
     began = min((unit.started_at for unit in units if unit.started_at), default=None)
     if began and found.state not in SEEN_RUNNING:
         where: dict[str, Any] = {"containers": _containers(found, units), "hosts": found.hosts or _nodes(units)}
@@ -158,10 +180,19 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         exit_code=end.exit_code,
         **UNPLACED,
         launched=found.attempt if units else found.launched,
-        progress=_progress(tx, found),
+        progress=so_far,
     )
     after = following(found, end, units)
     return begin(tx, ended, after) if after else ended
+
+
+def _written(tx: Store, workload: Workload, told: Sequence[Unit]) -> tuple[tuple[Unit, ...], Progress | None]:
+    """The units as they are kept from now on, and how far an array has come: an end in the records stays."""
+    array = workload.spec.array
+    known = tx.workloads.units(workload.id, None if array else workload.attempt) if array or told else ()
+    units = lasting(known, told)
+    tx.workloads.set_units(workload.id, units)
+    return units, progress(latest((*known, *units))) if array else None
 
 
 def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
@@ -207,7 +238,3 @@ def _nodes(units: tuple[Unit, ...]) -> tuple[str, ...]:
     """Those an engine chose: by rank, or those that an array uses."""
     found = [unit.node for unit in sorted(units, key=lambda unit: (unit.rank, unit.index)) if unit.node]
     return tuple(found) if len(found) == len({unit.rank for unit in units}) else tuple(dict.fromkeys(found))
-
-
-def _progress(tx: Store, workload: Workload) -> Progress | None:
-    return progress(latest(tx.workloads.units(workload.id))) if workload.spec.array else None

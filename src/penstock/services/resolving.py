@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
-from penstock.domain.volumes import Phase, Volume
+from penstock.domain.volumes import Phase, Storage, Volume
 from penstock.domain.workloads import Mount, Workload
 from penstock.engines.base import Engine
 from penstock.errors import Ambiguous, Invalid, NotFound, PenstockError, Problem, Unavailable
@@ -26,6 +27,7 @@ class Coming:
 
     volumes: dict[str, Volume] = field(default_factory=dict)
     workloads: dict[str, Workload] = field(default_factory=dict)
+    storages: tuple[Storage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ async def volumes_of(
             ids[mount.path] = literal_id(mount.volume)
     lost = await _lost(engine, kept)
     problems = [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
+    problems += [*_elsewhere(task, found), *_not_theirs_to_write(caller, task, found)]
     return Mounted(ids, problems, homes, tuple(each for each in found.values() if isinstance(each, Volume)))
 
 
@@ -103,7 +106,7 @@ def _mounted(tx: Store, caller: Caller, mount: Mount) -> Volume:
     try:
         return lookup.volume(tx, replace(caller, chosen=caller.group), mount.volume)
     except NotFound:
-        return lookup.volume(tx, caller, mount.volume)
+        return lookup.volume(tx, caller, mount.volume, to_mount=True)
 
 
 async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
@@ -133,6 +136,40 @@ def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None
             hint="penstock volumes create NAME SIZE --access-modes ReadWriteMany",
         )
     return None
+
+
+def _elsewhere(task: Task, found: Mapping[str, Found]) -> list[Problem]:
+    """A volume of that name which is on another storage than the mount says is another one."""
+    problems = []
+    for mount in task.spec.mounts:
+        volume = found[mount.path]
+        if not isinstance(volume, Volume) or mount.storage in (None, volume.storage):
+            continue
+        where, name = task.where("volumes", mount.path), task.field("volumes", mount.path)
+        said = f"volume {volume.name} is there, on {volume.storage or volume.storage_class} and not on {mount.storage}"
+        problems.append(Problem(said, where=where, field=name, hint="name that storage, or another volume"))
+    return problems
+
+
+def _not_theirs_to_write(caller: Caller, task: Task, found: Mapping[str, Found]) -> list[Problem]:
+    """Who sees a volume may mount it to read. To write, one changes that group's volumes or runs jobs in it."""
+    problems = []
+    for mount in task.spec.mounts:
+        volume = found[mount.path]
+        if mount.read_only or not isinstance(volume, Volume) or volume.read_only:
+            continue
+        if volume.claim or _may_write(caller, volume.group):  # a cluster's own claim is of no group
+            continue
+        said = f"volume {volume.name} belongs to group {volume.group}, where you may not write to volumes"
+        hint = f"mount it read-only; to write you need 'upload' on Volume in group {volume.group}"
+        where, name = task.where("volumes", mount.path), task.field("volumes", mount.path)
+        problems.append(Problem(said, where=where, field=name, hint=hint))
+    return problems
+
+
+def _may_write(caller: Caller, group: str) -> bool:
+    changes, runs = (Verb.update, Kind.Volume), (Verb.create, Kind.Workload)
+    return any(caller.rights.may(*right, group) for right in (changes, runs))
 
 
 def awaited_by(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from penstock.domain.model import now
-from penstock.domain.outcome import Outcome
+from penstock.domain.outcome import Outcome, lasting
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
 from penstock.engines.base import BoundMount, DevicesBusy, Engine, Launch, Presence, Report, Run
@@ -59,6 +59,7 @@ class Runs:
         try:
             if workload.wants is Wants.STOP:
                 await self._engine.stop(run, self._grace_of(workload))
+                workload = await self._db.write(lambda tx: records.is_reached(tx, workload))
             report = await self._engine.observe(run)
         except Unavailable as error:
             if self._was_never_asked_for(workload):
@@ -246,7 +247,7 @@ class Runs:
         """What changed of them, at most once a second; the end writes all in any case."""
         kept = await self._db.read(lambda tx: tx.workloads.units(workload.id, workload.attempt))
         known = {unit.model_dump_json() for unit in kept}
-        changed = [unit for unit in units if unit.model_dump_json() not in known]
+        changed = [unit for unit in lasting(kept, units) if unit.model_dump_json() not in known]
         if not changed and said == workload.message:
             return workload
         wait = self._units_written.get(workload.id, 0) + BETWEEN_UNITS - time.monotonic()
@@ -265,6 +266,8 @@ class Runs:
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """What it does, nobody can tell now."""
         reason = Reason.CLUSTER_UNREACHABLE
+        if workload.wants is Wants.STOP:
+            return await self._db.write(lambda tx: records.is_out_of_reach(tx, workload, said))
         if not self._engine.schedules:  # placed anew it might run twice
             return await self._in_doubt(workload, said)
         if workload.state is State.RUNNING:

@@ -1,17 +1,24 @@
-"""Why each workload that waits does so: said when it comes, and to those at the head whenever the queue moves."""
+"""Why each workload that waits does so: said when it comes, to those at the head whenever the queue moves, and to all
+when somebody looks at them."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from penstock.domain.scheduling import Pool
-from penstock.domain.workloads import Reason, Workload
+from penstock.domain.workloads import WAITING, Reason, Workload
 from penstock.services.bell import Bell
 from penstock.services.placing import write_said
 from penstock.store.database import Database
+from penstock.wire import Summary
 
+Shown = TypeVar("Shown", bound=Summary)
+Causes = Callable[[Iterable[str]], Mapping[str, str]]
+PENDING = '"status":"pending"'
 PAUSE = 1.0
 """Seconds between two rounds."""
 HEAD = 64
@@ -67,3 +74,25 @@ class Saying:
             if id_ in self._pool.waiting or id_ in self._outside():
                 self._said[id_] = said
                 self._bell.ring(id_)
+
+
+def as_of_now(shown: Sequence[Shown], causes: Causes) -> list[Shown]:
+    """With the sentence that each would hear now, written or not."""
+    says = causes(each.id for each in shown if each.state in WAITING)
+    return [each.model_copy(update=_told(says[each.id])) if each.id in says else each for each in shown]
+
+
+def texts_as_of_now(texts: Sequence[str], causes: Causes) -> list[str]:
+    """The same of summaries as they are stored; only those that wait are read, and as little as can be: a page may have
+    hundreds."""
+    waiting = {number: json.loads(text) for number, text in enumerate(texts) if PENDING in text}
+    says = causes(each["id"] for each in waiting.values() if each["state"] in WAITING)
+    found = list(texts)
+    for number, each in waiting.items():
+        if each["id"] in says:
+            found[number] = json.dumps(each | _told(says[each["id"]]), ensure_ascii=False, separators=(",", ":"))
+    return found
+
+
+def _told(said: str) -> dict[str, str]:
+    return {"reason": Reason.NO_AVAILABLE_RESOURCES, "message": said}

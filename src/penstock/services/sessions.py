@@ -33,7 +33,9 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
-SHELL = ("sh", "-c", "bash -c : >/dev/null 2>&1 && exec bash; exec sh")
+_LETTERS = '[ "$LC_ALL$LC_CTYPE$LANG" ] || export LANG=C.UTF-8'
+"""Most images name no language, and then a shell does not know what it is typed beyond ASCII."""
+SHELL = ("sh", "-c", f"{_LETTERS}; bash -c : >/dev/null 2>&1 && exec bash; exec sh")
 VOLUME_PATH = "/volume"
 LONGEST = 12 * 3600
 """Seconds a shell on a volume may be open."""

@@ -91,9 +91,9 @@ class Submit:
         caller.require(Verb.create, Kind.Workload)
         coming = coming or Coming()
         problems = await self._refusals(task)
-        mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller))
+        mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
-        job = await self._job(workload, mounted.volumes)
+        job = await self._job(workload, mounted.volumes, coming)
         problems += [*self._never_fits(task, job), *mounted.problems]
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
@@ -144,13 +144,16 @@ class Submit:
             updated_at=moment,
         )
 
-    async def _job(self, workload: Workload, volumes: Sequence[Volume]) -> Job | None:
+    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> Job | None:
+        """Of a storage that the engine does not know yet it cannot tell where it is."""
         placement = self._reconciler.placement
-        return await placement.candidate(workload, volumes) if placement else None
+        unknown = {storage.name for storage in coming.storages}
+        known = [volume for volume in volumes if volume.storage not in unknown]
+        return await placement.candidate(workload, known) if placement else None
 
-    async def _home(self, caller: Caller, mount: Mount) -> Volume:
+    async def _home(self, caller: Caller, coming: Coming, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
-        return await self._volumes.wanted(caller, _asked(mount))
+        return await self._volumes.wanted(caller, _asked(mount), coming.storages)
 
     async def add(self, caller: Caller, prepared: Prepared, key: str | None, body: str) -> WorkloadView:
         """Stores it; durable when this returns."""

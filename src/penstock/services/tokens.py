@@ -14,6 +14,7 @@ from penstock.domain.quantities import NotAQuantity, parse_duration
 from penstock.domain.users import Caller
 from penstock.errors import Forbidden, Invalid, NotFound, Problem
 from penstock.services import audit
+from penstock.services.people import NO_GROUP
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.tokens import Token
@@ -36,7 +37,7 @@ class Tokens:
         self._known: dict[str, tuple[float, Token | None]] = {}
 
     async def create(self, caller: Caller, asked: NewToken) -> NewTokenView:
-        """For the caller; or, by an admin, for any name, which then proves that name and no account of this machine."""
+        """For the caller; or, by an admin, for anyone, which then proves that name and no account of this machine."""
         user = self._for_whom(caller, asked.user)
         secret = PREFIX + secrets.token_urlsafe(32)
         mine = user == caller.user
@@ -52,6 +53,7 @@ class Tokens:
         )
 
         def add(tx: Store) -> None:
+            _refuse_unknown(tx, user)
             tx.tokens.add(token, hashed(secret))
             audit.note(tx, caller, Verb.create, Kind.Token, name=user, id=token.id)
 
@@ -129,6 +131,14 @@ class Tokens:
             used = token.id
             await self._db.write(lambda tx: tx.tokens.touch(used, now()))
         return token
+
+
+def _refuse_unknown(tx: Store, user: str) -> None:
+    """A token for a name nobody has yet would be that of whoever is given it later. Until somebody is written down, all
+    names are somebody's."""
+    if tx.registered.get(Kind.User, NO_GROUP, user) is None and tx.registered.all(Kind.User):
+        hint = "penstock adm users lists who there is; penstock adm user apply -f FILE writes someone down"
+        raise NotFound(f"User {shorten(user)} not found", hint=hint)
 
 
 def _end(asked: str | None, latest: datetime | None) -> datetime | None:

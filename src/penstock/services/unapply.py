@@ -10,11 +10,13 @@ import time
 from penstock.dialects.document import NounDocument, WorkloadDocument
 from penstock.dialects.documents import read_documents
 from penstock.dialects.manifest import ManifestVolume
+from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
-from penstock.errors import NotFound, PenstockError
-from penstock.services.apply import CLAIM, Runnable, kind_of
+from penstock.errors import Forbidden, NotFound, PenstockError
+from penstock.services.apply import CLAIM, Runnable, kind_of, workload_deed
+from penstock.services.audit import Audit
 from penstock.services.nouns import DELETED, NOT_PRESENT, Nouns, order_of
 from penstock.services.people import People
 from penstock.services.places import Places
@@ -32,12 +34,15 @@ PATIENCE = 60.0
 
 
 class Unapply:
-    def __init__(self, db: Database, workloads: Workloads, volumes: Volumes, people: People, places: Places) -> None:
+    def __init__(
+        self, db: Database, workloads: Workloads, volumes: Volumes, people: People, places: Places, audit: Audit
+    ) -> None:
         self._db = db
+        self._audit = audit
         self._workloads = workloads
         self._volumes = volumes
         self._people = people
-        self._nouns = Nouns(db, people, places, volumes)
+        self._nouns = Nouns(db, people, places, volumes, audit)
 
     async def delete(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
         """Workloads first, so that nothing uses the volumes any more."""
@@ -85,7 +90,7 @@ class Unapply:
             try:
                 stopped = await self._workloads.stop(chosen, each.id)
             except PenstockError as error:
-                results.append(_failed(kind, name, error))
+                results.append(await self._failed(chosen, kind, workload_deed(chosen, document, Verb.stop), error))
             else:
                 said = STOPPING if stopped.ended_at is None else stopped.status
                 results.append(Applied(kind=kind, name=name, id=each.id, result=said))
@@ -106,7 +111,7 @@ class Unapply:
         except NotFound:
             log.debug("the group of %s is gone, or someone else deleted one of them at the same time", name)
         except PenstockError as error:
-            return [*gone, _failed(kind, name, error)]
+            return [*gone, await self._failed(caller, kind, workload_deed(caller, document, Verb.delete), error)]
         return gone or [Applied(kind=kind, name=name, result=NOT_PRESENT)]
 
     async def _stop(self, caller: Caller, workload: Workload, until: float) -> None:
@@ -121,13 +126,15 @@ class Unapply:
             caller.require(Verb.delete, Kind.Volume)
             await self._volumes.delete(caller, found[0].id)
         except PenstockError as error:
-            return _failed(CLAIM, name, error)
+            return await self._failed(caller, CLAIM, Deed(Verb.delete, Kind.Volume, caller.group, name), error)
         return Applied(kind=CLAIM, name=name, id=found[0].id, result=DELETED)
+
+    async def _failed(self, caller: Caller, kind: str, deed: Deed, error: PenstockError) -> Applied:
+        if isinstance(error, Forbidden):
+            await self._audit.denied(caller, deed)
+        said = f"{error.message} {error.hint or ''}".strip()
+        return Applied(kind=kind, name=deed.name, result=FAILED, message=said)
 
 
 def _named(tx: Store, caller: Caller, name: str) -> list[Workload]:
     return [each for each in tx.workloads.find(name, caller.group) if each.name == name]
-
-
-def _failed(kind: str, name: str, error: PenstockError) -> Applied:
-    return Applied(kind=kind, name=name, result=FAILED, message=f"{error.message} {error.hint or ''}".strip())

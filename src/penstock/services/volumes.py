@@ -127,7 +127,7 @@ class Volumes:
         cursor: str | None,
     ) -> tuple[list[VolumeView], str | None]:
         """Whether a volume is Lost only the engine knows: a page is filled from the store until it is full."""
-        groups = None if everyone else caller.where(Verb.get, Kind.Volume)
+        groups = None if everyone else caller.listed(Kind.Volume)
         views: list[VolumeView] = []
         while True:
             wanted = limit - len(views)

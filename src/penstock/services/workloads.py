@@ -13,6 +13,7 @@ from penstock.errors import Conflict
 from penstock.services import audit, lookup
 from penstock.services.bell import Bell
 from penstock.services.reconcile import Reconciler
+from penstock.services.saying import Shown, as_of_now, texts_as_of_now
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import Summary, WorkloadView
@@ -42,13 +43,14 @@ class Workloads:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[str], str | None]:
-        """Summaries as the JSON they are stored as. A page is the same until something is written."""
+        """Summaries as the JSON they are stored as; those that wait say why as of now. What is stored is the same until
+        something is written."""
         groups = _groups(caller, everyone=everyone)
         asked = (groups, name, tuple(states or ()), tuple(statuses or ()), limit, cursor)
         version = self._db.version
         known = self._pages.get(asked)
         if known and known[0] == version:
-            return known[1]
+            return self._texts_as_of_now(known[1][0]), known[1][1]
         found = await self._db.read(
             lambda tx: tx.workloads.page(
                 groups, name=name, states=states, statuses=statuses, limit=limit, cursor=cursor
@@ -57,7 +59,11 @@ class Workloads:
         if len(self._pages) >= PAGES_KEPT:
             self._pages.clear()
         self._pages[asked] = (version, found)
-        return found
+        return self._texts_as_of_now(found[0]), found[1]
+
+    def _texts_as_of_now(self, texts: list[str]) -> list[str]:
+        placement = self._reconciler.placement
+        return texts_as_of_now(texts, placement.causes) if placement else texts
 
     async def whole_page(
         self,
@@ -77,7 +83,9 @@ class Workloads:
             summaries = [Summary.model_validate_json(item) for item in items]
             return [(summary, latest(tx.workloads.units(summary.id))) for summary in summaries], after
 
-        return await self._db.read(look)
+        found, after = await self._db.read(look)
+        shown = self._as_of_now([summary for summary, _ in found])
+        return [(summary, units) for summary, (_, units) in zip(shown, found, strict=True)], after
 
     async def get(self, caller: Caller, ref: str) -> WorkloadView:
         def look(tx: Store) -> WorkloadView:
@@ -85,11 +93,12 @@ class Workloads:
             history, units = tx.workloads.history(workload.id), tx.workloads.units(workload.id)
             return WorkloadView.whole(workload, history, units, self._reconciler.limits)
 
-        view = await self._db.read(look)
-        if view.state in WAITING and self._reconciler.placement:
-            said = self._reconciler.placement.why(view.id)
-            return view.model_copy(update={"message": said}) if said else view
+        [view] = self._as_of_now([await self._db.read(look)])
         return view
+
+    def _as_of_now(self, shown: list[Shown]) -> list[Shown]:
+        placement = self._reconciler.placement
+        return as_of_now(shown, placement.causes) if placement else shown
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
         """The workload once it has ended, or as it is when the time is up. Woken by its own changes only."""
@@ -142,9 +151,7 @@ class Workloads:
         def change(tx: Store) -> Workload:
             workload = lookup.workload(tx, caller, ref, Verb.delete)
             if not workload.ended:
-                raise Conflict(
-                    f"{workload.name} ({workload.id}) is {workload.status}.", hint=f"penstock jobs stop {workload.id}"
-                )
+                raise _not_over(workload)
             moved: Workload = tx.workloads.move(workload, State.DELETED, Reason.DELETED_BY_USER, wants=Wants.DELETE)
             audit.note_of(tx, caller, Verb.delete, workload)
             return moved
@@ -157,6 +164,14 @@ class Workloads:
         return await self._db.read(lambda tx: tx.workloads.counts())
 
 
+def _not_over(workload: Workload) -> Conflict:
+    name = f"{workload.name} ({workload.id})"
+    if workload.wants is not Wants.STOP:
+        return Conflict(f"{name} is {workload.status}.", hint=f"penstock jobs stop {workload.id}")
+    why = f" ({workload.message.rstrip('.')})" if workload.message else ""
+    return Conflict(f"{name} was asked to stop{why} and has not ended yet.", hint=f"penstock jobs wait {workload.id}")
+
+
 def _groups(caller: Caller, *, everyone: bool) -> tuple[str, ...] | None:
     """Whose things a list shows; None is everyone's."""
-    return None if everyone else caller.where(Verb.get, Kind.Workload)
+    return None if everyone else caller.listed(Kind.Workload)

@@ -58,7 +58,7 @@ def refuse_unseen(caller: Caller, kind: str) -> None:
 def _workloads(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:
     if name is not None:
         return [_workload(lookup.workload(tx, caller, name))], None
-    texts, after = tx.workloads.page(caller.where(Verb.get, Kind.Workload), limit=limit, cursor=cursor)
+    texts, after = tx.workloads.page(caller.listed(Kind.Workload), limit=limit, cursor=cursor)
     found = [tx.workloads.get(Summary.model_validate_json(text).id) for text in texts]
     return [_workload(each) for each in found if each and not each.session], after
 
@@ -73,7 +73,7 @@ def _workload(workload: Workload) -> DocumentView:
 def _volumes(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:
     if name is not None:
         return [_volume(lookup.volume(tx, caller, name))], None
-    found, after = tx.volumes.page(caller.where(Verb.get, Kind.Volume), limit=limit, cursor=cursor)
+    found, after = tx.volumes.page(caller.listed(Kind.Volume), limit=limit, cursor=cursor)
     return [_volume(each) for each in found if each.phase is not Phase.Deleting], after
 
 

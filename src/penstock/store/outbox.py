@@ -19,7 +19,12 @@ _DUE = (
     .limit(value("count"))
 )
 _NEXT = select(func.min(o.c.due_at))
-_LATER = update(o).where(o.c.seq == value("number")).values(tries=o.c.tries + 1, due_at=value("time"))
+_LAST = select(func.max(o.c.due_at)).where(o.c.to == value("recipient"))
+_LATER = (
+    update(o)
+    .where(o.c.to == value("recipient"), o.c.seq >= value("number"))
+    .values(tries=o.c.tries + 1, due_at=value("time"))
+)
 _DONE = delete(o).where(o.c.seq == value("number"))
 
 
@@ -36,9 +41,11 @@ class Outbox:
         self._tx = tx
 
     def add(self, workload_id: str, to: str, doc: str) -> None:
+        """Behind all that the same recipient is still to be told."""
         moment = to_ms(now())
+        [(last,)] = self._tx.rows(_LAST, {"recipient": storable(to)})
         row = {"workload_id": workload_id, "to": storable(to), "doc": storable(doc), "tries": 0}
-        self._tx.write(_ADD, row | {"created_at": moment, "due_at": moment})
+        self._tx.write(_ADD, row | {"created_at": moment, "due_at": max(moment, last or 0)})
 
     def due(self, time: datetime, limit: int) -> list[Letter]:
         """Oldest first."""
@@ -49,8 +56,9 @@ class Outbox:
         [(soonest,)] = self._tx.rows(_NEXT)
         return None if soonest is None else from_ms(soonest)
 
-    def later(self, seq: int, time: datetime) -> None:
-        self._tx.write(_LATER, {"number": seq, "time": to_ms(time)})
+    def later(self, letter: Letter, time: datetime) -> None:
+        """It was not heard: those that follow to the same recipient wait with it."""
+        self._tx.write(_LATER, {"recipient": letter.to, "number": letter.seq, "time": to_ms(time)})
 
     def done(self, seq: int) -> None:
         self._tx.write(_DONE, {"number": seq})

@@ -59,6 +59,8 @@ class Conversion(Documents):
 
 
 class Application(Documents):
+    kinds: list[str] | None = Field(None, max_length=10, examples=[["User", "Group"]])
+    """Documents of other kinds are refused; without it, all are taken."""
     files: dict[str, str] = {}
     venv: str | None = Field(None, max_length=4096)
     dry_run: bool = False

@@ -16,7 +16,8 @@ class GpuMeasure(Model):
     memory_used_bytes: int | None = None
     utilization: int | None = None
     """Percent of the time in which it computed anything at all."""
-    processes: tuple[GpuProcess, ...] = ()
+    processes: tuple[GpuProcess, ...] | None = None
+    """Those that compute on it; None where they cannot be seen."""
 
 
 class ProcessMeasure(Model):

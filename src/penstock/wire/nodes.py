@@ -40,8 +40,11 @@ class NodeView(Model):
     """Why nothing can start there."""
     cpus: str
     cpus_free: str
+    """To be had now: none where nothing can start."""
+    cpus_taken: str = "0"
     memory_bytes: int
     memory_free_bytes: int
+    memory_taken_bytes: int = 0
     gpus: tuple[GpuView, ...]
     """One by one, where the engine hands them out so."""
     gpu_pools: tuple[GpuPoolView, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from hypothesis import given, settings
@@ -67,7 +68,9 @@ def jobs(draw: st.DrawFn, number: int, wants=None, limits=(None, 10, 20, 60)) ->
     )
 
 
-LIMITS = st.sampled_from((Limits(), Limits(gpus=2), Limits(cpus_milli=3000), Limits(workloads=2)))
+LIMITS = st.sampled_from(
+    (Limits(), Limits(gpus=2), Limits(cpus_milli=1000), Limits(cpus_milli=3000), Limits(workloads=2))
+)
 
 
 class Lab:
@@ -294,9 +297,13 @@ def test_what_is_told_to_be_impossible_never_starts_and_all_else_does_on_empty_n
     there = [data.draw(nodes(name)).model_copy(update={"maintenance": False}) for name in NAMES[:2]]
     there = [each.model_copy(update={"gpus": tuple(_idle(gpu) for gpu in each.gpus)}) for each in there]
     wanted = data.draw(jobs(1))
+    if wanted.ask.cpus_milli is None and not wanted.ask.array:  # shares are of Docker hosts, where ranks are together
+        wanted = replace(wanted, ask=replace(wanted.ask, together=True))
     pool = Pool()
     for each in there:
         pool.see(each)
+    for name in GROUPS:
+        pool.set_group(Group(name=name, limits=data.draw(LIMITS), limits_each=data.draw(LIMITS)))
     never = pool.never(wanted)
     pool.enqueue(wanted)
     assert bool(pool.decide(NOW)) == (not never), never

@@ -96,3 +96,76 @@ def test_a_share_of_a_node_counts_for_the_limit_of_cpus():
     pool = pool_of(node(cpus=8, has=2), waiting=[job("a", ask(None, 0, gpus=1), group="vision")], groups=groups)
     assert decided(pool) == {}
     assert pool.why("a") == "its share of a node's CPUs is more than the limits of group vision leave"
+
+
+LIMITED = [Group(name="vision", limits=Limits(cpus_milli=1000))]
+BY_SHARE = ask(None, 0, gpus=1)
+"""Its share is 4 CPUs of `big` and 1 of `small`."""
+
+
+def big_and_small(**more):
+    return pool_of(node("big", 8, has=2), node("small", 2, has=2), groups=LIMITED, **more)
+
+
+def test_a_job_goes_to_the_node_whose_share_its_limit_leaves():
+    waiting = [job("w", BY_SHARE, group="vision")]
+    pool = big_and_small(held=[running("x", "big", group="ann")], waiting=waiting)
+    assert decided(pool) == {"w": ["small"]}  # though big is the fuller
+
+
+def test_where_only_larger_shares_have_room_it_says_what_it_waits_for():
+    held = [running(each, "small", cpus=0.5, uuids=(f"small-{number}",)) for number, each in enumerate("xy")]
+    pool = big_and_small(held=held, waiting=[job("w", BY_SHARE, group="vision"), job("a", BY_SHARE, since=1)])
+    assert decided(pool) == {"a": ["big"]}
+    assert pool.why("w") == "needs 1 GPU; 0 of 2 are free"
+    assert [str(answer) for answer in pool.explain("w").answers] == [
+        "node big: group vision may have 1 CPUs at once: 0 are taken, needs 4, its share of the node",
+        "node small: has 0 of 2 free Tesla V100-SXM2-16GB, needs 1",
+    ]
+    pool.enqueue(job("b", BY_SHARE, since=2, group="ann"))
+    pool.enqueue(job("c", BY_SHARE, since=3, group="ann"))
+    pool.release("x")
+    assert decided(pool)["w"] == ["small"]
+
+
+def test_room_that_its_limit_leaves_is_kept_for_it():
+    """Else those that may have more would take it each time it comes free."""
+    held = [running("x", "small", uuids=("small-0", "small-1"), group="ann")]
+    pool = big_and_small(held=held, waiting=[job("w", ask(None, 0, gpus=2), group="vision")])
+    pool.set_group(Group(name="vision", limits=Limits(cpus_milli=2000)))
+    assert decided(pool) == {}
+    pool.enqueue(job("a", ask(None, 0, gpus=1, node="small"), since=1))
+    pool.hold(running("x", "small", uuids=("small-0",), group="ann"))
+    assert decided(pool) == {}
+    assert "kept" in pool.why("a")
+    pool.release("x")
+    assert decided(pool) == {"w": ["small"]}
+
+
+def test_a_share_beyond_what_its_group_holds_besides_waits_and_says_so():
+    held = [running("x", "small", cpus=0.5, group="vision")]
+    pool = big_and_small(held=held, waiting=[job("w", BY_SHARE, group="vision"), job("a", BY_SHARE, since=1)])
+    assert decided(pool) == {"a": ["small"]}
+    assert pool.why("w") == "its share of a node's CPUs is more than the limits of group vision leave"
+    assert [each.passes for answer in pool.explain("w").answers for each in answer.obstacles] == [False, True]
+    pool.release("x")
+    assert decided(pool) == {"w": ["small"]}
+
+
+def test_a_share_that_is_more_than_the_limit_on_every_node_can_never_run():
+    pool = pool_of(node("a", 8, has=2), node("b", 6, has=2), groups=LIMITED)
+    said = "names no CPUs, so its share of a node counts, at least 3 CPUs (b); group vision may have 1 at once"
+    assert pool.never(job("w", BY_SHARE, group="vision")) == {"cpus": said}
+    assert pool.never(job("w", BY_SHARE)) == {}
+    assert pool.never(job("w", ask(1, 0, gpus=1), group="vision")) == {}
+    pool.see(node("c", 2, has=2, maintenance=True))
+    assert pool.never(job("w", BY_SHARE, group="vision")) == {}
+    together = job("w", ask(None, 0, gpus=1, places=2, together=True), group="vision")
+    said = "names no CPUs, so its share of a node counts, at least 2 CPUs (c); group vision may have 1 at once"
+    assert pool.never(together) == {"cpus": said}
+
+
+def test_an_array_has_as_many_places_as_its_limit_leaves_shares():
+    pool = big_and_small(waiting=[job("a", ask(None, 0, gpus=1, places=9, array=True), group="vision")])
+    pool.set_group(Group(name="vision", limits=Limits(cpus_milli=5000)))
+    assert decided(pool) == {"a": ["small", "small"]}

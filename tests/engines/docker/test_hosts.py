@@ -11,7 +11,7 @@ from penstock.domain.nodes import Allows, Gpu
 from penstock.domain.workloads import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.probing import read_gpus
+from penstock.engines.docker.nvidia import read_table
 from penstock.engines.docker.wires import Address, NotAnAddress, read_address
 from tests.engines.docker.opening import document, opened, settings_for
 from tests.engines.executing import result, running, session, told
@@ -157,16 +157,13 @@ def test_what_is_no_address(text: str) -> None:
 
 def test_gpus_as_nvidia_smi_prints_them() -> None:
     """A text as the program prints it: no GPU can be here."""
-    found = read_gpus("0, GPU-9a4f8, Tesla V100-SXM2-16GB, 16130, 14286\n1, GPU-b, Tesla T4, 15109, [N/A]\nno row\n")
-    assert [(gpu.uuid, gpu.product, gpu.minor) for gpu in found] == [
-        ("GPU-9a4f8", "Tesla V100-SXM2-16GB", 0),
-        ("GPU-b", "Tesla T4", 1),
-    ]
-    assert (found[0].memory_bytes, found[0].memory_used_bytes, found[1].memory_used_bytes) == (
-        16130 << 20,
-        14286 << 20,
-        None,
+    first, second = read_table(
+        "0, GPU-9a4f8, Tesla V100-SXM2-16GB, 16130, 14286, 97\n1, GPU-b, Tesla T4, 15109, [N/A], [N/A]\nno row\n"
     )
+    assert (first.gpu.uuid, first.gpu.product, first.gpu.minor) == ("GPU-9a4f8", "Tesla V100-SXM2-16GB", 0)
+    assert (first.gpu.memory_bytes, first.gpu.memory_used_bytes, first.utilization) == (16130 << 20, 14286 << 20, 97)
+    assert (second.gpu.uuid, second.gpu.minor) == ("GPU-b", 1)
+    assert (second.gpu.memory_used_bytes, second.utilization) == (None, None)
 
 
 async def test_without_any_host_that_is_said(tmp_path: Path, hosts: Hosts) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.domain.workloads import Reason, State
 from penstock.engines.base import Launch, Report
-from penstock.engines.docker import withdrawing
+from penstock.engines.docker import starts, withdrawing
 from penstock.engines.docker.engine import DockerEngine
 from penstock.settings import Settings
 from tests.engines.docker.late import Arrives, Late
@@ -83,6 +83,27 @@ async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started
     assert "the answer was lost, and Docker does not remember whether it ran" in (unit.message or "")
 
 
+async def test_a_start_without_an_answer_on_a_host_that_is_gone_for_good_is_in_doubt(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "RETRY", 10.0)  # it is gone before it is asked again
+    machine = hosts.hosts[0]
+    between = Late(machine.socket, tmp_path / "docker.sock", Arrives.never)
+    async with between.listening() as address, opened(settings_for(hosts, tmp_path), ()) as engine:
+        await engine.use_hosts([document(machine, address)])
+        await looked_at(engine)
+        between.arm()
+        await engine.start(launch := a_launch("true", hosts=("host-1",)))
+        async with asyncio.timeout(60):
+            while (await engine.observe(run_of(launch))).state is not State.UNKNOWN:
+                await asyncio.sleep(0.05)
+        await engine.use_hosts([])
+        [unit] = (await ended(engine, run_of(launch), 90)).units
+        assert (unit.state, unit.reason) == (State.UNKNOWN, Reason.OUTCOME_UNKNOWN)
+        assert unit.message == "Its node host-1 is not registered any more: how it ended is not known."
+    machine.docker("rm", "-f", *containers_of(launch, machine))
+
+
 async def left(launch: Launch, settings: Settings, *machines: Host) -> None:
     """Starts it, and leaves it to the next server once its first two parts have printed."""
     async with left_behind(settings, *machines) as first:
@@ -131,6 +152,56 @@ async def test_a_node_that_failed_ends_also_one_that_has_no_container(hosts: Hos
         report = await ended(engine, run_of(launch))
         assert [unit.state for unit in report.units] == [State.CRASHED, State.STOPPED]
         assert report.units[1].reason is Reason.ANOTHER_NODE_ENDED
+
+
+@pytest.mark.parametrize(
+    ("program", "state", "reason", "code"),
+    [
+        ("echo up; sleep 600", State.CRASHED, Reason.DELETED_OUTSIDE, None),
+        ("echo up; exit 3", State.CRASHED, Reason.PROGRAM_FAILED, 3),
+    ],
+    ids=["running", "ended"],
+)
+async def test_one_whose_only_container_was_removed_while_nobody_looked_is_not_started_again(
+    hosts: Hosts, tmp_path: Path, program: str, state: State, reason: Reason, code: int | None
+) -> None:
+    """Nothing of it is there: Docker remembers that it ran, and how it ended."""
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = a_launch(("sh", "-c", program))
+    async with left_behind(settings, machine) as first:
+        await first.start(launch)
+        await printed(first, run_of(launch), "up")
+        if code:
+            await ended(first, run_of(launch))
+    machine.docker("rm", "-f", *containers_of(launch, machine))
+    async with opened(settings, [machine]) as engine:
+        await engine.start(launch)
+        report = await ended(engine, run_of(launch))
+        assert [(unit.state, unit.reason, unit.exit_code) for unit in report.units] == [(state, reason, code)]
+        assert not containers_of(launch, machine)
+
+
+async def test_an_array_of_which_nothing_is_left_goes_on_where_it_was(hosts: Hosts, tmp_path: Path) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = an_array("echo up; test $JOB_COMPLETION_INDEX -gt 1 || sleep 600", 4, 2)
+    await left(launch, settings, machine)
+    machine.docker("rm", "-f", *containers_of(launch, machine))
+    async with opened(settings, [machine]) as engine:
+        report = await ended(engine, run_of(launch))
+        assert [unit.reason for unit in report.units] == [Reason.DELETED_OUTSIDE] * 2 + [Reason.FINISHED] * 2
+        assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.{part}" for part in (2, 3)]
+
+
+async def test_what_was_taken_back_before_it_ran_is_started(hosts: Hosts, tmp_path: Path) -> None:
+    """A container that was made and removed again is no sign that it ran."""
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = a_launch(("echo", "up"))
+    labels = {"installation": "penstock", "workload": launch.workload_id, "attempt": "1", "part": "0"}
+    given = [each for key, value in labels.items() for each in ("--label", f"penstock.dev/{key}={value}")]
+    machine.docker("rm", machine.docker("create", *given, "busybox:1", "true").strip())
+    async with opened(settings, [machine]) as engine:
+        _, said = await outcome(engine, launch)
+        assert said == "up\n"
 
 
 async def test_an_index_that_failed_is_to_blame_for_itself(engine: DockerEngine) -> None:

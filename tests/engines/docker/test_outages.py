@@ -152,6 +152,19 @@ async def test_with_live_restore_a_code_is_not_believed_that_docker_did_not_see(
     assert (before.reason, before.exit_code) == (Reason.PROGRAM_FAILED, 4)
 
 
+async def test_one_that_was_to_be_stopped_was_stopped_if_nobody_knows_how_it_ended(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    machine, settings, launch = hosts.hosts[0], settings_for(hosts, tmp_path), a_launch(program("exit 0"))
+    async with left_behind(settings, machine) as first:
+        await outcome(first, launch)
+    await asyncio.to_thread(killed, machine)
+    async with opened(settings, [machine]) as engine:
+        await engine.stop(run_of(launch), 5)
+        [unit] = (await ended(engine, run_of(launch))).units
+        assert (unit.state, unit.reason, unit.exit_code) == (State.STOPPED, Reason.STOPPED_BY_USER, None)
+
+
 # -- an orderly restart ------------------------------------------------------------------------------------------------
 
 

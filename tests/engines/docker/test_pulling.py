@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from penstock.domain.names import new_id
 from penstock.domain.workloads import Reason, Resources, State
-from penstock.engines.base import Report
+from penstock.engines.base import Presence, Report
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.images import HUB, registry_of
+from penstock.engines.docker.images import HUB, PullFailed, registry_of
 from tests.engines.docker.opening import opened, settings_for
 from tests.engines.launching import a_launch, ended, outcome, run_of
 from tests.hosts.lot import Hosts
@@ -91,6 +92,34 @@ async def test_a_registry_that_is_away_is_tried_again(engine: DockerEngine, host
         hosts.registry.start()
     assert (await ended(engine, run_of(launch))).units[0].state is State.EXITED
     hosts.hosts[0].docker("rmi", "-f", image)
+
+
+async def test_a_registry_whose_name_nobody_knows_is_said_so_in_the_same_words_each_time(engine: DockerEngine) -> None:
+    """Each try asks from another port, which is no news to those who follow it."""
+    launch, changes, said = asking_for("lab.example/team/thing:1"), engine.changes(), []
+    await engine.start(launch)
+    async with asyncio.timeout(90):
+        while (report := await engine.observe(run_of(launch))).presence is Presence.waiting:
+            said.append(report.message or "")
+            await anext(changes)
+    assert report.units[0].reason is Reason.PULL_FAILED
+    told = [each for each, _ in groupby(said)]
+    assert [each for each in told if "trying again" in each] == told[-1:], told
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'Get "https://lab.example/v2/": dial tcp: lookup lab.example: read udp {}->10.0.0.1:53: i/o timeout',
+        "read tcp {}->10.0.0.9:443: read: connection reset by peer",
+    ],
+)
+def test_the_same_failure_has_the_same_words_each_time(answer: str) -> None:
+    """From another port: whoever follows it is not told again."""
+    ports = ("10.1.2.3:45123", "10.1.2.3:51734", "[fd00::2]:40001")
+    [said] = {PullFailed("lab.example/team/thing:1", answer.format(port), "lab-1").message for port in ports}
+    assert said.endswith((": i/o timeout)", "connection reset by peer"))
+    assert "10.0.0." in said
 
 
 def test_the_registry_of_an_image() -> None:

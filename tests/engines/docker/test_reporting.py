@@ -147,3 +147,17 @@ def test_docker_was_away_when_the_last_it_ended_were_followed_by_nothing_but_its
     assert outage_before(began, [plain(exit_code=0)]) is None
     later = plain(exit_code=0, started_at=NOON + timedelta(hours=1), minutes=70)
     assert outage_before(began, [ended, later]) is None  # Docker was there afterwards
+
+
+def test_docker_may_need_longer_to_end_what_it_has_than_it_waits_for_it() -> None:
+    """Those that were left it ends when it begins again; nothing was made in between."""
+    began = NOON + timedelta(minutes=10)
+    first = seen(exit_code=143, note=Note(code=143, ended="stop"), started_at=began - timedelta(minutes=5), minutes=9.2)
+    left = plain(part=1, exit_code=137, minutes=10.02)
+    found = outage_before(began, [first, left])
+    assert found
+    assert found.took(first)
+    made = plain(part=2, exit_code=137, started_at=began - timedelta(seconds=40), minutes=10.02)
+    found = outage_before(began, [first, left, made])
+    assert found
+    assert [found.took(each) for each in (first, left, made)] == [False, True, True]

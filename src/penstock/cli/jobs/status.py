@@ -14,6 +14,7 @@ from penstock.cli.table import Column, Row, field, moment, short_time, table
 from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.domain.quantities import show_bytes, show_duration
+from penstock.domain.secrets import masked_all
 
 MOST = 50
 INTEREST = {"CRASHED": 0, "UNKNOWN": 0, "STOPPED": 0, "EXITED": 2}
@@ -105,7 +106,7 @@ def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
     sections = [
         ("Volumes", [_mount(mount) for mount in job.get("volumes") or ()]),
         ("Scratch", [_scratch(scratch) for scratch in spec.get("scratch") or ()]),
-        ("Variables", [f"{key}={value}" for key, value in (spec.get("envs") or {}).items()]),
+        ("Variables", [f"{key}={value}" for key, value in masked_all(spec.get("envs") or {}).items()]),
         ("Setup", (spec.get("setup") or "").splitlines()),
         ("Run", _run(spec.get("run") or "")),
         ("Notes", job.get("notices") or ()),

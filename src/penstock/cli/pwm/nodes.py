@@ -21,11 +21,11 @@ def node_columns(*, wide: bool) -> list[Column]:
         field("address", "address", drop=10, least=12),
         Column("allow", lambda row: ",".join(row.get("allows") or ()) or "-", drop=11, least=11),
         field("cpus", "cpus", drop=4),
-        Column("cpusLoad", lambda row: _share(_number(row, "cpus"), _number(row, "cpus_free")), drop=3),
+        Column("cpusLoad", lambda row: _share(_number(row, "cpus"), _number(row, "cpus_taken")), drop=3),
         Column("mem", lambda row: _bytes(row.get("memory_bytes")), drop=7),
-        Column("memLoad", lambda row: _share(_number(row, "memory_bytes"), _number(row, "memory_free_bytes")), drop=5),
+        Column("memLoad", lambda row: _share(_number(row, "memory_bytes"), _number(row, "memory_taken_bytes")), drop=5),
         Column("gpus", lambda row: str(_pools(row, "total")), drop=1),
-        Column("gpusLoad", lambda row: _share(_pools(row, "total"), _pools(row, "total") - _pools(row, "taken"))),
+        Column("gpusLoad", lambda row: _share(_pools(row, "total"), _pools(row, "taken"))),
         field("version", "version", drop=12),
         SEEN,
         Column("status", node_status),
@@ -54,8 +54,9 @@ def _pools(row: Row, key: str) -> int:
     return sum(pool.get(key) or 0 for pool in row.get("gpu_pools") or ())
 
 
-def _share(total: float, free: float) -> str:
-    return f"{100 * (total - free) / total:.0f}%" if total else "-"
+def _share(total: float, taken: float) -> str:
+    """Of one that has shrunk, more than there is may be taken."""
+    return f"{min(100 * taken / total, 100):.0f}%" if total else "-"
 
 
 def _bytes(amount: int | None) -> str:

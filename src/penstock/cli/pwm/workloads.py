@@ -68,8 +68,9 @@ def asks_for(resource: str, row: Row) -> bool:
 
 
 def is_locked(row: Row) -> bool:
-    """It has its place, and what is there is nobody else's."""
-    return _state(row) not in WAITING + ENDED
+    """It has its place, and what is there is nobody else's. One in doubt keeps it as long as it is asked for."""
+    in_doubt = _state(row) == "UNKNOWN" and not row.get("ended_at")
+    return in_doubt or _state(row) not in WAITING + ENDED
 
 
 def _state(row: Row) -> str:

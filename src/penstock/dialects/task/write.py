@@ -14,6 +14,11 @@ DAY = 86_400
 
 
 def write_task(spec: Spec) -> str:
+    return dump(as_task(spec))
+
+
+def as_task(spec: Spec) -> dict[str, Any]:
+    """What the YAML says."""
     said = {
         "name": spec.name,
         "num_nodes": spec.nodes if spec.nodes != 1 else None,
@@ -40,7 +45,7 @@ def write_task(spec: Spec) -> str:
         "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
         "notify": _notify(spec.notify),
     }
-    return dump(only_said(said.items()))
+    return only_said(said.items())
 
 
 def show_array(array: Array) -> int | OnOneLine:

@@ -39,6 +39,8 @@ class Ask:
     """Names, and the node whose disk each is on."""
     array: bool = False
     """Half of the places it could have are enough to start; otherwise it is all or nothing."""
+    share_milli: int | None = None
+    """Where its share of the CPUs is more than this, a node would not do: its limits leave no more."""
 
     def __hash__(self) -> int:
         return self._hash
@@ -63,6 +65,7 @@ class Ask:
             self.labels,
             self.groups,
             volumes=self.volumes,
+            share_milli=self.share_milli,
         )
 
     def may_use(self, node: Node) -> bool:

@@ -13,11 +13,11 @@ from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask, Job
 from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.limits import Usage
-from penstock.domain.scheduling.never import NO_NODE, never
+from penstock.domain.scheduling.never import NO_NODE, never, never_shared
 from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
 from penstock.domain.scheduling.reservations import Reservation
 from penstock.domain.scheduling.rooms import Room
-from penstock.domain.scheduling.rounds import wish
+from penstock.domain.scheduling.rounds import ways, wish
 from penstock.domain.scheduling.shapes import Shape, Shapes
 
 KEPT = "room is kept for those ahead in the queue"
@@ -76,22 +76,26 @@ class Scene:
         """Why it waits, without its place in the queue."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
-        cause = self._limit(job, least) or self._lack(job.ask, shape, least)
-        return cause or self._share_limit(job, shape, least) or self._kept(job)
+        return self._limit(job, least) or self._lack(job, shape, self._left(job, shape), least) or self._kept(job)
 
     def outlook(self, job: Job, ahead: int, now: datetime) -> str | None:
         """For one that is not in the queue: None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
-        cause = self._limit(job, least) or self._lack(job.ask, shape, least) or self._share_limit(job, shape, least)
-        if cause is None and self._beside_all(job, shape, now) < least:
+        left = self._left(job, shape)
+        cause = self._limit(job, least) or self._lack(job, shape, left, least)
+        if cause is None and left and self._beside_all(job, left, now) < least:
             cause = self._kept(job)
         return cause + place(ahead) if cause else None
 
     def never(self, job: Job) -> dict[str, str]:
         """What no node has comes first; what a limit forbids stands beside."""
         places = 1 if job.ask.array else job.ask.places
-        return self._usage.never(job, places) | never(job.ask, self.seen_by(job.ask))
+        rooms, cpus = self.seen_by(job.ask), self._usage.shares_ever(job)
+        found = self._usage.never(job, places) | never(job.ask, rooms)
+        if not found and cpus is not None and (said := never_shared(job.ask, places, rooms, cpus)):
+            found["cpus"] = f"{said}; {self._usage.tightest(job, ever=True)} may have {show_cpus(cpus)} at once"
+        return found
 
     def _beside_all(self, job: Job, shape: Shape, now: datetime) -> int:
         """How many places there are beside what is kept for others."""
@@ -109,13 +113,14 @@ class Scene:
             return None
         return self._usage.why(job, least)
 
-    def _share_limit(self, job: Job, shape: Shape, least: int) -> str | None:
-        if job.ask.cpus_milli is not None:
+    def _left(self, job: Job, shape: Shape) -> Shape | None:
+        """Of the nodes that would do, those that its limits leave it."""
+        most, least = wish(job, shape, self._usage)
+        found = ways(job, shape, most, least, self._usage, self._shapes)
+        if not found:
             return None
-        nodes = (self._rooms[name].node for name in shape.widest.counts)
-        smallest = min((share(node.cpus_milli, job.ask, node) for node in nodes), default=0)
-        who = self._usage.exceeded_by(job, least * smallest)
-        return f"its share of a node's CPUs is more than the limits of {who} leave" if who else None
+        found[0][0].look()
+        return found[0][0]
 
     def _kept(self, job: Job) -> str:
         if job.max_duration is None:
@@ -124,15 +129,18 @@ class Scene:
 
     # one sentence for all nodes
 
-    def _lack(self, ask: Ask, shape: Shape, least: int) -> str | None:
-        if shape.room_for(ask) >= least:
-            return None
-        if (shape.largest if ask.together else shape.capacity) < least:
+    def _lack(self, job: Job, shape: Shape, left: Shape | None, least: int) -> str | None:
+        ask = job.ask
+        if not shape.would_do(ask, least):
             return self._nowhere(ask)
-        rooms = [room for room in self.seen_by(ask) if shape.fits_empty(room.node.name)]
+        if left is None or not left.would_do(ask, least):
+            return f"its share of a node's CPUs is more than the limits of {self._usage.tightest(job)} leave"
+        if left.room_for(ask) >= least:
+            return None
+        rooms = [room for room in self.seen_by(ask) if left.fits_empty(room.node.name)]
         if len(rooms) == 1:
-            return _short_there(ask, least, rooms[0]) or _some(ask, shape, least)
-        return _short_everywhere(ask, rooms) if least == 1 else _some(ask, shape, least)
+            return _short_there(ask, least, rooms[0]) or _some(ask, left, least)
+        return _short_everywhere(ask, rooms) if least == 1 else _some(ask, left, least)
 
     def _nowhere(self, ask: Ask) -> str:
         """Nodes would do, were they open."""
@@ -149,7 +157,7 @@ class Scene:
     # each node by itself
 
     def _answer(self, job: Job, shape: Shape, most: int, room: Room) -> Answer:
-        found = obstacles(job.ask, room)
+        found = obstacles(job.ask, room) + self._beyond(job, room)
         fits = shape.widest.counts.get(room.node.name, 0)
         kept = self._reservations.get(room.node.name)
         if not found and kept and kept.job.id != job.id:
@@ -159,6 +167,15 @@ class Scene:
         if not found and fits < most:
             found.append(Obstacle("places", f"has room for {fits} of {most} places"))
         return Answer(room.node.name, tuple(found))
+
+    def _beyond(self, job: Job, room: Room) -> list[Obstacle]:
+        """Its limits leave less than its share of this node."""
+        ever = self._usage.shares_ever(job)
+        if ever is None or never_there(job.ask, room.node):
+            return []
+        need = share(room.node.cpus_milli, job.ask, room.node) * (job.ask.places if job.ask.together else 1)
+        said = self._usage.why_share(job, need)
+        return [Obstacle("limits", f"{said}, its share of the node", passes=need <= ever)] if said else []
 
 
 def place(ahead: int) -> str:

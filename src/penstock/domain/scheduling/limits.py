@@ -78,20 +78,37 @@ class Usage:
     def places_now(self, job: Job) -> int:
         return min((_places(job.ask, limits, held) for _, limits, held in self._bounds(job)), default=UNBOUNDED)
 
-    def exceeded_by(self, job: Job, cpus_milli: int) -> str | None:
-        """Whose limit forbids so many CPUs: how many a share of a node is, is known only with the node."""
-        for who, limits, held in self._bounds(job):
-            if limits.cpus_milli is not None and held.cpus_milli + cpus_milli > limits.cpus_milli:
-                return who
-        return None
+    def shares_ever(self, job: Job) -> int | None:
+        """How many CPUs its limits leave for shares of nodes when nothing else runs: how many a share is, is known only
+        with the node. None: no limit does, or it says how many it needs."""
+        return self._shares(job, (limits.cpus_milli for _, limits, _ in self._bounds(job)))
+
+    def shares_now(self, job: Job) -> int | None:
+        return self._shares(job, (_cpus_left(limits, held) for _, limits, held in self._bounds(job)))
+
+    def _shares(self, job: Job, lefts: Iterable[int | None]) -> int | None:
+        if job.ask.cpus_milli is not None:
+            return None
+        return min((left for left in lefts if left is not None), default=None)
+
+    def tightest(self, job: Job, *, ever: bool = False) -> str:
+        """Whose limit leaves it fewest CPUs; `ever`: when nothing else runs."""
+        bounds = [(who, _cpus_left(limits, NOTHING if ever else held)) for who, limits, held in self._bounds(job)]
+        return min((left, who) for who, left in bounds if left is not None)[1]
 
     def why(self, job: Job, places: int) -> str | None:
         """`group vision may have 8 GPUs at once: 7 are taken, needs 2`."""
         for who, limits, held in self._bounds(job):
             for _, most, taken, need, show, words in _each(job.ask, limits, held, places):
                 if need and taken + need > most:
-                    rest = f"{show(taken)} are taken, needs {show(need)}"
-                    return f"{who} may have {show(most)} {words} at once: {rest}"
+                    return _beyond(who, most, taken, need, show, words)
+        return None
+
+    def why_share(self, job: Job, cpus_milli: int) -> str | None:
+        """The same of a share of so many CPUs."""
+        for who, limits, held in self._bounds(job):
+            if limits.cpus_milli is not None and held.cpus_milli + cpus_milli > limits.cpus_milli:
+                return _beyond(who, limits.cpus_milli, held.cpus_milli, cpus_milli, show_cpus, "CPUs")
         return None
 
     def never(self, job: Job, places: int) -> dict[str, str]:
@@ -102,6 +119,14 @@ class Usage:
                 if need > most:
                     found.setdefault(key, f"asks for {show(need)} {words}; {who} may have {show(most)} at once")
         return found
+
+
+def _beyond(who: str, most: int, taken: int, need: int, show: _Show, words: str) -> str:
+    return f"{who} may have {show(most)} {words} at once: {show(taken)} are taken, needs {show(need)}"
+
+
+def _cpus_left(limits: Limits, held: Amount) -> int | None:
+    return None if limits.cpus_milli is None else limits.cpus_milli - held.cpus_milli
 
 
 def _places(ask: Ask, limits: Limits, held: Amount) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask
-from penstock.domain.scheduling.fitting import count
+from penstock.domain.scheduling.fitting import count, share
 from penstock.domain.scheduling.obstacles import gpu_words, never_there, sized
 from penstock.domain.scheduling.rooms import Room, whole
 
@@ -37,6 +37,20 @@ def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
         there = "the largest has" if ask.together else "there is"
         return {_largest(ask): f"asks for {places} nodes with {_each(ask)} each; {there} room for {could}"}
     return {}
+
+
+def never_shared(ask: Ask, places: int, rooms: Sequence[Room], cpus_milli: int) -> str | None:
+    """Of one that is counted with shares and may have so many CPUs at most: what the smallest is, if that is more."""
+    nodes = [room.node for room in rooms if not never_there(ask, room.node)]
+    if not all(map(sized, nodes)):
+        return None
+    if ask.together:
+        nodes = [node for node in nodes if count(ask, _products(ask, node), whole(node), node) >= places]
+    shares = [(places * share(node.cpus_milli, ask, node), node.name) for node in nodes]
+    least, name = min(shares, default=(0, ""))
+    if least <= cpus_milli:
+        return None
+    return f"names no CPUs, so its share of a node counts, at least {count_cpus(least)} ({name})"
 
 
 _AMOUNTS = {"accelerators", "cpus", "memory"}

@@ -18,7 +18,7 @@ class Obstacle:
 
     key: str
     """What of the ask it concerns: node, volumes, allows, cpu_product, labels, accelerators, cpus, memory; or what of
-    the node: maintenance, ready, kept."""
+    the node: maintenance, ready, kept; or limits, of its user and group."""
     message: str
     passes: bool = True
     """False: even the empty node would not do."""
@@ -31,6 +31,8 @@ def obstacles(ask: Ask, room: Room) -> list[Obstacle]:
 
 def possible(ask: Ask, node: Node) -> bool:
     """Would the empty node do, and is it open?"""
+    if ask.share_milli is not None and share(node.cpus_milli, ask, node) > ask.share_milli:
+        return False
     return ask.may_use(node) and not closed(node) and not never_there(ask, node)
 
 

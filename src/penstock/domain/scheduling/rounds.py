@@ -26,7 +26,20 @@ def wish(job: Job, shape: Shape, usage: Usage) -> tuple[int, int]:
     if not job.ask.array:
         return job.ask.places, job.ask.places
     most = max(min(job.ask.places, shape.capacity, usage.places_ever(job)), 1)
+    if (cpus := usage.shares_ever(job)) is not None:
+        most = max((places for _, places in shape.bounds(cpus, most, 1)), default=1)
     return most, half(most)
+
+
+def ways(job: Job, shape: Shape, most: int, least: int, usage: Usage, shapes: Shapes) -> list[tuple[Shape, int]]:
+    """The nodes that its limits leave it, and how many places there, the best first; nothing: it is beyond a limit."""
+    most = min(most, usage.places_now(job))
+    if most < least:
+        return []
+    cpus = usage.shares_now(job)
+    if cpus is None:
+        return [(shape, most)]
+    return [(shapes.within(shape, each), places) for each, places in shape.bounds(cpus, most, least)]
 
 
 class Round:
@@ -112,15 +125,16 @@ class Round:
         self._too_long.setdefault(kind, ENDLESS)
         shape = self._shapes.of(kind.ask)
         most, least = wish(job, shape, self._usage)
-        allowed = self._usage.places_now(job)
-        places = self._choosing.find(job, shape, min(most, allowed), least) if allowed >= least else None
-        if places and not self._usage.exceeded_by(job, sum(place.cpus_milli for place in places)):
-            return Held(job, places, self._now)
-        if allowed < least or places:
+        found = ways(job, shape, most, least, self._usage, self._shapes)
+        for nodes, number in found:
+            if places := self._choosing.find(job, nodes, number, least):
+                return Held(job, places, self._now)
+        if not found:
             self._out.add(line)
             return None
-        self._keep(job, shape, least)
-        if kind.ask.array:  # how many places are enough depends on the limits of its group
+        best = found[0][0]
+        self._keep(job, best, least)
+        if kind.ask.array or best is not shape:  # where, and how many places are enough, depends on its limits
             self._out.add(line)
         else:
             self._too_long[kind] = self._shortest_too_long(job, shape, kind) if shape.widest.total >= least else 0

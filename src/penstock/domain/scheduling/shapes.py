@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from penstock.domain.nodes import Node
 from penstock.domain.scheduling.asks import Ask
-from penstock.domain.scheduling.fitting import count, first_end
+from penstock.domain.scheduling.fitting import count, first_end, share
 from penstock.domain.scheduling.obstacles import possible
 from penstock.domain.scheduling.rooms import Key, Moment, Room, whole
 from penstock.domain.users import EVERYTHING
@@ -67,6 +68,7 @@ class Shape:
         self._known: dict[str, tuple[Node, int]] = {}
         self._capacity = 0
         self._largest: int | None = 0
+        self._shares: list[tuple[int, int]] | None = []
         self._unforeseen: set[str] = set(rooms)
         self._foreseen = 0
         self._steps: list[Step] = []
@@ -79,6 +81,10 @@ class Shape:
     def room_for(self, ask: Ask) -> int:
         """How many places of this ask, whose shape it is, there are now; as of the last look."""
         return max(self.widest.counts.values(), default=0) if ask.together else self.widest.total
+
+    def would_do(self, ask: Ask, places: int) -> bool:
+        """Would there be so many if nothing ran?"""
+        return (self.largest if ask.together else self.capacity) >= places
 
     def changed(self, name: str) -> None:
         """What runs on a node that would not do even empty makes no difference."""
@@ -108,7 +114,7 @@ class Shape:
             return known[1]
         self._capacity -= known[1] if known else 0
         self._known.pop(name, None)
-        self._largest = None
+        self._largest = self._shares = None
         if room is None:
             return 0
         fits = 0
@@ -130,6 +136,32 @@ class Shape:
         if self._largest is None:
             self._largest = max((fits for _, fits in self._known.values()), default=0)
         return self._largest
+
+    def bounds(self, cpus_milli: int, most: int, least: int) -> list[tuple[int, int]]:
+        """Where places are counted with shares of the node's CPUs, and there may be so many in all: what a share may be
+        at most, and how many places, if nothing ran, there are of such. Most places first."""
+        self.look()
+        if self._shares is None:
+            self._shares = self._by_share()
+        found: list[tuple[int, int]] = []
+        for each, number in reversed(self._shares):
+            places = min(most, number, cpus_milli // each if each else most)
+            if places >= least and (not found or places > found[-1][1]):
+                found.append((each, places))
+        return found[::-1]
+
+    def _by_share(self) -> list[tuple[int, int]]:
+        """What a share is, the smallest first, and how many places have such a one or a smaller."""
+        counts: dict[int, int] = {}
+        for node, fits in self._known.values():
+            if fits:
+                each = share(node.cpus_milli, self.ask, node)
+                counts[each] = counts.get(each, 0) + fits
+        return list(zip(sorted(counts), accumulate(counts[each] for each in sorted(counts)), strict=True))
+
+    def all_within(self, share_milli: int) -> bool:
+        """Is no share larger?"""
+        return not self._shares or self._shares[-1][0] <= share_milli
 
     def steps(self, places: int) -> Iterator[Step]:
         """When how much more room is expected, and where; of each node, as far as it matters to so many places.
@@ -210,6 +242,10 @@ class Shapes:
         if len(self._shapes) > self.KEPT:
             del self._shapes[next(iter(self._shapes))]
         return shape
+
+    def within(self, shape: Shape, share_milli: int) -> Shape:
+        """Of its nodes those where a share is no more."""
+        return shape if shape.all_within(share_milli) else self.of(replace(shape.ask, share_milli=share_milli))
 
     def changed(self, name: str, *, kinds: bool = False) -> None:
         """A node is different; `kinds`: also in whose it is or which GPUs it has."""

@@ -45,6 +45,9 @@ class Api:
 
     async def close(self) -> None:
         self._closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         idle, self._idle = self._idle, []
         for exchange in idle:
             await exchange.close()
@@ -288,12 +291,13 @@ class Api:
                     status = await exchange.ask(method, target, sends or (_json(body) if body is not None else None))
                     answer = await exchange.all()
                 kept = not self._closed and len(self._idle) < IDLE and exchange.again()
+            except TimeoutError as error:  # which is an OSError, too; over the others it would be the same
+                await self._close_idle()
+                raise self._lost(error) from error
             except _LOST as error:
                 if not again:
                     raise self._lost(error) from error
                 continue
-            except TimeoutError as error:
-                raise self._lost(error) from error
             finally:
                 if kept:
                     self._idle.append(exchange)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 
 from penstock.engines.docker.api import FIRST
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
 from penstock.settings import Settings
 from penstock.wire import Check
 
@@ -23,6 +25,20 @@ def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:
         ssh = shutil.which("ssh")
         found.append(Check(name="ssh", ok=bool(ssh), detail=ssh or "not installed", fix="apt install openssh-client"))
     return found
+
+
+def left_over(running: Sequence[Seen]) -> list[Check]:
+    """A host that was taken out as gone for good has come back."""
+    return [
+        Check(
+            name=f"containers on {seen.host}",
+            ok=False,
+            detail=f"{seen.run.workload_id} is over by the records, and still runs on {seen.host}",
+            fix=f"penstock delete wk {seen.run.workload_id} ends and removes it",
+            required=False,
+        )
+        for seen in running
+    ]
 
 
 def _reached(name: str, message: str | None, link: Link | None) -> Check:
@@ -43,6 +59,10 @@ def _fits(link: Link) -> list[Check]:
     if lacking:
         said = f"{link.host.name} cannot limit {' and '.join(lacking)}"
         found.append(Check(name=f"limits of {link.host.name}", ok=False, detail=said, required=False))
+    if link.probe.gpu_trouble:
+        said = f"nvidia-smi does not show the GPUs of {link.host.name}: {link.probe.gpu_trouble}"
+        fix = "`docker run --gpus all IMAGE nvidia-smi` must work there; IMAGE is docker_helper_image, and needs glibc"
+        found.append(Check(name=f"GPUs of {link.host.name}", ok=False, detail=said, fix=fix, required=False))
     if not link.info.get("LiveRestoreEnabled"):
         said = f"live-restore is off on {link.host.name}: a restart of Docker ends what runs there"
         fix = '"live-restore": true in /etc/docker/daemon.json'

@@ -38,6 +38,7 @@ from penstock.engines.docker.disks import Disks
 from penstock.engines.docker.entering import enter
 from penstock.engines.docker.failures import shown
 from penstock.engines.docker.forwarding import Forwarding
+from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls
 from penstock.engines.docker.launching import Launching
@@ -60,6 +61,7 @@ class DockerEngine:
         self._hosts = Hosts(settings, self._made, self._changed)
         self._claims = Claims(self._hosts, self._made)
         self._cpus = Cpus(self._hosts)
+        self._gauges = Gauges(self._hosts, self._made)
         pulls = Pulls(settings.docker_registry_config)
         launching = Launching(self._hosts, self._claims, pulls, self._cpus, self._made)
         self._runs = Runs(self._hosts, launching, self._changes, self._made)
@@ -74,6 +76,7 @@ class DockerEngine:
         self._closing.push_async_callback(self._runs.close)
         self._closing.push_async_callback(self._disks.close)
         self._closing.push_async_callback(self._cpus.close)
+        self._closing.push_async_callback(self._gauges.close)
         self._closing.push_async_callback(self._forwarding.close)
 
     async def close(self) -> None:
@@ -89,6 +92,7 @@ class DockerEngine:
         self._runs.care(run)
         self._disks.care(run)
         self._cpus.care(run)
+        self._gauges.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:
@@ -100,7 +104,7 @@ class DockerEngine:
     # -- hosts -------------------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        return checks.all_checks(self._hosts, self._settings)
+        return [*checks.all_checks(self._hosts, self._settings), *checks.left_over(self._runs.left_over())]
 
     async def nodes(self) -> list[Node]:
         return self._hosts.nodes()
@@ -160,14 +164,14 @@ class DockerEngine:
         return refusing.refusals(spec, self._hosts.nodes())
 
     def notices(self, spec: Spec) -> list[str]:
-        return refusing.notices(spec)
+        return refusing.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
 
     async def start(self, launch: Launch) -> None:
         with shown():
             await self._runs.start(launch)
 
     async def observe(self, run: Run) -> Report:
-        return self._runs.report(run)
+        return self._runs.observe(run)
 
     async def stop(self, run: Run, grace: int) -> None:
         with shown():
@@ -204,16 +208,15 @@ class DockerEngine:
 
     async def top(self, run: Run, part: int) -> Measure:
         with shown():
-            return await looking.top(self._hosts, run, part)
+            return await looking.top(self._hosts, self._gauges, run, part)
 
     async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
         image, installation = self._made.helper_image, self._made.installation
-        found = await asyncio.gather(*(looking.activity(self._hosts, name, image, installation) for name in names))
-        return [each for each in found if each]
+        each = (looking.activity(self._hosts, self._gauges, name, image, installation) for name in names)
+        return [found for found in await asyncio.gather(*each) if found]
 
     async def gpu_use(self) -> dict[str, GpuMeasure]:
-        """Nobody is there to look."""
-        return {}
+        return await self._gauges.all()
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._forwarding.connect(run, part, port)

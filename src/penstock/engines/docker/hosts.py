@@ -157,6 +157,11 @@ class Hosts:
         """Those that nobody registers any more."""
         return [name for name in names if name not in self._links and name not in self._unusable]
 
+    def gpus_seen(self) -> list[bool]:
+        """Of each host that has some: whether it can be seen what they do. If they are only declared it cannot."""
+        found = [(_gpus(link.host, link), {gpu.uuid for gpu in link.probe.gpus}) for link in self.links()]
+        return [all(gpu.uuid in known for gpu in gpus) for gpus, known in found if gpus]
+
     def nodes(self) -> list[Node]:
         self._nodes = {link.host.name: self._known_or_made(link) for link in self.links()}
         found = [node for _, node in self._nodes.values()]

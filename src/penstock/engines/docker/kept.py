@@ -44,6 +44,9 @@ class Kept:
     """What has no container by now will never have one."""
     never: Report | None = None
     """Stopped before it began."""
+    asked_for: bool = False
+    """Whoever keeps the records has asked for it, started or not ended: of one that is over nothing more is started,
+    though its containers be there."""
     full: dict[int, str] = field(default_factory=dict)
     """Parts that held too much on a disk."""
     told: set[str] = field(default_factory=set)

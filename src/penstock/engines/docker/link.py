@@ -68,8 +68,12 @@ class Link:
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
         """Those we did remove: an answer that was on its way then is old."""
+        self._before: list[Seen] = []
+        """Those that ran and were removed before we first looked, as far as Docker remembers."""
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
+        self._probed: datetime | None = None
+        """Since when the Docker runs that was probed: what is installed on a host is there after a restart."""
 
     def open(self) -> None:
         self._task = asyncio.create_task(self._stay())
@@ -92,6 +96,14 @@ class Link:
     def keep(self, seen: Seen) -> None:
         self._known[seen.id] = seen
         self._by_run.setdefault(seen.run, {})[seen.id] = None
+
+    def recall(self, run: Run) -> None:
+        """Of a run of which nothing is there: what was, before we looked."""
+        if found := [seen for seen in self._before if seen.run == run]:
+            self._before = [seen for seen in self._before if seen.run != run]
+            for seen in found:
+                self.keep(seen)
+            self._tell(run)
 
     def _drop(self, container_id: str) -> None:
         seen = self._known.pop(container_id, None)
@@ -148,9 +160,11 @@ class Link:
         return replace(seen, heard=memory.knows_the_end_of(seen, self._known.values()))
 
     async def _judge(self) -> None:
-        if not any(seen.unheard for seen in self._known.values()):
+        if self.was_seen and not any(seen.unheard for seen in self._known.values()):
             return
         memory = await memory_of(self.api)
+        if not self.was_seen:
+            self._before = memory.removed(self.host.name, self._installation)
         for seen in [seen for seen in self._known.values() if seen.unheard]:
             self.keep(_by_its_note(self._judged(seen, memory)))
 
@@ -281,7 +295,7 @@ class Link:
         self.tried.set()
         for run in {seen.run for seen in self._known.values()}:
             self._changed(run)
-        if not self.probe.known and self._probing is None:
+        if self._probing is None and not (self.probe.known and self._probed == self._began):
             self._probing = asyncio.create_task(self._probe())
 
     def _away(self, said: str) -> None:
@@ -297,8 +311,11 @@ class Link:
                 self._changed(run)
 
     async def _probe(self) -> None:
+        began = self._began
         try:
-            self.probe = await probe(self.api, self._helper, self._installation)
+            found = await probe(self.api, self._helper, self._installation)
+            self.probe = replace(found, gpus=self.probe.gpus) if found.gpu_trouble else found
+            self._probed = began
         except ApiError as error:
             log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
         finally:

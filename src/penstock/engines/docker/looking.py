@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.domain.model import now
+from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_cpus
-from penstock.domain.secrets import masked, passwords_removed
+from penstock.domain.secrets import masked, masked_all, passwords_removed
 from penstock.engines.base import Event, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
 from penstock.engines.docker.failures import ApiError, Clash, NotFound
+from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
@@ -24,6 +27,7 @@ COLUMNS = "pid,user,pcpu,rss,args"
 REPEATED = (names.RECORD, names.LAUNCH)
 """Labels that have the whole workload in them again."""
 KIBIBYTE = 1024
+LONGEST_COMMAND = 300
 LOOK = "cat /proc/loadavg; cat /proc/meminfo; head -n 1 /proc/stat; sleep 1; head -n 1 /proc/stat"
 
 
@@ -41,7 +45,8 @@ def _clean(found: Fields) -> Fields:
     """Without what repeats the rest, and with secrets masked wherever variables are set."""
     config = dict(found.get("Config") or {})
     config["Env"] = [_masked(line) for line in config.get("Env") or ()]
-    config["Labels"] = {name: text for name, text in (config.get("Labels") or {}).items() if name not in REPEATED}
+    labels = {name: text for name, text in (config.get("Labels") or {}).items() if name not in REPEATED}
+    config["Labels"] = masked_all(labels)
     for key in ("Entrypoint", "Cmd"):  # with a minder around it that is none of the user's business
         if names.HAS_BASH in config["Labels"]:
             config.pop(key, None)
@@ -56,39 +61,56 @@ def _masked(line: str) -> str:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(hosts: Hosts, run: Run, part: int) -> Measure:
+async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
     seen = hosts.parts(run).get(part)
     if seen is None or not seen.runs:
         raise Conflict("It does not run now: only what runs uses anything.")
     link = hosts.link(seen.host)
     try:
-        stats, shown = await asyncio.gather(link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"))
+        stats, shown, gpus = await asyncio.gather(
+            link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), _gpus(gauges, link, _held(seen, link))
+        )
     except (NotFound, Clash):
         raise Conflict("It has just ended.") from None
-    return measure(stats, shown, seen, link)
+    return measure(stats, shown, seen).model_copy(update=gpus)
 
 
-def measure(stats: Fields, shown: Fields, seen: Seen, link: Link) -> Measure:
+def measure(stats: Fields, shown: Fields, seen: Seen) -> Measure:
     networks = list((stats.get("networks") or {}).values())
-    uuids = _gpus_of(seen)
-    known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
     return Measure(
         at=now(),
         cpu_percent=_cpu_percent(stats),
         memory_bytes=_memory(stats.get("memory_stats") or {}),
         memory_limit_bytes=seen.memory_limit or None,
-        gpus=tuple(GpuMeasure(uuid=uuid, product=known[uuid].product if uuid in known else "") for uuid in uuids),
         disk_read_bytes=_moved(stats, "read"),
         disk_written_bytes=_moved(stats, "write"),
         network_received_bytes=sum(int(each.get("rx_bytes") or 0) for each in networks),
         network_sent_bytes=sum(int(each.get("tx_bytes") or 0) for each in networks),
         processes=_processes(shown),
-        message="what GPUs do cannot be seen through Docker" if uuids else None,
     )
 
 
-def _gpus_of(seen: Seen) -> tuple[str, ...]:
-    return tuple(filter(None, seen.labels.get(names.GPUS, "").split(",")))
+def _held(seen: Seen, link: Link) -> list[GpuMeasure]:
+    known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
+    uuids = [uuid for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid]
+    return [_unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
+
+
+def _unseen(gpu: Gpu) -> GpuMeasure:
+    return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
+
+
+async def _gpus(gauges: Gauges, link: Link, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
+    """What these do, whatever else the host has, or why that cannot be seen."""
+    if not wanted:
+        return {}
+    look = await gauges.of(link)
+    gpus = tuple(look.gpus.get(gpu.uuid, gpu) for gpu in wanted)
+    if all(gpu.utilization is not None for gpu in gpus):
+        return {"gpus": gpus}
+    unknown = [gpu.uuid for gpu in gpus if gpu.uuid not in look.gpus]
+    why = look.trouble or (f"nvidia-smi does not show {', '.join(unknown)}" if unknown else "they do not tell it")
+    return {"gpus": gpus, "message": f"what GPUs do cannot be seen: {why}"}
 
 
 def _cpu_percent(stats: Fields) -> float:
@@ -122,7 +144,11 @@ def _processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
     rows = [row for row in shown.get("Processes") or () if len(row) == len(COLUMNS.split(","))]
     found = [
         ProcessMeasure(
-            pid=int(row[0]), user=row[1], cpu_percent=float(row[2]), memory_bytes=int(row[3]) * KIBIBYTE, command=row[4]
+            pid=int(row[0]),
+            user=row[1],
+            cpu_percent=float(row[2]),
+            memory_bytes=int(row[3]) * KIBIBYTE,
+            command=row[4][:LONGEST_COMMAND],
         )
         for row in rows
     ]
@@ -132,8 +158,8 @@ def _processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
 # -- nodes -----------------------------------------------------------------------------------------------------------
 
 
-async def activity(hosts: Hosts, name: str, image: str, installation: str) -> NodeMeasure | None:
-    """Docker does not tell what its machine does: a small container looks."""
+async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installation: str) -> NodeMeasure | None:
+    """Docker does not tell what its machine does: a small container looks, and another at its GPUs."""
     node = next((node for node in hosts.nodes() if node.name == name), None)
     if node is None:
         return None
@@ -143,23 +169,18 @@ async def activity(hosts: Hosts, name: str, image: str, installation: str) -> No
         cpu_product=node.cpu_product,
         cpus=show_cpus(node.cpus_milli),
         memory_bytes=node.memory_bytes,
-        gpus=tuple(
-            GpuMeasure(
-                uuid=gpu.uuid,
-                product=gpu.product,
-                memory_bytes=gpu.memory_bytes,
-                memory_used_bytes=gpu.memory_used_bytes,
-                processes=gpu.processes,
-            )
-            for gpu in node.gpus
-        ),
+        gpus=tuple(map(_unseen, node.gpus)),
         message=node.message,
     )
     try:
-        text = await helped(hosts.link(name).api, image, installation, ["sh", "-c", LOOK])
+        link = hosts.link(name)
+        text, gpus = await asyncio.gather(
+            helped(link.api, image, installation, ["sh", "-c", LOOK]), _gpus(gauges, link, told.gpus)
+        )
     except ApiError as error:
         return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
-    return told.model_copy(update=read_activity(text, node.cpus_milli))
+    told = told.model_copy(update=gpus | read_activity(text, node.cpus_milli))
+    return told.model_copy(update={"message": node.message or told.message})
 
 
 def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:

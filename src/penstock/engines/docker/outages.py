@@ -17,6 +17,10 @@ BY_DOCKER = (130, 137, 143, 255)
 """How what ended with Docker has ended; 255 is what it writes where it found nothing of one that ran."""
 ENDING = timedelta(seconds=20)
 """Docker ends its containers up to a quarter of a minute before it ends itself."""
+LONGEST_ENDING = timedelta(minutes=1)
+"""On a busy machine, where it ends before they do and the rest is ended when it begins again."""
+UNDER_WAY = timedelta(seconds=5)
+"""So long it may still make what it was asked for before."""
 BEGINNING = timedelta(seconds=10)
 """And it may be so far into its start when it writes down what is not there any more."""
 
@@ -42,14 +46,16 @@ async def engine_began(api: Api) -> datetime | None:
 
 def outage_before(began: datetime, containers: Iterable[Seen]) -> Outage | None:
     """In which Docker ended what it had; None: nothing seems to have ended with it."""
+    made: list[datetime] = []
     alive: list[datetime] = []
     ends: list[datetime] = []
     for seen in containers:
-        alive += [at for at in (seen.created_at, seen.started_at) if at]
+        made += [at for at in (seen.created_at, seen.started_at) if at]
         if seen.started_at and seen.ended_at and seen.started_at < began:
             told = seen.note.ended == "stop" or seen.exit_code in BY_DOCKER
             (ends if told else alive).append(seen.ended_at)
     last = max((at for at in ends if at <= began + BEGINNING), default=None)
-    if last is None or any(last + ENDING < at < began for at in alive):
+    if last is None or any(last + ENDING < at < began for at in (*made, *alive)):
         return None
-    return Outage(last - ENDING, began)
+    working = max((at - UNDER_WAY for at in made if at < min(last, began)), default=last)
+    return Outage(min(last - ENDING, max(working, last - LONGEST_ENDING)), began)

@@ -9,6 +9,7 @@ from penstock.domain.paths import WORKDIR
 from penstock.domain.workloads import Spec
 from penstock.engines.base import IDLE_UNSEEN, Refusal
 
+IDLE_PARTLY_UNSEEN = "idle_timeout: on some nodes what GPUs do is not seen, so nothing is called idle there"
 LARGEST_WORD = 120 * 1024
 """Linux starts no program with an argument of 128 KiB, and bash wants some of it."""
 
@@ -23,12 +24,13 @@ def refusals(spec: Spec, nodes: Sequence[Node]) -> list[Refusal]:
     ]
 
 
-def notices(spec: Spec) -> list[str]:
+def notices(spec: Spec, gpus_seen: Sequence[bool]) -> list[str]:
+    """`gpus_seen` is of each host that has some, whether it can be seen what they do."""
     said = []
     if spec.nodes > 1:
         said.append("Its nodes run on one Docker host: containers on different hosts have no network between them.")
-    if spec.idle_timeout is not None:
-        said.append(IDLE_UNSEEN)
+    if spec.idle_timeout is not None and not all(gpus_seen):
+        said.append(IDLE_PARTLY_UNSEEN if any(gpus_seen) else IDLE_UNSEEN)
     return said
 
 

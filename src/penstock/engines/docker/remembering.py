@@ -1,17 +1,20 @@
 """What a host's Docker remembers: the last things that happened in its own life, each as it happened.
 
 What Docker writes down beside a container may be wrong once it was killed: that one never ran which did, or a code
-that nothing ended with. So it is believed only where Docker was there all the time, which is if it remembers.
+that nothing ended with. So it is believed only where Docker was there all the time, which is if it remembers. Of a
+container that someone removed it is all there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from penstock.domain.model import now
-from penstock.engines.docker.api import Api
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.seen import Seen, read_time
 
 MOST = 256
@@ -22,40 +25,101 @@ NANO = 1_000_000_000
 A_MOMENT = timedelta(milliseconds=100)
 
 
+@dataclass
+class Past:
+    """Of a container."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """With its name, and other things that Docker says of it."""
+    made: bool = False
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    removed: bool = False
+
+    def add(self, event: Fields) -> None:
+        at, self.labels = time_of(event), event["Actor"]["Attributes"]
+        if event["Action"] == "create":
+            self.made = True
+        elif event["Action"] == "start":
+            self.started_at = at
+        elif event["Action"] == "die":
+            self.ended_at, self.exit_code = at, int(self.labels["exitCode"])
+        elif event["Action"] == "destroy":
+            self.removed = True
+
+
 @dataclass(frozen=True)
 class Memory:
     since: datetime
     """Of the first thing it remembers, by the host's clock."""
     full: bool
     """What was before that was forgotten one by one; otherwise it did not run then."""
-    made: frozenset[str]
-    started: frozenset[str]
-    ended: frozenset[str]
+    past: Mapping[str, Past]
+    """By container."""
 
     def knows_the_end_of(self, seen: Seen, others: Iterable[Seen]) -> bool:
         """Docker was there when it ended: it says so, or it was still there when something was made later."""
-        if seen.id in self.ended:
+        if self._of(seen).ended_at:
             return True
         if seen.ended_at is None or seen.exit_code == FOUND_NOTHING:
             return False
         if self.full and seen.ended_at < self.since:
             return True
-        before = [each for each in others if each.id not in self.made]
+        before = [each for each in others if not self._of(each).made]
         alive = [each.created_at for each in before]
-        alive += [each.started_at for each in before if each.id not in self.started]
+        alive += [each.started_at for each in before if not self._of(each).started_at]
         return any(at and seen.ended_at < at < self.since for at in alive)
+
+    def made(self, container_id: str) -> bool:
+        return container_id in self.past and self.past[container_id].made
+
+    def _of(self, seen: Seen) -> Past:
+        return self.past.get(seen.id) or Past()
+
+    def removed(self, host: str, installation: str) -> list[Seen]:
+        """Our containers that ran and are not there any more, as they were at last."""
+        ours = {id_: past for id_, past in self.past.items() if past.labels.get(names.INSTALLATION) == installation}
+        return [seen for id_, past in ours.items() if past.removed and (seen := _seen(id_, past, host))]
+
+
+def _seen(container_id: str, past: Past, host: str) -> Seen | None:
+    run = names.run_of(past.labels)
+    if run is None or past.started_at is None:
+        return None
+    return Seen(
+        id=container_id,
+        name=past.labels.get("name", ""),
+        host=host,
+        run=run,
+        part=names.number(past.labels, names.PART),
+        labels=past.labels,
+        status="removing" if past.exit_code is None else "exited",
+        exit_code=past.exit_code or 0,
+        error="",
+        out_of_memory=False,
+        memory_limit=0,
+        created_at=None,
+        started_at=past.started_at,
+        ended_at=past.ended_at or past.started_at,
+        tty=False,
+        gone=True,
+        heard=True,
+    )
 
 
 async def memory_of(api: Api) -> Memory:
     theirs = read_time((await api.info()).get("SystemTime")) or now()
     until = theirs + A_MOMENT
-    happened: dict[str, set[str]] = {"create": set(), "start": set(), "die": set()}
+    past: dict[str, Past] = defaultdict(Past)
     first, count = until, 0
     async with api.events({}, since="0", until=f"{until.timestamp():.6f}") as events:
         async for event in events:
-            at = datetime.fromtimestamp(event["timeNano"] / NANO, UTC)
-            first, count = min(first, at), count + 1
-            if event.get("Type") == "container" and event["Action"] in happened:
-                happened[event["Action"]].add(str(event["Actor"]["ID"]))
-    made, started, ended = (frozenset(ids) for ids in happened.values())
-    return Memory(first, count >= MOST, made, started, ended)
+            first, count = min(first, time_of(event)), count + 1
+            if event.get("Type") == "container":
+                past[str(event["Actor"]["ID"])].add(event)
+    return Memory(first, count >= MOST, dict(past))
+
+
+def time_of(event: Fields) -> datetime:
+    return datetime.fromtimestamp(event["timeNano"] / NANO, UTC)

@@ -81,8 +81,9 @@ def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit
 
 
 def was_stopped(seen: Seen) -> bool:
-    """It reads as if someone told it to, who is not here any more to say so."""
-    return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_SIGNAL)
+    """It reads as if someone told it to, who is not here any more to say so; or nobody can read how it ended."""
+    by_signal = seen.note.code is None and seen.exit_code in BY_SIGNAL
+    return seen.note.ended == "stop" or by_signal or seen.unknown_code
 
 
 def never_ran(launch: Launch) -> Report:
@@ -169,7 +170,8 @@ def _own(seen: Seen, wanted: Wanted) -> Ending:
         limit = f" ({show_duration(seen.max_duration)})" if seen.max_duration else ""
         return Ending(State.CRASHED, Reason.TIME_LIMIT, f"It ran longer than max_duration{limit}.", code or TIME_CODE)
     if wanted.stopped and (note.ended == "stop" or seen.taken_away or _by_signal_or_asked(seen)):
-        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, None, None if seen.taken_away else code)
+        known = not (seen.taken_away or seen.unknown_code)
+        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, None, code if known else None)
     if seen.taken_away:
         said = f"Its container was removed on {seen.host} by someone else."
         return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said)
@@ -202,7 +204,7 @@ def _ended_outside(seen: Seen, wanted: Wanted) -> Ending | None:
     if told and any(outage.took(seen) for outage in wanted.outages.get(seen.host, ())):
         said = f"Docker on {seen.host} was restarted, which ended it."
         return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
-    if seen.heard is False and seen.note.code is None:
+    if seen.unknown_code:
         said = f"Docker on {seen.host} was restarted and does not know how it ended."
         return Ending(State.CRASHED, Reason.NODE_LOST, said)
     if not told:

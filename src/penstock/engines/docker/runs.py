@@ -61,6 +61,11 @@ class Runs:
         known = self._hosts.runs() | {run for run, kept in self._kept.items() if kept.bringing}
         return sorted(known, key=lambda run: (run.workload_id, run.attempt))
 
+    def left_over(self) -> list[Seen]:
+        """What runs although nobody asked for it: by the records it is over."""
+        running = [seen for link in self._hosts.links() for seen in link.all() if seen.runs]
+        return [seen for seen in running if seen.run not in self._kept or not self._kept[seen.run].asked_for]
+
     def _of(self, run: Run) -> Kept:
         return self._kept.setdefault(Run(run.workload_id, run.attempt), Kept())
 
@@ -74,10 +79,10 @@ class Runs:
     async def start(self, launch: Launch) -> None:
         """Returns at once: what becomes of it is told."""
         run, kept = Run(launch.workload_id, launch.attempt), self._of(Run(launch.workload_id, launch.attempt))
-        kept.launch = launch
+        kept.launch, kept.asked_for = launch, True
         if kept.bringing or kept.never or kept.failed:
             return
-        parts = self._hosts.parts(run)
+        parts = self._parts(run)
         if kept.grace is not None and not any(seen.began for seen in parts.values()):
             kept.never = never_ran(launch)
             self._changes.tell(run)
@@ -85,6 +90,16 @@ class Runs:
         self._starts.bring(run, kept, launch)
 
     # -- what is -----------------------------------------------------------------------------------------------------
+
+    def observe(self, run: Run) -> Report:
+        """Of one that is not over by the records: what it still lacks is brought up."""
+        kept = self._of(run)
+        if not kept.asked_for:
+            kept.asked_for = True
+            self.care(run)
+        report = self.report(run)
+        kept.asked_for = report.presence not in (Presence.ended, Presence.lost)
+        return report
 
     def report(self, run: Run) -> Report:
         kept = self._kept.get(run) or Kept()
@@ -98,7 +113,7 @@ class Runs:
     def _report(self, run: Run, kept: Kept) -> Report:
         if kept.never:
             return kept.never
-        parts = self._hosts.parts(run)
+        parts = self._parts(run)
         found = units(parts, self._wanted(kept)) | kept.failed
         if not found:
             return self._not_begun(run, kept)
@@ -120,6 +135,14 @@ class Runs:
         if open_ or len(listed) < total:
             return self._running(run, parts, listed)
         return Report(presence=Presence.ended, units=tuple(listed))
+
+    def _parts(self, run: Run) -> dict[int, Seen]:
+        """Where nothing of it is there, what someone removed before this server looked: it is not started again."""
+        if not (found := self._hosts.parts(run)):
+            for link in self._hosts.links():
+                link.recall(run)
+            found = self._hosts.parts(run)
+        return found
 
     def _awaited(self, run: Run, kept: Kept, parts: Mapping[int, Seen]) -> list[int]:
         """Parts that someone ended a moment ago: was it Docker, which is just being restarted?"""
@@ -227,8 +250,11 @@ class Runs:
     async def _tell(self, kept: Kept, seen: Seen, grace: int) -> None:
         link = self._hosts.link(seen.host)
         timer = kept.timers.get(seen.id)
-        if timer and seen.id in kept.told and timer.when() <= asyncio.get_running_loop().time() + grace:
-            return  # told before, and its time is running
+        left = timer.when() - asyncio.get_running_loop().time() if timer else 0.0
+        if timer and seen.id in kept.told and left <= grace:  # told before, and its time is running or up
+            if left <= 0:
+                await link.api.kill(seen.id, "KILL")
+            return
         if timer:
             del kept.timers[seen.id]
             timer.cancel()
@@ -237,7 +263,11 @@ class Runs:
             return
         if seen.id not in kept.told:
             kept.told.add(seen.id)
-            await link.api.kill(seen.id, "TERM")
+            try:
+                await link.api.kill(seen.id, "TERM")
+            except BaseException:
+                kept.told.discard(seen.id)
+                raise
         kept.timers[seen.id] = asyncio.get_running_loop().call_later(grace, self._kill, seen)
 
     def _kill(self, seen: Seen) -> None:
@@ -249,8 +279,9 @@ class Runs:
             try:
                 await self._hosts.link(seen.host).api.kill(seen.id, "KILL")
                 return
-            except ApiError as error:
-                log.warning("%s could not be killed: %s; trying again", seen.name, error.message)
+            except Exception as error:  # whatever it is: what was told to end must not go on
+                said = "%s could not be killed: %s; trying again"
+                log.warning(said, seen.name, error, exc_info=not isinstance(error, ApiError))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_RETRY)
 
@@ -262,7 +293,7 @@ class Runs:
         launch = kept.launch = kept.launch or launch_of(parts)
         for seen in parts.values():
             self._watch_time(kept, seen)
-        if launch is None or len(parts) < 1 or kept.grace is not None:
+        if launch is None or len(parts) < 1 or kept.grace is not None or not kept.asked_for:
             return
         if launch.spec.array is not None:
             self._starts.bring(run, kept, launch)
@@ -288,7 +319,8 @@ class Runs:
 
     def _watch_time(self, kept: Kept, seen: Seen) -> None:
         """Of programs without a minder: those look at the clock themselves."""
-        if seen.runs and seen.id in kept.timers:
+        watched = kept.timers.get(seen.id)
+        if seen.runs and watched and (seen.id in kept.told or watched.when() > asyncio.get_running_loop().time()):
             return
         if not seen.runs and (timer := kept.timers.pop(seen.id, None)):
             timer.cancel()

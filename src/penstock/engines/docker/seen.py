@@ -74,6 +74,11 @@ class Seen:
         return self.over and not self.error and not self.gone and self.heard is None
 
     @property
+    def unknown_code(self) -> bool:
+        """Docker was not there when it ended, and it has left no note."""
+        return self.heard is False and self.note.code is None
+
+    @property
     def has_bash(self) -> bool:
         return names.HAS_BASH in self.labels
 

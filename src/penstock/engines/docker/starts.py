@@ -2,7 +2,7 @@
 
 An index or a node whose container someone removed while no server looked is not started again: it may have run. All
 containers that start together are made before the first of them starts, so that one which is missing although another
-of them began has been there.
+of them began has been there. Of one that is missing as a whole Docker may remember that it ran (`remembering`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ NOT_KNOWN = "how it ended is not known."
 REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
 SERVER_ERROR = 500
 """From here on it is the engine that cannot, and not we who ask for something wrong."""
+ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
+"""Docker was asked to start it, and may have."""
 Told = Callable[[Run], None]
 
 
@@ -42,6 +44,10 @@ class Stuck(ApiError):
     def __init__(self, error: ApiError, attempts: int) -> None:
         super().__init__(error.message, host=error.host, status=error.status)
         self.attempts = attempts
+
+
+class Unregistered(ApiError):
+    """Nobody will ever know whether it ran: its node is gone for good."""
 
 
 class Starts:
@@ -66,6 +72,8 @@ class Starts:
 
     async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing) -> None:
         def say(state: State, reason: Reason, message: str) -> None:
+            if state is State.PULLING and bringing.state is State.REQUESTED_PULLING:
+                return  # asked for once more: why the try before failed is still all there is to say
             if state is not State.UNKNOWN and state is not bringing.state and not began(kept):
                 kept.steps.append(Step(state=state, reason=reason, message=message))
             if (bringing.state, bringing.message) != (state, message):
@@ -93,8 +101,7 @@ class Starts:
                 await self._try(run, kept, bringing, say)
                 return
             except Unreachable as error:
-                asked = bringing.state in (State.REQUESTED_LAUNCH, State.UNKNOWN)
-                state = State.UNKNOWN if asked else bringing.state
+                state = State.UNKNOWN if bringing.state in ASKED else bringing.state
                 say(state, Reason.NODE_LOST, f"{error.message}; trying again")
             except PullFailed as error:
                 waited = asyncio.get_running_loop().time() - since
@@ -124,7 +131,10 @@ class Starts:
             kept.failed[part] = unit.model_copy(update=lost)
         hosts = self._hosts_of(launch, there)
         if missing and set(missing) == set(launch.hosts):
-            raise PenstockError(f"Its node {missing[0]} is not registered any more.")
+            said = f"Its node {missing[0]} is not registered any more"
+            if bringing.state in ASKED:
+                raise Unregistered(f"{said}: {NOT_KNOWN}", host=missing[0])
+            raise PenstockError(f"{said}.")
         await self._doubt(run, kept, bringing)
         wanted = [Part(part, place, hosts[place]) for part, place in _to_start(launch, kept, there, missing)]
         if wanted:
@@ -217,6 +227,8 @@ def began(kept: Kept) -> bool:
 def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
     if isinstance(error, InDoubt):
         return State.UNKNOWN, Reason.NODE_LOST, f"{error.message}."
+    if isinstance(error, Unregistered):
+        return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, error.message
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, error.message[:1].upper() + error.message[1:].rstrip(".") + "."
     ours = as_ours(error) if isinstance(error, ApiError) else error

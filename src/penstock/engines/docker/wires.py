@@ -11,8 +11,8 @@ import os
 import re
 import signal
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -69,8 +69,14 @@ class Wire(Protocol):
         """Empty at the end."""
         ...
 
-    async def write(self, data: bytes) -> None: ...
-    async def end_input(self) -> None: ...
+    async def write(self, data: bytes) -> None:
+        """OSError: it has ended."""
+        ...
+
+    async def end_input(self) -> None:
+        """Of one that has ended: nothing is left to do."""
+        ...
+
     async def close(self) -> None: ...
     async def trouble(self) -> str:
         """What whoever carries the bytes said about their end."""
@@ -96,6 +102,15 @@ async def dial(address: Address, tls: ssl.SSLContext | None, ssh: Sequence[str])
     return secret
 
 
+@contextmanager
+def _telling() -> Iterator[None]:
+    """That a connection has ended is an OSError to asyncio, and a RuntimeError to the loop that servers run on."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionResetError("the connection was closed") from error
+
+
 class _Plain:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -104,11 +119,13 @@ class _Plain:
         return await self._reader.read(PIECE)
 
     async def write(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
+        with _telling():
+            self._writer.write(data)
+            await self._writer.drain()
 
     async def end_input(self) -> None:
-        self._writer.write_eof()
+        with suppress(OSError), _telling():
+            self._writer.write_eof()
 
     async def close(self) -> None:
         self._writer.close()
@@ -197,11 +214,13 @@ class _Ssh:
         return await self._out.read(PIECE)
 
     async def write(self, data: bytes) -> None:
-        self._in.write(data)
-        await self._in.drain()
+        with _telling():
+            self._in.write(data)
+            await self._in.drain()
 
     async def end_input(self) -> None:
-        self._in.write_eof()
+        with suppress(OSError), _telling():
+            self._in.write_eof()
 
     async def close(self) -> None:
         self._in.close()

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api
 from penstock.engines.docker.failures import ApiError, Clash, Unreachable
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.remembering import NANO, memory_of
+from penstock.engines.docker.remembering import Past, memory_of
 from penstock.engines.docker.seen import Seen
 
 PATIENCE = 10.0
@@ -27,24 +26,13 @@ class InDoubt(ApiError):
     """It may have run: nobody can tell any more."""
 
 
-@dataclass
-class Past:
-    """What an engine remembers of a container."""
-
-    made: bool = False
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    exit_code: int | None = None
-    removed: bool = False
-
-
 async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
     """Those of which Docker does not remember that it made them, or what they were made instead of: it was killed or
     restarted since, and what it calls created may have run."""
     if not prepared:
         return []
-    made = (await memory_of(link.api)).made
-    return [seen for seen in prepared if not made.issuperset((*instead_of(seen), seen.id))]
+    memory = await memory_of(link.api)
+    return [seen for seen in prepared if not all(memory.made(each) for each in (*instead_of(seen), seen.id))]
 
 
 async def withdrawn(link: Link, seen: Seen) -> Seen | None:
@@ -83,15 +71,7 @@ async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
     try:
         async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
             async for event in events:
-                past, at = found[event["Actor"]["ID"]], datetime.fromtimestamp(event["timeNano"] / NANO, UTC)
-                if event["Action"] == "create":
-                    past.made = True
-                elif event["Action"] == "start":
-                    past.started_at = at
-                elif event["Action"] == "die":
-                    past.ended_at, past.exit_code = at, int(event["Actor"]["Attributes"]["exitCode"])
-                else:
-                    past.removed = True
+                found[event["Actor"]["ID"]].add(event)
                 if all(each.removed for each in found.values()):
                     return found
     except TimeoutError:

@@ -15,6 +15,8 @@ _PASSED_ON = re.compile(
     r"|failed to fetch (?:anonymous|oauth) token|failed to copy|httpReadSeeker: failed open"
     r'|Failed to apply default image tag "[^"]*"|couldn\'t parse image name "[^"]*")(?:: |(?<=desc = )|$)'
 )
+_FROM_PORT = re.compile(r"(?<= )\S+:\d+->(?=\S)")
+"""Who asked: another port each time, which would make the same failure a new one."""
 _ANSWERS = (
     (re.compile(r": not found$|manifest unknown|MANIFEST_UNKNOWN|NAME_UNKNOWN"), "the registry has no such image"),
     (
@@ -50,4 +52,4 @@ def answer_of(message: str) -> str:
         if not found.end():
             break
         message = message[found.end() :]
-    return message.strip().rstrip(".")
+    return _FROM_PORT.sub("", message).strip().rstrip(".")

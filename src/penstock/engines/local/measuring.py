@@ -150,7 +150,7 @@ def _gpus(uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str,
                 memory_bytes=gpu.memory_bytes if gpu else None,
                 memory_used_bytes=reading.memory_used_bytes if reading else None,
                 utilization=reading.utilization if reading else None,
-                processes=reading.processes if reading else (),
+                processes=reading.processes if reading else None,
             )
         )
     return tuple(found)

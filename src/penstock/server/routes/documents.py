@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from penstock.server.identity import Asked
+from penstock.server.identity import Asked, of_everything
 from penstock.server.routes.bodies import Key
-from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
+from penstock.server.routes.paging import Cursor, Everything, Limit, answer, one_page, page_of
 from penstock.wire import Application, ApplyResults, Conversion, Converted, DocumentPage, Documents
 
 router = APIRouter(tags=["documents"])
@@ -22,7 +22,7 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
     from penstock.services.apply import Apply
 
     parts = asked.parts
-    applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places)
+    applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places, parts.audit)
     return answer(ApplyResults(results=await applying.apply(asked.caller, body, key)))
 
 
@@ -32,7 +32,7 @@ async def delete(body: Documents, asked: Asked) -> Response:
     from penstock.services.unapply import Unapply
 
     parts = asked.parts
-    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places)
+    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
     return answer(ApplyResults(results=await undoing.delete(asked.caller, body)))
 
 
@@ -42,7 +42,7 @@ async def stop(body: Documents, asked: Asked) -> Response:
     from penstock.services.unapply import Unapply
 
     parts = asked.parts
-    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places)
+    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
     return answer(ApplyResults(results=await stopping.stop(asked.caller, body)))
 
 
@@ -63,18 +63,24 @@ Ref = Annotated[str | None, Query(max_length=253, description="only this one; a 
 
 @router.get("/v1/documents", response_model=DocumentPage)
 async def list_documents(
-    asked: Asked, kind: Applied, name: Ref = None, limit: Limit = 100, cursor: Cursor = None
+    asked: Asked,
+    kind: Applied,
+    name: Ref = None,
+    everything: Everything = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
     """What there is as documents that `apply` takes again and finds not changed: the workloads and volumes that are
     listed, and the nodes, storages, groups and users that are written down."""
     from penstock.services.written import PAGED, Written, document, refuse_unseen
 
     parts = asked.parts
-    refuse_unseen(asked.caller, kind)
+    caller = of_everything(asked.caller) if everything else asked.caller
+    refuse_unseen(caller, kind)
     written = Written(parts.db, parts.people, parts.places)
     if kind in PAGED:
-        found, after = await written.page(asked.caller, kind, name, limit=limit, cursor=cursor)
+        found, after = await written.page(caller, kind, name, limit=limit, cursor=cursor)
     else:
-        nouns, after = one_page(written.nouns(asked.caller, kind), name, limit, cursor)
+        nouns, after = one_page(written.nouns(caller, kind), name, limit, cursor)
         found = [document(kind, noun) for noun in nouns]
     return page_of(found, after, parts.db.version)

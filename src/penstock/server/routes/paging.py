@@ -16,6 +16,7 @@ from penstock.store.database import Database
 Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
 AllUsers = Annotated[bool, Query(description="everyone's, for admins")]
+Everything = Annotated[bool, Query(description="of all groups the caller may see, not only of theirs")]
 
 
 class Listing(BaseModel):
@@ -28,6 +29,7 @@ class Listing(BaseModel):
     name: Annotated[str | None, Field(description="only those of this name")] = None
     status: Annotated[str | None, Field(description="only those of these, comma separated")] = None
     all_users: Annotated[bool, Field(description="everyone's, for admins")] = False
+    everything: Annotated[bool, Field(description="of all groups the caller may see, not only of theirs")] = False
     wait: Annotated[float, Field(ge=0, le=60, description="seconds to wait for a change since `seen`")] = 0
     seen: Annotated[str | None, Field(max_length=40, description="`version` of the answer you have")] = None
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
-from penstock.server.identity import Asked, require_all_groups
+from penstock.server.identity import Asked, of_everything, require_all_groups
 from penstock.server.routes.bodies import Key
 from penstock.server.routes.paging import Cursor, Limit, Listing, answer, page_of, page_of_few, until_changed, words
 from penstock.wire import Deleted, Events, NewVolume, Resize, StorageClassPage, VolumePage, VolumeView
@@ -39,7 +39,7 @@ async def list_volumes(request: Request, asked: Asked) -> Response:
     await until_changed(asked.parts.db, query)
     version = asked.parts.db.version
     views, after = await asked.parts.volumes.page(
-        asked.caller,
+        of_everything(asked.caller) if query.everything else asked.caller,
         everyone=query.all_users,
         name=query.name,
         phases=[Phase(word) for word in phases] if phases else None,

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.workloads import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.server.identity import Asked, Asking, require_all_groups
+from penstock.server.identity import Asked, Asking, of_everything, require_all_groups
 from penstock.server.routes.bodies import KEY, Key, documented, read_body
 from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
 from penstock.wire import Deleted, DryRun, Events, Retry, Submission, Summary, SummaryPage, Uploaded, WorkloadView
@@ -54,7 +54,7 @@ async def list_workloads(request: Request, asked: Asked) -> Response:
     await until_changed(asked.parts.db, query)
     version = asked.parts.db.version
     items, after = await asked.parts.workloads.page(
-        asked.caller,
+        of_everything(asked.caller) if query.everything else asked.caller,
         everyone=query.all_users,
         name=query.name,
         states=[State(word) for word in states] if states else None,

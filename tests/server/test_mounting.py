@@ -1,0 +1,87 @@
+"""Whose volumes a job may mount, and to write: what no policy allows is refused before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.test_roles import House, house
+
+__all__ = ["house"]
+
+SAMPLE = {"Workload": ["get", "getOne", "apply", "delete", "describe", "shell", "cancel"], "Volume": ["get"]}
+"""What document 003's sample user has in their own group."""
+SEES = {"Storage": ["get"], "CPU": ["get"], "GPU": ["get"]}
+"""And in `pwm.resource`."""
+TASK = "run: 'touch /data/mine'\nvolumes: {{/data: {{name: {name}, group: pwm.resource{more}}}}}\n"
+DOCUMENT = """\
+apiVersion: v1
+kind: Workload
+metadata: {name: writes}
+spec:
+  driver: pwm.docker
+  selectors: {cpu: {product_name: pwm.all}}
+  config: {cmd: sleep 60}
+  volumes:
+    - {group: pwm.resource, name: open, target: /data}
+"""
+
+
+@pytest.fixture(scope="module")
+def sample(house: House) -> House:
+    """With the sample user, one who may put data in, and two volumes that belong to `pwm.resource`."""
+    people = {"sample": SEES, "uploads": SEES | {"Volume": ["upload"]}}
+    for name, shared in people.items():
+        house.ask("admin", "PUT", f"/v1/groups/{name}", {"name": name})
+        groups = [{"name": name, "policy": SAMPLE}, {"name": "pwm.resource", "policy": shared}]
+        assert house.ask("admin", "PUT", f"/v1/users/{name}", {"name": name, "groups": groups})[0] == 200
+        house.tokens[name] = house.ask("admin", "POST", "/v1/tokens", {"user": name})[1]["token"]
+    for name, readonly in (("open", False), ("closed", True)):
+        body = {"name": name, "size": "1Mi", "readonly": readonly}
+        status, made = house.ask("admin", "POST", "/v1/volumes?group=pwm.resource", body)
+        assert status == 201, made
+    return house
+
+
+def ended(house: House, user: str, text: str) -> str:
+    """The status a job ends with."""
+    status, job = house.ask(user, "POST", "/v1/workloads", {"text": text})
+    assert status == 201, job
+    return str(house.ask(user, "GET", f"/v1/workloads/{job['id']}/wait?timeout=60")[1]["status"])
+
+
+def test_who_only_sees_another_groups_volume_cannot_have_it_to_write(sample):
+    status, answer = sample.ask("sample", "POST", "/v1/workloads", {"text": TASK.format(name="open", more="")})
+    assert status == 422, answer
+    assert [(p["field"], p["message"]) for p in answer["problems"]] == [
+        ("volumes./data", "volume open belongs to group pwm.resource, where you may not write to volumes")
+    ]
+    hint = answer["problems"][0]["hint"]
+    assert hint == "mount it read-only; to write you need 'upload' on Volume in group pwm.resource"
+
+
+def test_nor_in_a_document(sample):
+    status, answer = sample.ask("sample", "POST", "/v1/apply", {"text": DOCUMENT, "source": "d.yaml"})
+    assert status == 422, answer
+    assert [(p["where"], p["field"]) for p in answer["problems"]] == [("d.yaml:9:7", "spec.volumes[0]")]
+    readonly = DOCUMENT.replace("target: /data", "target: /data, policy: readonly")
+    status, answer = sample.ask("sample", "POST", "/v1/apply", {"text": readonly, "dry_run": True})
+    assert status == 200, answer
+
+
+def test_who_only_sees_it_mounts_it_to_read(sample):
+    text = TASK.format(name="open", more=", read_only: true")
+    assert ended(sample, "sample", text) == "failed"
+    assert ended(sample, "sample", text.replace("touch", "ls -d").replace("/mine", "")) == "completed"
+    assert ended(sample, "sample", TASK.format(name="closed", more="").replace("touch", "test ! -e")) == "completed"
+
+
+def test_who_may_put_data_in_writes_unless_the_volume_is_readonly(sample):
+    assert ended(sample, "uploads", TASK.format(name="open", more="")) == "completed"
+    assert ended(sample, "uploads", TASK.format(name="closed", more="")) == "failed"
+
+
+def test_who_runs_jobs_in_a_group_writes_to_its_volumes(sample):
+    """As document 003's sample user to their home, with `get` on Volume alone."""
+    status, made = sample.ask("admin", "POST", "/v1/volumes?group=sample", {"name": "own", "size": "1Mi"})
+    assert status == 201, made
+    assert ended(sample, "sample", "run: touch /data/mine\nvolumes: {/data: own}\n") == "completed"

@@ -1,0 +1,102 @@
+"""Users, groups and tokens: who can be given one, and what must be gone before a group is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.server.test_roles import House, house
+
+__all__ = ["house"]
+
+EVERYTHING = [{"name": "pwm.all", "policy": "pwm.all"}]
+
+
+def a_group(house: House, name: str) -> None:
+    assert house.ask("admin", "PUT", f"/v1/groups/{name}", {"name": name})[0] == 200
+
+
+def a_user(house: House, name: str, groups: list[dict[str, Any]]) -> None:
+    assert house.ask("admin", "PUT", f"/v1/users/{name}", {"name": name, "groups": groups})[0] == 200
+    house.tokens[name] = house.ask("admin", "POST", "/v1/tokens", {"user": name})[1]["token"]
+
+
+def test_a_group_stays_while_something_of_it_is_alive(house):
+    a_group(house, "leaving")
+    job = {"text": "name: train\nrun: sleep 600\n"}
+    _, running = house.ask("admin", "POST", "/v1/workloads?group=leaving", job)
+    _, volume = house.ask("admin", "POST", "/v1/volumes?group=leaving", {"name": "data", "size": "1Mi"})
+    status, answer = house.ask("admin", "DELETE", "/v1/groups/leaving")
+    assert status == 409
+    assert answer["message"] == (
+        f"Group leaving has workloads that have not ended: train ({running['id']}); and volumes: data ({volume['id']})."
+    )
+    assert answer["hint"] == "First penstock stop NAME -g leaving, then penstock delete vol NAME -g leaving"
+    house.ask("admin", "POST", f"/v1/workloads/{running['id']}/stop")
+    assert house.ask("admin", "GET", f"/v1/workloads/{running['id']}/wait?timeout=60")[1]["ended_at"]
+    status, answer = house.ask("admin", "DELETE", "/v1/groups/leaving")
+    assert (status, answer["message"]) == (409, f"Group leaving has volumes: data ({volume['id']}).")
+    assert house.ask("admin", "DELETE", f"/v1/volumes/{volume['id']}")[0] == 200
+    assert house.ask("admin", "DELETE", "/v1/groups/leaving")[0] == 200
+    assert house.ask("admin", "GET", "/v1/groups/leaving")[0] == 404
+
+
+def test_a_token_is_made_only_for_one_who_is_written_down(house):
+    """Else it would be an admin's as soon as an admin of that name is."""
+    status, answer = house.ask("admin", "POST", "/v1/tokens", {"user": "typo"})
+    assert (status, answer["message"]) == (404, "User typo not found")
+    assert "penstock adm user apply -f FILE" in answer["hint"]
+    a_user(house, "typo", EVERYTHING)
+    assert [token["user"] for token in house.ask("admin", "GET", "/v1/tokens?user=typo")[1]["items"]] == ["typo"]
+    assert house.ask("admin", "DELETE", "/v1/users/typo")[0] == 200
+    assert house.ask("typo", "GET", "/v1/whoami")[0] == 401
+
+
+def test_one_who_is_in_no_group_may_nothing_not_even_make_a_token(house):
+    a_user(house, "loner", [])
+    for method, path in (
+        ("GET", "/v1/workloads"),
+        ("GET", "/v1/whoami"),
+        ("GET", "/v1/tokens"),
+        ("POST", "/v1/tokens"),
+    ):
+        assert house.ask("loner", method, path, {} if method == "POST" else None)[0] == 403, path
+    a_group(house, "loners")
+    a_user(house, "loner", [{"name": "loners", "policy": {}}])
+    status, made = house.ask("loner", "POST", "/v1/tokens", {"description": "mine"})
+    assert status == 201, made
+    assert made["id"] in [token["id"] for token in house.ask("loner", "GET", "/v1/tokens")[1]["items"]]
+    assert house.ask("loner", "POST", f"/v1/tokens/{made['id']}/rotate")[0] == 201
+    assert house.ask("loner", "DELETE", f"/v1/tokens/{made['id']}")[0] == 200
+    for path in ("/v1/workloads", "/v1/volumes", "/v1/nodes", "/v1/audit"):
+        assert house.ask("loner", "GET", path)[0] == 403, path
+
+
+def test_a_text_of_people_takes_no_other_documents(house):
+    text = """\
+kind: Group
+apiVersion: v1
+metadata: {name: newcomers}
+---
+kind: Workload
+apiVersion: v1
+metadata: {name: stowaway}
+spec: {driver: pwm.docker, run: sleep 60}
+---
+kind: Storage
+apiVersion: v1
+metadata: {name: hoard}
+spec: {kind: nfs, nfs: {server: 10.0.0.1, path: /hoard}}
+---
+name: task
+run: 'true'
+"""
+    body = {"text": text, "source": "people.yaml", "kinds": ["User", "Group"]}
+    status, answer = house.ask("admin", "POST", "/v1/apply", body)
+    assert (status, answer["message"]) == (422, "people.yaml cannot be applied; nothing was changed.")
+    hint = "penstock apply -f FILE takes it"
+    assert [(p["where"], p["message"], p["hint"]) for p in answer["problems"]] == [
+        ("people.yaml:7:18", "a Workload is not taken here, only User and Group", hint),
+        ("people.yaml:12:18", "a Storage is not taken here, only User and Group", hint),
+        ("people.yaml:15:1", "a Task is not taken here, only User and Group", hint),
+    ]
+    assert house.ask("admin", "GET", "/v1/groups/newcomers")[0] == 404

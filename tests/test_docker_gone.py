@@ -1,0 +1,139 @@
+"""What is over stays over: a Docker host that is gone for good is taken out, and neither one that comes back nor a
+server that does starts anything more."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.host import Host
+from tests.hosts.lot import Hosts
+from tests.running import start_server
+from tests.test_docker import applied, items, penstock, until
+
+NODE = """apiVersion: v1
+kind: Node
+metadata: {{name: {name}, group: pwm.resource}}
+spec:
+  address: '{address}'
+  gpus: [{{product_name: {product}, memory: 16Gi}}]
+"""
+SLEEP = "name: {name}\nresources: {{image_id: 'penstock-test:1', cpus: '0.1'{gpus}}}\n{more}run: [sleep, '600']\n"
+
+
+class Lab:
+    """Two hosts: `lab-1` is reached over the network, which can be cut."""
+
+    def __init__(self, place: Path, hosts: Hosts) -> None:
+        self.settings = {"engine": "docker", "stop_grace": "1s", "docker_tls_dir": str(hosts.keys.client)}
+        self.server = start_server(place, **self.settings)
+        self.first, self.second = hosts.hosts[:2]
+        self.addresses = {"lab-1": self.first.tcp, "lab-2": self.second.unix}
+        for name in self.addresses:
+            self.register(name)
+
+    def register(self, name: str) -> None:
+        product = {"lab-1": "NVIDIA A10", "lab-2": "Tesla V100"}[name]
+        applied(self.server, NODE.format(name=name, address=self.addresses[name], product=product))
+        until(lambda: self.node(name)["ready"])
+
+    def node(self, name: str) -> dict[str, Any]:
+        return next(node for node in items(self.server, "/v1/nodes") if node["name"] == name)
+
+    def submit(self, name: str, node: str, gpus: str = "", more: str = "") -> str:
+        text = SLEEP.format(name=name, gpus=gpus, more=f"selectors: {{node: {node}}}\n{more}")
+        return str(self.server.submit(text)["id"])
+
+    def seen(self, id_: str) -> dict[str, Any]:
+        return dict(self.server.request("GET", f"/v1/workloads/{id_}")[1])
+
+    def runs(self, id_: str) -> None:
+        until(lambda: self.seen(id_)["state"] == "RUNNING")
+
+    def delete(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return penstock(self.server, "delete", "node", *words, stdin="y\n")
+
+    def locks(self, id_: str) -> list[str]:
+        """What it took and gave back, by the audit."""
+        _, page = self.server.request("GET", "/v1/audit?limit=500")
+        return [line["verb"] for line in reversed(page["items"]) if line["kind"] == "GPU" and line["id"] == id_]
+
+
+@pytest.fixture
+def lab(place: Path, hosts: Hosts) -> Iterator[Lab]:
+    lab = Lab(place, hosts)
+    yield lab
+    lab.first.mend()
+    lab.server.end()
+    for host in hosts.hosts:
+        host.clean()
+
+
+def containers(machine: Host, id_: str) -> list[str]:
+    """Of one workload, whatever became of them."""
+    return machine.docker("ps", "-aq", "--filter", f"label=penstock.dev/workload={id_}").split()
+
+
+def test_a_host_that_is_gone_for_good_can_be_taken_out(lab: Lab) -> None:
+    train = lab.submit("train", "lab-1", gpus=", accelerators: 'A10:1'")
+    sweep = lab.submit("sweep", "lab-1", more="array: {count: 3, parallelism: 1}\n")
+    other = lab.submit("other", "lab-2")
+    for each in (train, sweep, other):
+        lab.runs(each)
+    made = {each: containers(lab.first, each) for each in (train, sweep)}
+    lab.first.cut()
+    until(lambda: not lab.node("lab-1")["ready"])
+    away = lab.node("lab-1")
+    assert (away["cpus_taken"], away["cpus_free"]) == ("0.2", "0")  # what is taken is, though nothing can be had
+
+    refused = lab.delete("lab-1")
+    assert refused.returncode == 1
+    assert f"train ({train})" in refused.stderr
+    assert "penstock delete node lab-1 --force; then they are UNKNOWN, and their GPUs given back" in refused.stderr
+    assert lab.seen(train)["ended_at"] is None
+
+    answers = lab.delete("lab-2", "--force")
+    assert answers.returncode == 1
+    assert f"Node lab-2 runs other ({other})" in answers.stderr
+
+    gone = lab.delete("lab-1", "--force")
+    assert gone.returncode == 0, gone.stderr
+    assert gone.stdout.startswith("Node lab-1 deleted: UNKNOWN from now on, for nobody can ask any more: ")
+    for each in (train, sweep):
+        until(lambda each=each: lab.seen(each)["ended_at"])
+        found = lab.seen(each)
+        assert (found["state"], found["reason"]) == ("UNKNOWN", "OUTCOME_UNKNOWN")
+        assert found["message"] == "Its node lab-1 is not registered any more: what became of it is not known."
+    assert lab.locks(train) == ["take", "give"]
+
+    lab.first.mend()
+    lab.register("lab-1")
+    again = lab.submit("again", "lab-1")
+    lab.runs(again)
+    lab.first.docker("kill", *made[sweep])
+    lab.runs(lab.submit("later", "lab-1"))
+    assert {each: containers(lab.first, each) for each in (train, sweep)} == made
+    assert lab.seen(train)["state"] == "UNKNOWN"
+    assert f"{train} is over by the records, and still runs on lab-1" in penstock(lab.server, "doctor").stdout
+    assert penstock(lab.server, "delete", "wk", train, "--force").returncode == 0
+    until(lambda: not containers(lab.first, train))
+
+
+def test_a_stopped_array_does_not_go_on_with_another_server(lab: Lab, place: Path) -> None:
+    stopped = lab.submit("stopped", "lab-2", more="array: {count: 4, parallelism: 1}\n")
+    running = lab.submit("running", "lab-2", more="array: {count: 2, parallelism: 1}\n")
+    for each in (stopped, running):
+        lab.runs(each)
+    lab.server.request("POST", f"/v1/workloads/{stopped}/stop")
+    lab.server.ended(stopped)
+    [only] = containers(lab.second, stopped)
+    lab.server.kill()
+    lab.server = start_server(place, **lab.settings)
+    until(lambda: lab.node("lab-2")["ready"])
+    lab.second.docker("kill", *containers(lab.second, running))
+    until(lambda: len(containers(lab.second, running)) == 2)
+    assert containers(lab.second, stopped) == [only]
