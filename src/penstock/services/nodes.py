@@ -53,6 +53,8 @@ class Nodes:
         self._db = db
         self._engine = engine
         self._reconciler = reconciler
+        self._shown: dict[str, tuple[Node, tuple[int, int], NodeView]] = {}
+        """By name: the node, what was taken of it, and how it was shown."""
 
     async def all(self) -> list[Node]:
         """As the engine has them: a cluster may have thousands, so only what is shown is made into views."""
@@ -65,7 +67,7 @@ class Nodes:
 
     async def views(self, caller: Caller, nodes: Sequence[Node]) -> list[NodeView]:
         holders = await self._holders()
-        return [self._view(caller, node, holders) for node in nodes]
+        return [self._known_or_made(caller, node, holders) for node in nodes]
 
     async def products(self, caller: Caller) -> list[Product]:
         """What GPUs there are, by node."""
@@ -107,6 +109,15 @@ class Nodes:
         held = self._reconciler.placement.holders()
         found = await self._db.read(lambda tx: {id_: tx.workloads.get(id_) for id_ in set(held.values())})
         return {uuid: workload for uuid, id_ in held.items() if (workload := found[id_])}
+
+    def _known_or_made(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
+        """A node whose GPUs nobody has looks the same to everyone, until it changes: there may be thousands."""
+        if node.gpu_pools or any(gpu.uuid in holders or gpu.processes for gpu in node.gpus):
+            return self._view(caller, node, holders)
+        before, taken = self._shown.get(node.name), self._taken(node)
+        if before is None or before[0] is not node or before[1] != taken:
+            before = self._shown[node.name] = (node, taken, self._view(caller, node, holders))
+        return before[2]
 
     def _view(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
         cpus_free, memory_free = self._free(node)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import opened, settings_for
+from tests.engines.docker.opening import answering, opened, settings_for
 from tests.hosts.lot import Hosts
 
 
@@ -16,4 +16,5 @@ from tests.hosts.lot import Hosts
 async def engine(hosts: Hosts, tmp_path: Path) -> AsyncIterator[DockerEngine]:
     """Over the first of two hosts."""
     async with opened(settings_for(hosts, tmp_path), hosts.hosts[:1]) as engine:
+        await answering(engine)
         yield engine
