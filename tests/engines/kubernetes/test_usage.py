@@ -43,6 +43,16 @@ def test_every_shell_says_it(shell: list[str]) -> None:
     assert found.network_received_bytes is not None
 
 
+@pytest.mark.parametrize("shell", [["bash"], ["dash"], ["busybox", "sh"]], ids=" ".join)
+def test_what_is_gone_before_it_is_read_ends_nothing_and_holds_up_nothing(shell: list[str]) -> None:
+    """A process that ends between the two is an error to whoever reads of it, as this file is to everyone."""
+    functions = LOOK[: LOOK.index("{\n  say self")]
+    script = f"{functions}\nline=before; show /proc/self/mem; line=before; words /proc/self/mem; show /proc/uptime"
+    done = subprocess.run([*shell, "-c", script, "sh", MARK], capture_output=True, timeout=60, check=True)
+    assert b"/proc/uptime" in done.stdout
+    assert b"before" not in done.stdout
+
+
 def test_a_name_full_of_brackets_changes_nothing() -> None:
     status = "Name:\ta) b)\nUid:\t1000\t1000\t1000\t1000\nVmRSS:\t   2048 kB\n"
     passwd = {"/etc/passwd": "root:x:0:0::/:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n"}

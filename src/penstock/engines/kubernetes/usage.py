@@ -16,11 +16,11 @@ mark=$1
 say() { printf '\036%s %s\n' "$mark" "$1"; }
 show() {
   [ -r "$1" ] || return; say "$1"
-  while IFS= read -r line || [ "$line" ]; do printf '%s\n' "$line"; done <"$1"
+  while line=; IFS= read -r line || [ "$line" ]; do printf '%s\n' "$line"; done <"$1"
 }
 words() {
   say "$1"
-  if [ "$BASH_VERSION" ]; then while IFS= read -r -d '' line || [ "$line" ]; do printf '%s ' "$line"; done <"$1"
+  if [ "$BASH_VERSION" ]; then while line=; IFS= read -r -d '' line || [ "$line" ]; do printf '%s ' "$line"; done <"$1"
   else tr '\0' ' ' <"$1"; fi
 }
 pause() { if [ "$BASH_VERSION" ]; then eval 'exec 3<> <(:)'; read -r -t 0.5 -u 3; else sleep 0.5 || sleep 1; fi; }
@@ -39,7 +39,8 @@ sample() {
   fi
 } 2>/dev/null
 """.strip()
-"""What only bash can read stands in quotes: other shells would refuse all of it."""
+"""What only bash can read stands in quotes: other shells would refuse all of it. A line that cannot be read leaves the
+one before where it was, so that one is forgotten first."""
 
 TICKS = 100
 """A second, in /proc, on every machine Kubernetes runs on."""
