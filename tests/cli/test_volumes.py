@@ -69,6 +69,10 @@ def test_a_volume_without_a_size_has_a_use_and_no_share(penstock):
     described = penstock("describe", "vol", "nest")
     assert described.code == 0, described.err
     assert "on the storage disk, asked for by" in described.out
+    assert [line.split() for line in described.out.splitlines() if line.startswith(("Size", "Storage"))] == [
+        ["Size:", "-"],
+        ["Storage:", "disk"],
+    ]
 
 
 def test_all_users_adds_who_made_it(penstock):

@@ -252,14 +252,16 @@ def test_a_storage_may_come_with_the_workload_that_keeps_its_home_there(module_s
 
 
 def test_what_differs_is_said_in_the_words_of_the_document_and_without_secrets(module_server):
-    text = DOCUMENT + "  selectors: {cpu: {count: 1}}\n"
+    apply(module_server, "apiVersion: v1\nkind: Volume\nmetadata: {name: kept}\nspec: {size: 1Mi}\n")
+    text = DOCUMENT + "  selectors: {cpu: {count: 1}}\n  volumes: [{name: kept, target: /old}]\n"
     text = text.replace("{cmd: sleep 60}", "{cmd: sleep 60, env: {MY_TOKEN: hunter2, EPOCHS: '3'}}")
     assert apply(module_server, text)[0] == 200
-    other = text.replace("ubuntu", "debian").replace("hunter2", "hunter3").replace("'3'", "'4'")
+    other = text.replace("ubuntu", "debian").replace("hunter2", "hunter3").replace("'3'", "'4'").replace("/old", "/new")
     status, refused = apply(module_server, other)
     assert status == 422
     [problem] = refused["problems"]
     for said in ("spec.image.image: ubuntu → debian", "spec.config.env.EPOCHS: 3 → 4", "spec.config.env.MY_TOKEN"):
         assert said in problem["message"]
+    assert "spec.volumes[0] at /new: nothing → kept" in problem["message"]
     assert "hunter" not in problem["message"]
     apply(module_server, text, "/v1/delete")

@@ -161,8 +161,9 @@ def show_volume(volume: Row) -> None:
     users = ", ".join(map(_user, volume.get("used_by") or ()))
     facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
     facts += [("Message", volume["message"])] if volume.get("message") else []
-    facts += [("Size", volume["size"]), ("Used", used(volume)), ("Used By", users or "-")]
-    facts += [("Storage Class", volume["storage_class"]), ("Access Modes", access(volume))]
+    facts += [("Size", volume["size"] or "-"), ("Used", used(volume)), ("Used By", users or "-")]
+    place = ("Storage", volume["storage"]) if volume.get("storage") else ("Storage Class", volume["storage_class"])
+    facts += [place, ("Access Modes", access(volume))]
     namespace = volume.get("namespace") or volume["group"]
     facts += [("User", volume["user"]), ("Namespace", namespace), ("PVC Name", volume["object_name"])]
     print_facts([*facts, ("Created", short_time(volume["created_at"]))])

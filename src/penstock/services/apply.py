@@ -40,7 +40,7 @@ from penstock.wire import Application, Applied, NewVolume, Submission
 
 CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
 DIFFERENCES_SHOWN = 5
-NAMED_BY_USERS = ("envs", "labels")
+NAMED_BY_USERS = ("envs", "labels", "volumes")
 """Of what is below these, a text's place is known only as a whole."""
 
 Runnable = TaskDocument | ManifestWorkload | WorkloadDocument
@@ -342,7 +342,7 @@ def _differences(known: Spec, task: Task) -> str:
 def _difference(task: Task, keys: tuple[str, ...], *values: Any) -> str:
     name, texts = task.field(*keys), [masked(keys[-1], _said(value)) for value in values]
     if keys[0] in NAMED_BY_USERS and not name.endswith(f".{keys[-1]}"):
-        name = f"{name}.{keys[-1]}"
+        name = f"{name} at {keys[-1]}" if keys[0] == "volumes" else f"{name}.{keys[-1]}"
     long = any(len(text) > 40 or "\n" in text for text in texts)
     return name if long or texts[0] == texts[1] else f"{name}: {texts[0]} → {texts[1]}"
 

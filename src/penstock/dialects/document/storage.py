@@ -22,14 +22,13 @@ def storage(reading: PlacedReading, about: Metadata, node: Node, path: str) -> S
     before = len(reading.problems)
     said = read_fields(reading, node, path, STORAGE)
     kinds = [kind for kind in StorageKind if kind in said]
+    hint = f"write {' or '.join(StorageKind)}, as the key beside it"
     if "kind" in said and said["kind"] not in list(StorageKind):
-        hint = f"write {' or '.join(StorageKind)}, as the key beside it"
         reading.problem(f"'{shorten(said['kind'])}' is not a kind of storage", node, f"{path}.kind", hint)
     elif len(kinds) != 1 and len(reading.problems) == before:
         message = "says where it is twice" if kinds else "says neither an NFS export nor a node"
         reading.problem(message, node, path, EXAMPLE)
     elif "kind" in said and said["kind"] not in kinds and len(reading.problems) == before:
-        hint = f"write {' or '.join(StorageKind)}, as the key beside it"
         reading.problem(
             f"is '{shorten(said['kind'])}', and there is '{kinds[0]}' beside it", node, f"{path}.kind", hint
         )
