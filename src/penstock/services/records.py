@@ -101,13 +101,15 @@ def is_reached(tx: Store, workload: Workload) -> Workload:
     found = current(tx, workload)
     if found is None or found.wants is not Wants.STOP:
         return found or workload
-    lines = reversed(tx.workloads.history(found.id))
-    said = next((line.message for line in lines if line.state is found.state), found.message)
-    if found.message == said:
-        return found
-    moved = found.model_copy(update={"message": said, "updated_at": now()})
+    moved = found.model_copy(update={"message": said_at_first(tx, found), "updated_at": now()})
     tx.workloads.update(moved)
     return moved
+
+
+def said_at_first(tx: Store, workload: Workload) -> str | None:
+    """When it came into the state it is in."""
+    lines = reversed(tx.workloads.history(workload.id))
+    return next((line.message for line in lines if line.state is workload.state), workload.message)
 
 
 def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:

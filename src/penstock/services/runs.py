@@ -59,7 +59,7 @@ class Runs:
         try:
             if workload.wants is Wants.STOP:
                 await self._engine.stop(run, self._grace_of(workload))
-                workload = await self._db.write(lambda tx: records.is_reached(tx, workload))
+                workload = await self._reached(workload)
             report = await self._engine.observe(run)
         except Unavailable as error:
             if self._was_never_asked_for(workload):
@@ -262,6 +262,12 @@ class Runs:
         self._asked.discard(Run.of(workload))
         self._steps_written.pop(Run.of(workload), None)
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
+
+    async def _reached(self, workload: Workload) -> Workload:
+        """Most are at once: then nothing is written."""
+        if await self._db.read(lambda tx: records.said_at_first(tx, workload)) == workload.message:
+            return workload
+        return await self._db.write(lambda tx: records.is_reached(tx, workload))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """What it does, nobody can tell now."""
