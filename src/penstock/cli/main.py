@@ -101,3 +101,5 @@ def main() -> int:
             raise
         click.echo(f"Error: {type(error).__name__}: {error}\nHint: PENSTOCK_DEBUG=1 shows where", err=True)
         return 1
+    finally:
+        gc.freeze()  # else the interpreter looks for rubbish once more before it ends
