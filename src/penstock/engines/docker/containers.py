@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from penstock.domain.envs import is_ours
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Scratch
 from penstock.engines.base import BoundMount, Launch, Run
@@ -18,22 +17,8 @@ from penstock.engines.docker.api import Fields
 from penstock.engines.docker.claims import Source
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.script import command, minded
+from penstock.engines.surroundings import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
 
-CAPABILITIES = (
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETUID",
-    "SYS_CHROOT",
-)
-"""What root in a container needs to install packages and change accounts, and nothing more; as on Kubernetes."""
-GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 SMALLEST_MEMORY = 6 << 20
 SMALLEST_CPU = 10
 LOG_FILES = 4
@@ -223,10 +208,10 @@ def disk_scratch(launch: Launch) -> Iterator[Scratch]:
 
 
 def variables(launch: Launch, place: Place) -> dict[str, str]:
-    """The user's own first, then what every node is told about the run, which wins."""
-    reserved = {*GPU_VARIABLES, INDEX_VARIABLE}
-    given = {name: value for name, value in launch.spec.envs.items() if not is_ours(name) and name not in reserved}
-    return {"PYTHONUNBUFFERED": "1"} | given | _facts(launch, place)
+    """The user's own first, then what is told about the run, which wins."""
+    rank = 0 if launch.spec.array else place.part
+    facts = told(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
+    return given(launch) | facts | _gpus(launch, place)
 
 
 def peers(launch: Launch) -> list[str]:
@@ -235,29 +220,8 @@ def peers(launch: Launch) -> list[str]:
     return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
-def _facts(launch: Launch, place: Place) -> dict[str, str]:
-    nodes, gpus = str(launch.spec.nodes), str(launch.spec.resources.gpus)
-    rank = "0" if launch.spec.array else str(place.part)
-    addresses = peers(launch)
-    facts = {
-        "NODE_RANK": rank,
-        "NUM_NODES": nodes,
-        "MASTER_ADDR": addresses[0],
-        "MASTER_PORT": str(launch.master_port),
-        "GPUS_PER_NODE": gpus,
-        INDEX_VARIABLE: str(place.part),
-        "PENSTOCK_TASK_ID": launch.workload_id,
-        "PENSTOCK_ATTEMPT": str(launch.attempt),
-        "SKYPILOT_NODE_RANK": rank,
-        "SKYPILOT_NUM_NODES": nodes,
-        "SKYPILOT_NODE_IPS": "\n".join(addresses),
-        "SKYPILOT_NUM_GPUS_PER_NODE": gpus,
-        "SKYPILOT_TASK_ID": launch.workload_id,
-    }
+def _gpus(launch: Launch, place: Place) -> dict[str, str]:
     uuids = gpus_of(launch, place)
     if not uuids:
-        # Without this, an image made for GPUs sees all of the host's where NVIDIA's runtime is the default one.
-        facts |= {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    elif not place.has_nvidia:
-        facts["CUDA_VISIBLE_DEVICES"] = ",".join(uuids)
-    return facts
+        return NO_GPUS
+    return {} if place.has_nvidia else {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}

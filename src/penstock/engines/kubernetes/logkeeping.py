@@ -218,7 +218,7 @@ class LogKeeper:
     async def _read_now(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         reader = LogReader(self.run_dir(run), part)
         reader.refresh()
-        offset, end = await self._start(reader, query), reader.size()
+        offset, end = await reader.start(query, self._threads), reader.size()
         while offset < end and (found := reader.read(offset))[0]:
             data, offset = found
             yield data
@@ -227,7 +227,7 @@ class LogKeeper:
     async def _follow(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         reader = LogReader(self.run_dir(run), part)
         reader.refresh()
-        offset = await self._start(reader, query)
+        offset = await reader.start(query, self._threads)
         with self._wakes.listen(run, part) as wake:
             while True:
                 turn, over = wake.turn, wake.closed or self._is_over(run, part)
@@ -246,16 +246,6 @@ class LogKeeper:
         if kept:
             return kept.done
         return self._over(run, part)
-
-    async def _start(self, reader: LogReader, query: LogQuery) -> int:
-        """Looking back for the last lines may read a lot: not in the loop."""
-        offset = 0 if query.since is None else reader.since(query.since)
-        if query.tail is None:
-            return offset
-        if query.tail <= 0:
-            return max(offset, reader.size())
-        last = await asyncio.get_running_loop().run_in_executor(self._threads, reader.tail, query.tail)
-        return max(offset, last)
 
     def ring(self, run: Run) -> None:
         """Something about the run changed that no log shows."""

@@ -6,31 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.domain.envs import is_ours
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Resources, Scratch, Selectors
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.pod_settings import PodSettings, security
 from penstock.engines.kubernetes.script import MARKS, command, needs_bash, verbatim
+from penstock.engines.surroundings import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
 
 Fields = dict[str, Any]
 
-CAPABILITIES = (
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETUID",
-    "SYS_CHROOT",
-)
-"""What root in a container needs to install packages and change accounts, and nothing more."""
-GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 ANYWHERE = Selectors()
 
 
@@ -179,40 +164,22 @@ def _said(amounts: dict[str, str | None]) -> dict[str, str]:
 
 
 def _env(launch: Launch, place: Place) -> list[Fields]:
-    """The user's own first, then what every node is told about the run, which wins."""
-    reserved = {*GPU_VARIABLES, INDEX_VARIABLE}
-    given = {name: value for name, value in launch.spec.envs.items() if not is_ours(name) and name not in reserved}
-    texts = {"PYTHONUNBUFFERED": "1"} | given | _facts(launch, place)
+    """The user's own first, then what is told about the run, which wins."""
+    texts = given(launch) | _facts(launch, place)
     variables: list[Fields] = [{"name": name, "value": verbatim(value)} for name, value in texts.items()]
     if launch.spec.nodes > 1:
         rank = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
-        variables += [{"name": name, "valueFrom": rank} for name in ("NODE_RANK", "SKYPILOT_NODE_RANK")]
+        variables += [{"name": name, "valueFrom": rank} for name in RANKS]
     return variables
 
 
 def _facts(launch: Launch, place: Place) -> dict[str, str]:
-    nodes, gpus = str(launch.spec.nodes), str(launch.spec.resources.gpus)
-    addresses = peers(launch, place.job)
-    facts = {
-        "NUM_NODES": nodes,
-        "MASTER_ADDR": addresses[0],
-        "MASTER_PORT": str(launch.master_port),
-        "GPUS_PER_NODE": gpus,
-        "PENSTOCK_TASK_ID": launch.workload_id,
-        "PENSTOCK_ATTEMPT": str(launch.attempt),
-        "SKYPILOT_NUM_NODES": nodes,
-        "SKYPILOT_NODE_IPS": "\n".join(addresses),
-        "SKYPILOT_NUM_GPUS_PER_NODE": gpus,
-        "SKYPILOT_TASK_ID": launch.workload_id,
-    }
+    facts = told(launch, peers(launch, place.job))
     if launch.spec.nodes == 1:
-        facts |= {"NODE_RANK": "0", "SKYPILOT_NODE_RANK": "0"}
+        facts |= dict.fromkeys(RANKS, "0")
     if place.index is not None:
-        facts[INDEX_VARIABLE] = str(place.index)
-    if not launch.spec.resources.gpus:
-        # Without this, an image made for GPUs sees all of the node's where NVIDIA's runtime is the default one.
-        facts |= {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    return facts
+        facts[INDEX] = str(place.index)
+    return facts if launch.spec.resources.gpus else facts | NO_GPUS
 
 
 # -- volumes -------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Following:
         self, run: Run, rank: int, bell: Bell, reader: LogReader, query: LogQuery
     ) -> AsyncIterator[bytes]:
         reader.refresh()
-        offset = await self._start(reader, query)
+        offset = await reader.start(query, self._tails)
         while True:
             turn = bell.turn
             if reader.turn != turn:
@@ -90,18 +90,8 @@ class Following:
 
     async def _read_now(self, reader: LogReader, query: LogQuery) -> AsyncIterator[bytes]:
         reader.refresh()
-        offset, end = await self._start(reader, query), reader.size()
+        offset, end = await reader.start(query, self._tails), reader.size()
         while offset < end and (found := reader.read(offset))[0]:
             data, offset = found
             yield data
             await asyncio.sleep(0)
-
-    async def _start(self, reader: LogReader, query: LogQuery) -> int:
-        """Looking back for the last lines may read a lot: not in the loop, and not in the threads of others."""
-        offset = 0 if query.since is None else reader.since(query.since)
-        if query.tail is None:
-            return offset
-        if query.tail <= 0:
-            return max(offset, reader.size())
-        last = await asyncio.get_running_loop().run_in_executor(self._tails, reader.tail, query.tail)
-        return max(offset, last)

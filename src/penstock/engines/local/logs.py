@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from datetime import datetime
 from pathlib import Path
 
+from penstock.engines.base import LogQuery
 from penstock.engines.local.records import read_began
 from penstock.engines.local.supervisor.logfile import ENTRY, segment_name
 
@@ -98,6 +101,16 @@ class LogReader:
             return (self._folder / segment_name(self._rank, start)).stat().st_size
         except FileNotFoundError:
             return 0
+
+    async def start(self, query: LogQuery, threads: Executor) -> int:
+        """The offset that is read from. Looking back for the last lines may read a lot: not in the loop, and not in the
+        threads of others."""
+        offset = 0 if query.since is None else self.since(query.since)
+        if query.tail is None:
+            return offset
+        if query.tail <= 0:
+            return max(offset, self.size())
+        return max(offset, await asyncio.get_running_loop().run_in_executor(threads, self.tail, query.tail))
 
     def tail(self, lines: int) -> int:
         """The offset at which the last `lines` lines begin. An unfinished last line is one. Read in a thread: whoever

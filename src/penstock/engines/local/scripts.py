@@ -8,6 +8,7 @@ from shlex import join, quote
 
 from penstock.domain.names import shorten
 from penstock.engines.base import Launch
+from penstock.engines.surroundings import INDEX, RANKS, told
 from penstock.errors import Invalid
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -93,25 +94,10 @@ def env_script(envs: dict[str, str]) -> str:
 def node_env(launch: Launch, number: int) -> dict[str, str]:
     """What every node is told about the run; these win over what the user set. In an array `number` is that of the
     place, and the supervisor adds the index of whatever runs there."""
-    nodes = str(launch.spec.nodes)
     rank = 0 if launch.spec.array else number
     gpus = launch.gpus[number] if number < len(launch.gpus) else ()
-    index = {} if launch.spec.array else {"JOB_COMPLETION_INDEX": str(rank)}
-    return index | {
-        "NODE_RANK": str(rank),
-        "NUM_NODES": nodes,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(launch.master_port),
-        "GPUS_PER_NODE": str(launch.spec.resources.gpus),
-        "PENSTOCK_TASK_ID": launch.workload_id,
-        "PENSTOCK_ATTEMPT": str(launch.attempt),
-        "SKYPILOT_NODE_RANK": str(rank),
-        "SKYPILOT_NUM_NODES": nodes,
-        "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * launch.spec.nodes),
-        "SKYPILOT_NUM_GPUS_PER_NODE": str(launch.spec.resources.gpus),
-        "SKYPILOT_TASK_ID": launch.workload_id,
-        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-    }
+    facts = told(launch, ["127.0.0.1"] * launch.spec.nodes) | dict.fromkeys(RANKS, str(rank))
+    return facts | ({} if launch.spec.array else {INDEX: str(rank)}) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
 def base_env(user: str, place: Place) -> dict[str, str]:
