@@ -162,6 +162,10 @@ class Settings:
     kubernetes_helper_image: str = "busybox:1"
     """An image with a shell, `du` and `sleep`: measures volumes and opens shells on them."""
 
+    kubernetes_dcgm_namespace: str = "gpu-operator"
+    """Where NVIDIA's dcgm-exporter runs, which tells what GPUs do; `gpu-operator` is where its GPU operator puts it.
+    Empty: it is not asked, and nothing is called idle."""
+
     kubernetes_node_selector: dict[str, str] = field(default_factory=dict)
     """Labels every node that runs our pods must have: a table of label = value."""
 
@@ -188,8 +192,8 @@ class Settings:
     """The image of a task that names none."""
 
     docker_helper_image: str = "busybox:1"
-    """An image with a shell, `du` and `mkdir`: measures volumes, makes directories on NFS storages, reads what CPUs a
-    host has and, with glibc in it, what its GPUs do."""
+    """An image with a shell, `du`, `mkdir` and `nc`: measures volumes, makes directories on NFS storages, connects to
+    ports, reads what CPUs a host has and, with glibc in it, what its GPUs do."""
 
     docker_run_as: str = ""
     """`uid` or `uid:gid` every container runs as; empty is the image's own user."""

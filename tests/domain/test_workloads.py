@@ -54,7 +54,7 @@ def test_what_has_ended_stays_ended_unless_it_gets_another_attempt_or_its_outcom
 
 def test_only_what_an_engine_may_have_taken_over_can_exit():
     before = {state for state in State if State.EXITED in MOVES[state]}
-    assert before == PLACED | {State.UNKNOWN, State.INSERTED, State.QUEUED}
+    assert before == PLACED | {State.UNKNOWN, State.INSERTED, State.DENIED, State.QUEUED}
 
 
 def test_a_move_the_table_does_not_know_is_a_defect():

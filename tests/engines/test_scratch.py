@@ -171,7 +171,7 @@ def test_the_limit_that_is_exceeded_is_named() -> None:
 async def test_without_a_sandbox_a_variable_says_where_scratch_is(bare: LocalEngine) -> None:
     run = 'touch "$PENSTOCK_SCRATCH_MY_FAST_DISK/x"; ls "$PENSTOCK_SCRATCH_MY_FAST_DISK"'
     launch = a_launch(run, scratch=(Scratch(path="/my/fast-disk", size_bytes=4 * MEBIBYTE),))
-    assert bare.notices(launch.spec) == [
+    assert await bare.notices(launch.spec) == [
         'volumes: with sandbox = "none" nothing is mounted; PENSTOCK_SCRATCH_MY_FAST_DISK says where /my/fast-disk is'
     ]
     assert await bare.refusals(launch.spec) == []
@@ -198,7 +198,7 @@ async def test_without_a_sandbox_shared_memory_is_the_machines(bare: LocalEngine
     scratch = Scratch(path="/dev/shm", medium=Medium.memory, size_bytes=64 * MEBIBYTE)
     spec = Spec(run="true", scratch=(scratch,))
     assert await bare.refusals(spec) == []
-    assert bare.notices(spec) == ['volumes: with sandbox = "none", /dev/shm is the machine\'s own']
+    assert await bare.notices(spec) == ['volumes: with sandbox = "none", /dev/shm is the machine\'s own']
 
 
 async def test_without_a_sandbox_two_paths_cannot_share_a_variable(bare: LocalEngine) -> None:
@@ -239,9 +239,9 @@ async def test_what_will_be_otherwise_is_said(engine: LocalEngine, bare: LocalEn
     asked = Resources(image="pytorch:2", memory_bytes=1 << 30, disk_bytes=1 << 30)
     spec = Spec(run="true", resources=asked, scratch=(scratch,))
     image = "image_id: pytorch:2 is not used by this engine; the machine's own programs run"
-    assert engine.notices(spec) == [image, "volumes: /ram holds no more than the memory limit, 1Gi"]
-    assert engine.notices(Spec(run="true", mounts=(Mount(path="/data", volume="v"),))) == []
-    said = bare.notices(Spec(run="true", mounts=(Mount(path="/data", volume="v"),), resources=asked))
+    assert await engine.notices(spec) == [image, "volumes: /ram holds no more than the memory limit, 1Gi"]
+    assert await engine.notices(Spec(run="true", mounts=(Mount(path="/data", volume="v"),))) == []
+    said = await bare.notices(Spec(run="true", mounts=(Mount(path="/data", volume="v"),), resources=asked))
     assert "PENSTOCK_VOLUME_<NAME> says where each volume is" in said[1]
     assert said[2] == 'disk_size: with sandbox = "none", /tmp is the machine\'s own and not counted'
 

@@ -164,9 +164,28 @@ def test_beyond_a_groups_limit_a_job_waits_with_that_reason(lab: Lab) -> None:
     first = lab.submit("ann", "name: one\nrun: sleep 60\n")
     second = lab.submit("ann", "name: two\nrun: 'true'\n")
     assert second["message"] == "group vision may have 1 workloads at once: 1 are taken, needs 1"
+    assert (second["state"], second["reason"], second["status"]) == ("DENIED", "QUOTA", "pending")
     lab.group("vision", limits={"workloads": 2})
     assert lab.server.ended(second["id"])["state"] == "EXITED"
+    steps = [line["state"] for line in lab.seen("ann", second["id"])["history"]]
+    assert steps[:3] == ["INSERTED", "DENIED", "ASSIGNED"]
     lab.ask("ann", "POST", f"/v1/workloads/{first['id']}/stop")
+
+
+def test_what_a_limit_let_go_on_waits_for_room_like_all(lab: Lab) -> None:
+    """The limit goes, the room is not there yet: refused no longer, and in the queue."""
+    lab.group("vision", limits={"workloads": 1})
+    lab.user("ann", "vision")
+    lab.submit("ann", "name: one\nresources: {cpus: 2}\nrun: sleep 60\n")
+    second = lab.submit("ann", "name: two\nresources: {cpus: 1}\nrun: 'true'\n")
+    [listed] = lab.ask("ann", "GET", "/v1/workloads?state=DENIED")[1]["items"]
+    assert listed["name"] == "two"
+    lab.group("vision")
+    until(lambda: lab.seen("ann", second["id"])["state"] == "QUEUED")
+    seen = lab.seen("ann", second["id"])
+    assert (seen["reason"], seen["message"]) == ("NO_AVAILABLE_RESOURCES", "needs 1 CPU; 0 of 2 are free")
+    lab.ask("ann", "POST", f"/v1/workloads/{second['id']}/stop")
+    assert lab.server.ended(second["id"])["state"] == "STOPPED"
 
 
 def test_a_limit_of_each_member_leaves_the_others_alone(lab: Lab) -> None:
@@ -211,6 +230,8 @@ def test_nothing_of_a_deactivated_user_starts_any_more_and_what_runs_goes_on(lab
     waits = lab.submit("ann", "name: waits\nrun: 'true'\n")
     lab.user("ann", "vision", active=False)
     until(lambda: lab.seen("root", waits["id"])["message"] == "ann is deactivated")
+    seen = lab.seen("root", waits["id"])
+    assert (seen["state"], seen["reason"]) == ("DENIED", "NOT_ALLOWED")
     assert lab.seen("root", runs["id"])["state"] == "RUNNING"
     lab.ask("root", "POST", f"/v1/workloads/{runs['id']}/stop")
     lab.server.ended(runs["id"])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.workloads import Spec
-from penstock.engines.base import IDLE_UNSEEN
-from penstock.engines.docker import refusing
+from penstock.engines.gpu_use import IDLE_PARTLY_UNSEEN, IDLE_UNSEEN, by_place, idle_notices
 from penstock.services.idle import Clock, Sight, following, sight_of
 from penstock.wire import GpuMeasure
 from tests.store.making import a_workload
@@ -46,8 +45,8 @@ def test_what_cannot_be_seen_is_not_idle_and_the_clock_begins_anew():
 
 
 def test_one_whose_gpus_nobody_names_is_never_idle():
-    """A cluster gives GPUs to a workload and does not say which."""
     assert after(Sight(0, (), 0)).idle_since is None
+    assert sight_of(()) == Sight(0, (), 0)
 
 
 def test_a_workload_is_seen_by_the_gpus_it_has_on_all_of_its_nodes():
@@ -57,12 +56,12 @@ def test_a_workload_is_seen_by_the_gpus_it_has_on_all_of_its_nodes():
         "GPU-2": GpuMeasure(uuid="GPU-2", utilization=None, memory_used_bytes=GI),
         "GPU-9": GpuMeasure(uuid="GPU-9", utilization=100, memory_used_bytes=GI),
     }
-    assert sight_of(workload, told) == Sight(3, (40,), 2 * GI)
+    assert sight_of(by_place([workload], told)[workload.id]) == Sight(3, (40,), 2 * GI)
 
 
 def test_where_nobody_sees_gpus_whoever_asks_for_it_is_told():
     asked = Spec(name="train", run="true", idle_timeout=60)
-    assert refusing.notices(asked, [False, False]) == [IDLE_UNSEEN]
-    assert refusing.notices(asked, [True, False]) == [refusing.IDLE_PARTLY_UNSEEN]
-    assert refusing.notices(asked, [True, True]) == []
-    assert refusing.notices(Spec(name="train", run="true"), [False]) == []
+    assert idle_notices(asked, [False, False]) == [IDLE_UNSEEN]
+    assert idle_notices(asked, [True, False]) == [IDLE_PARTLY_UNSEEN]
+    assert idle_notices(asked, [True, True]) == []
+    assert idle_notices(Spec(name="train", run="true"), [False]) == []

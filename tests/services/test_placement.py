@@ -35,7 +35,7 @@ async def test_a_limit_that_is_raised_while_another_change_is_read_is_not_missed
         ann, admin = parts.people.known(ANN), parts.people.known(ADMIN)
         blocker = await submit(parts, "run: sleep 300\n", ann)
         waits = await submit(parts, "run: sleep 300\n", ann)
-        await until(parts, waits.id, lambda workload: workload.state is State.QUEUED)
+        await until(parts, waits.id, lambda workload: workload.state is State.DENIED)
         read, reads = parts.db.read, []
 
         async def slow(function):

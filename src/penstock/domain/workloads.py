@@ -40,6 +40,9 @@ class Reason(StrEnum):
     """`after`: those it waits for have not all completed."""
     NO_AVAILABLE_RESOURCES = "NO_AVAILABLE_RESOURCES"
     QUOTA = "QUOTA"
+    """Beyond a limit of its user, its group or its namespace."""
+    NOT_ALLOWED = "NOT_ALLOWED"
+    """Nothing of its user starts any more."""
     PARTLY_PLACED = "PARTLY_PLACED"
     """Some of its nodes have a place, not all: none starts."""
     VOLUME_NOT_READY = "VOLUME_NOT_READY"
@@ -88,15 +91,24 @@ _ANY_END = ENDED - {_S.DELETED, _S.EXITED}
 WAITING = frozenset({_S.INSERTED, _S.DENIED, _S.QUEUED})
 
 _ON_THE_WAY = frozenset(
-    {_S.QUEUED, _S.ASSIGNED, _S.PULLING, _S.REQUESTED_PULLING, _S.LAUNCHING, _S.REQUESTED_LAUNCH, _S.LAUNCHED}
+    {
+        _S.ASSIGNED,
+        _S.PULLING,
+        _S.REQUESTED_PULLING,
+        _S.LAUNCHING,
+        _S.REQUESTED_LAUNCH,
+        _S.LAUNCHED,
+        _S.QUEUED,
+        _S.DENIED,
+    }
 )
 """A cluster places, pulls and starts in an order of its own, and may take a place back."""
 _BEFORE_RUNNING = _ON_THE_WAY | {_S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED} | _ANY_END
 
 MOVES: dict[State, frozenset[State]] = {
-    _S.INSERTED: frozenset({_S.DENIED, *_ON_THE_WAY, _S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
-    _S.DENIED: frozenset({_S.DENIED, _S.QUEUED, _S.ASSIGNED, _S.STOPPED}),
-    _S.QUEUED: frozenset({_S.DENIED, *_ON_THE_WAY, _S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
+    _S.INSERTED: _BEFORE_RUNNING,
+    _S.DENIED: _BEFORE_RUNNING,
+    _S.QUEUED: _BEFORE_RUNNING,
     _S.ASSIGNED: _BEFORE_RUNNING,
     _S.PULLING: _BEFORE_RUNNING,
     _S.REQUESTED_PULLING: _BEFORE_RUNNING,

@@ -16,8 +16,8 @@ from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Reason, Spec, State, Unit, Workload
 from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
-IDLE_UNSEEN = "idle_timeout: what GPUs do is not seen here, so nothing is called idle"
-"""The notice of an engine whose `gpu_use` is always empty."""
+GpuUse = dict[str, tuple[GpuMeasure | None, ...]]
+"""By id of a workload: of each GPU that it has what it does, and None where that cannot be seen."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Engine(Protocol):
     async def volume_events(self, volume: Volume) -> list[Event]: ...
 
     async def refusals(self, spec: Spec) -> list[Refusal]: ...
-    def notices(self, spec: Spec) -> list[str]: ...
+    async def notices(self, spec: Spec) -> list[str]: ...
     async def hold(self, workload: Workload, record: str) -> None:
         """Keeps the record of one that waits for others, for `found`; it ends with `start`, `settle` or `remove`."""
         ...
@@ -252,8 +252,8 @@ class Engine(Protocol):
         """What these nodes do now; what cannot be seen is left open, with the reason."""
         ...
 
-    async def gpu_use(self) -> dict[str, GpuMeasure]:
-        """What GPUs do now, by uuid, without those that cannot be seen. Asked all the time: only where it is cheap."""
+    async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
+        """What the GPUs of these, which run, do now. Asked all the time: only where it is cheap."""
         ...
 
     async def connect(self, run: Run, part: int, port: int) -> Session:

@@ -80,7 +80,7 @@ class Apply:
 
     async def _plan(self, caller: Caller, documents: Sequence[Document], asked: Application) -> list[Planned]:
         """In the order they are made: what others need first. Every problem of every document at once."""
-        found = Findings(asked.source)
+        found = Findings(asked.source, len(documents))
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
         said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
@@ -210,7 +210,7 @@ class Apply:
             }
         )
         prepared = await self._submit.prepare(caller, task, submission, coming)
-        said = self._submit.outlook(prepared).message if asked.dry_run else prepared.waits
+        said = self._submit.outlook(prepared).message if asked.dry_run else prepared.workload.message
         return Planned(
             kind,
             name,
@@ -252,7 +252,7 @@ class Apply:
                 return plan.applied(id=view.id, message=view.message, notices=view.notices)
             elif plan.workload:
                 digest = hashlib.sha256(plan.workload.spec.model_dump_json().encode()).hexdigest()
-                made = await self._submit.add(caller, Prepared(plan.workload, None, plan.homes), key, digest)
+                made = await self._submit.add(caller, Prepared(plan.workload, plan.homes), key, digest)
                 return plan.applied(id=made.id)
             return plan.applied()
         except PenstockError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -65,6 +65,7 @@ class Seen:
     """What follows from a look."""
 
     workload: Workload
+    gpus: int
     seen_ms: int
     busy_ms: int
     idle_seconds: float | None
@@ -104,11 +105,10 @@ class Idle:
             await asyncio.sleep(self._every)
 
     async def look(self) -> None:
-        some = await self._db.read(lambda tx: tx.usage.with_gpus())
-        gpus = await self._engine.gpu_use() if some else {}
-        workloads = await self._db.read(_with_gpus) if gpus else []
+        workloads = await self._db.read(_with_gpus)
+        use = await self._engine.gpu_use(workloads) if workloads else {}
         moment = monotonic()
-        seen = [self._seen(workload, sight_of(workload, gpus), moment) for workload in workloads]
+        seen = [self._seen(workload, sight_of(use.get(workload.id, ())), moment) for workload in workloads]
         there = {Run.of(workload) for workload in workloads}
         self._clocks = {run: clock for run, clock in self._clocks.items() if run in there}
         told = [each for each in seen if each.seen_ms or each.idle_seconds is not None]
@@ -126,6 +126,7 @@ class Idle:
         passed = int(1000 * (moment - before.at)) if before else 0
         return Seen(
             workload,
+            sight.gpus,
             seen_ms=passed * len(sight.utilizations),
             busy_ms=passed * sum(sight.utilizations) // 100,
             idle_seconds=None if clock.idle_since is None else moment - clock.idle_since,
@@ -144,11 +145,11 @@ class Idle:
         return changed
 
 
-def sight_of(workload: Workload, gpus: Mapping[str, GpuMeasure]) -> Sight:
-    held = [uuid for place in workload.gpus for uuid in place]
-    there = [gpus[uuid] for uuid in held if uuid in gpus]
+def sight_of(gpus: Sequence[GpuMeasure | None]) -> Sight:
+    """None is one that cannot be seen."""
+    there = [gpu for gpu in gpus if gpu]
     utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
-    return Sight(len(held), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
+    return Sight(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
 
 
 def following(before: Clock | None, sight: Sight, moment: float) -> Clock:
@@ -171,7 +172,7 @@ def judged(tx: Store, workload: Workload, seen: Seen, group: Group | None) -> Wo
     stops = group is not None and group.stop_idle
     if reported and not stops:
         return workload
-    said = _sentence(workload, int(seen.idle_seconds), timeout)
+    said = _sentence(seen.gpus, int(seen.idle_seconds), timeout)
     if not stops:
         return tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
     said = f"{said}; its group {workload.group} has such workloads stopped"
@@ -180,8 +181,7 @@ def judged(tx: Store, workload: Workload, seen: Seen, group: Group | None) -> Wo
     return tx.workloads.move(reported_now, State.REQUESTED_CANCEL, Reason.GPUS_IDLE, said, wants=Wants.STOP)
 
 
-def _sentence(workload: Workload, seconds: int, timeout: int) -> str:
-    count = sum(len(place) for place in workload.gpus)
+def _sentence(count: int, seconds: int, timeout: int) -> str:
     have = "GPU has" if count == 1 else f"{count} GPUs have"
     return f"its {have} done nothing for {show_duration(seconds)} (idle_timeout is {show_duration(timeout)})"
 

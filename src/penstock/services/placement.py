@@ -16,10 +16,10 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_cpus
-from penstock.domain.scheduling import Ask, Explanation, Held, Job, Pool, ask_of
+from penstock.domain.scheduling import Ask, Cause, Explanation, Held, Job, Pool, ask_of
 from penstock.domain.scheduling.rooms import Free
 from penstock.domain.volumes import Volume
-from penstock.domain.workloads import WAITING, Workload
+from penstock.domain.workloads import WAITING, Reason, Workload
 from penstock.engines.base import Engine
 from penstock.errors import PenstockError, Unavailable
 from penstock.services.bell import Bell
@@ -64,7 +64,7 @@ class Placement:
         self._pool = Pool()
         self._coming: dict[str, Workload] = {}
         """They wait, and where their volumes are is to be found out."""
-        self._unknown: dict[str, str] = {}
+        self._unknown: dict[str, Cause] = {}
         """Of those: why nobody can tell."""
         self._barred: dict[str, Workload] = {}
         """Nothing of their users starts any more."""
@@ -107,7 +107,7 @@ class Placement:
     def never(self, job: Job) -> dict[str, str]:
         return self._pool.never(job)
 
-    def outlook(self, job: Job) -> str | None:
+    def outlook(self, job: Job) -> Cause | None:
         """Why one that came now would wait; None if it would start."""
         return self._pool.outlook(job, now())
 
@@ -120,7 +120,7 @@ class Placement:
         starts = not self._pool.settled and self._pool.outlook(job, now()) is None
         return replace(found, sentence=SOON) if starts else found
 
-    def causes(self, workload_ids: Iterable[str]) -> dict[str, str]:
+    def causes(self, workload_ids: Iterable[str]) -> dict[str, Cause]:
         """Why each waits, as of now; not of those of which nothing is known beside what was said."""
         if not self._pool.settled:
             return {}
@@ -188,10 +188,10 @@ class Placement:
         self._barred.pop(workload_id, None)
         return self._pool.release(workload_id)
 
-    def _outside(self) -> dict[str, str]:
+    def _outside(self) -> dict[str, Cause]:
         """Why those wait that are not in the pool."""
         barred = {id_: self._people.barred(workload.user) or "" for id_, workload in self._barred.items()}
-        return barred | self._unknown
+        return {id_: Cause(Reason.NOT_ALLOWED, said) for id_, said in barred.items()} | self._unknown
 
     def _ask(self, workload: Workload, homes: Homes = ()) -> Ask:
         return ask_of(
@@ -248,7 +248,7 @@ class Placement:
             try:
                 homes = await self._homes(await self._db.read(partial(_volumes_of, workload)))
             except Unavailable as error:
-                self._unknown[workload.id] = error.message
+                self._unknown[workload.id] = Cause(Reason.VOLUME_NOT_READY, error.message)
                 continue
             self._unknown.pop(workload.id, None)
             if self._coming.pop(workload.id, None):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.scheduling import Ask, Held, Job, Place
+from penstock.domain.scheduling import Ask, Cause, Held, Job, Place
 from penstock.domain.workloads import WAITING, Reason, State, Wants, Workload
 from penstock.store.session import Store
 
@@ -99,13 +99,13 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
     return refused
 
 
-def write_said(tx: Store, says: Mapping[str, str]) -> None:
+def write_said(tx: Store, says: Mapping[str, Cause]) -> None:
     """Why each waits. What it hears first is a line of its history; that the queue moves is not."""
-    for workload_id, said in says.items():
+    for workload_id, cause in says.items():
         found = tx.workloads.get(workload_id)
         if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
             continue
-        if found.state is State.QUEUED and found.reason is Reason.NO_AVAILABLE_RESOURCES:
-            tx.workloads.update(found.model_copy(update={"message": said, "updated_at": now()}))
+        if (found.state, found.reason) == (cause.state, cause.reason):
+            tx.workloads.update(found.model_copy(update={"message": cause.message, "updated_at": now()}))
         else:
-            tx.workloads.move(found, State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+            tx.workloads.move(found, cause.state, cause.reason, cause.message)

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.domain.scheduling import Pool
-from penstock.domain.workloads import WAITING, Reason, Workload
+from penstock.domain.scheduling import Cause, Pool
+from penstock.domain.scheduling.causes import SCHEDULING
+from penstock.domain.workloads import WAITING, Workload
 from penstock.services.bell import Bell
 from penstock.services.placing import write_said
 from penstock.store.database import Database
 from penstock.wire import Summary
 
 Shown = TypeVar("Shown", bound=Summary)
-Causes = Callable[[Iterable[str]], Mapping[str, str]]
+Causes = Callable[[Iterable[str]], Mapping[str, Cause]]
 PENDING = '"status":"pending"'
 PAUSE = 1.0
 """Seconds between two rounds."""
@@ -27,20 +28,20 @@ AT_ONCE = 256
 
 
 class Saying:
-    def __init__(self, db: Database, bell: Bell, pool: Pool, outside: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, db: Database, bell: Bell, pool: Pool, outside: Callable[[], Mapping[str, Cause]]) -> None:
         self._db = db
         self._bell = bell
         self._pool = pool
         self._outside = outside
         """What is to be said to those that wait outside the pool."""
-        self._said: dict[str, str] = {}
+        self._said: dict[str, Cause] = {}
         self._unsaid: dict[str, None] = {}
         """Waiting, and not yet told why; in the order they came."""
         self._last = 0.0
 
     def comes(self, workload: Workload) -> None:
-        if workload.reason is Reason.NO_AVAILABLE_RESOURCES and workload.message:
-            self._said[workload.id] = workload.message
+        if workload.reason in SCHEDULING and workload.message:
+            self._said[workload.id] = Cause(workload.reason, workload.message)
         else:
             self._unsaid[workload.id] = None
 
@@ -48,7 +49,7 @@ class Saying:
         self._said.pop(workload_id, None)
         self._unsaid.pop(workload_id, None)
 
-    def due(self) -> dict[str, str]:
+    def due(self) -> dict[str, Cause]:
         """What is to be said now, right after a round in which nothing more could start."""
         pool, outside = self._pool, self._outside()
         fresh = [id_ for id_ in islice(self._unsaid, AT_ONCE) if id_ in pool.waiting]
@@ -64,7 +65,7 @@ class Saying:
         """Are there some that have heard nothing yet?"""
         return any(id_ in self._pool.waiting for id_ in self._unsaid)
 
-    async def say(self, says: Mapping[str, str]) -> None:
+    async def say(self, says: Mapping[str, Cause]) -> None:
         self._last = time.monotonic()
         if not says:
             return
@@ -94,5 +95,5 @@ def texts_as_of_now(texts: Sequence[str], causes: Causes) -> list[str]:
     return found
 
 
-def _told(said: str) -> dict[str, str]:
-    return {"reason": Reason.NO_AVAILABLE_RESOURCES, "message": said}
+def _told(cause: Cause) -> dict[str, str]:
+    return {"state": cause.state, "reason": cause.reason, "message": cause.message}

@@ -11,7 +11,7 @@ from penstock.domain.model import now
 from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
-from penstock.domain.scheduling import Job
+from penstock.domain.scheduling import Cause, Job
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Reason, Spec, State, Workload
@@ -46,10 +46,9 @@ _WRITTEN = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """A workload that can be stored, and what it would wait for."""
+    """A workload that can be stored; its message is what it would wait for."""
 
     workload: Workload
-    waits: str | None
     homes: dict[str, Volume]
     """By mount path, volumes that are made with it."""
 
@@ -106,12 +105,12 @@ class Submit:
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
         notices = (
             *task.notices,
-            *map(task.in_its_words, self._engine.notices(task.spec)),
+            *map(task.in_its_words, await self._engine.notices(task.spec)),
             *venv_notices,
             *_limited(workload),
         )
         unmet = [other for other in others.values() if other.state is not State.EXITED]
-        waits = waits_for(unmet) if unmet else self._outlook(job)
+        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job)
         said = {
             "spec": _with(task.spec, asked.after),
             "volume_ids": mounted.ids,
@@ -119,13 +118,12 @@ class Submit:
             "venv": venv,
             "notices": notices,
             "after_ids": tuple(others),
-            "state": State.QUEUED if waits else State.INSERTED,
-            "reason": _reason(waits, bool(unmet)),
-            "message": waits,
         }
+        if waits:
+            said |= {"state": waits.state, "reason": waits.reason, "message": waits.message}
         workload = workload.model_copy(update=said)
         self._refuse_too_long(workload, asked.source)
-        return Prepared(workload, waits, mounted.homes)
+        return Prepared(workload, mounted.homes)
 
     def _new(self, caller: Caller, spec: Spec) -> Workload:
         """As it is whatever it mounts and waits for."""
@@ -191,14 +189,14 @@ class Submit:
         return prepared.workload.model_copy(update={"volume_ids": prepared.workload.volume_ids | ids})
 
     def outlook(self, prepared: Prepared) -> DryRun:
-        workload, waits = prepared.workload, prepared.waits
+        workload, waits = prepared.workload, prepared.workload.message
         fits: bool | None = waits is None
         said = f"It would wait: {waits}." if waits else "It would start now."
         if self._engine.schedules and not waits:
             fits, said = None, "The cluster decides when it starts."
         return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
 
-    def _outlook(self, job: Job | None) -> str | None:
+    def _outlook(self, job: Job | None) -> Cause | None:
         return self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
 
     async def _refusals(self, task: Task) -> list[Problem]:
@@ -260,12 +258,6 @@ def _limited(workload: Workload) -> tuple[str, ...]:
         return ()
     lasts = show_duration(workload.max_duration)
     return (f"It may run for {lasts}: group {workload.group} says so for what names no max_duration.",)
-
-
-def _reason(waits: str | None, for_others: bool) -> Reason:
-    if not waits:
-        return Reason.SUBMITTED
-    return Reason.WAITS_FOR_OTHERS if for_others else Reason.NO_AVAILABLE_RESOURCES
 
 
 def _asked(mount: Mount) -> NewVolume:

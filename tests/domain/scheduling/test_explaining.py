@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.nodes import Allows
+from penstock.domain.scheduling.causes import no_room
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import (
     A10,
@@ -117,11 +118,11 @@ def test_of_several_places_it_is_said_how_many_have_room():
 def test_a_job_that_has_not_come_yet_is_told_what_it_would_wait_for():
     pool = pool_of(node(cpus=4), held=[running("x", cpus=2, max_duration=60)])
     assert pool.outlook(job("a", ask(2)), NOW) is None
-    assert pool.outlook(job("a", ask(3)), NOW) == "needs 3 CPUs; 2 of 4 are free"
+    assert pool.outlook(job("a", ask(3)), NOW) == no_room("needs 3 CPUs; 2 of 4 are free")
     pool.enqueue(job("big", ask(4)))
     decided(pool)
     assert pool.outlook(job("a", ask(1), max_duration=60), NOW) is None
-    assert "kept for those ahead" in pool.outlook(job("a", ask(1)), NOW)
+    assert "kept for those ahead" in pool.outlook(job("a", ask(1)), NOW).message
 
 
 def never(wanted, *nodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.domain.scheduling.causes import beyond_limit
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import ask, decided, job, node, pool_of, running
 
@@ -57,7 +58,7 @@ def test_beyond_the_limit_of_its_group_a_job_waits_and_is_in_nobodys_way():
     waiting = [job("v", ask(gpus=2), group="vision"), job("s", ask(gpus=5), since=5, group="speech")]
     pool = pool_of(node(has=8), held=held, waiting=waiting, groups=groups)
     assert decided(pool) == {"s": ["box"]}
-    assert pool.why("v") == "group vision may have 4 GPUs at once: 3 are taken, needs 2"
+    assert pool.causes(["v"]) == {"v": beyond_limit("group vision may have 4 GPUs at once: 3 are taken, needs 2")}
 
 
 def test_limits_hold_for_each_member_too():
@@ -146,7 +147,8 @@ def test_a_share_beyond_what_its_group_holds_besides_waits_and_says_so():
     held = [running("x", "small", cpus=0.5, group="vision")]
     pool = big_and_small(held=held, waiting=[job("w", BY_SHARE, group="vision"), job("a", BY_SHARE, since=1)])
     assert decided(pool) == {"a": ["small"]}
-    assert pool.why("w") == "its share of a node's CPUs is more than the limits of group vision leave"
+    beyond = beyond_limit("its share of a node's CPUs is more than the limits of group vision leave")
+    assert pool.causes(["w"]) == {"w": beyond}
     assert [each.passes for answer in pool.explain("w").answers for each in answer.obstacles] == [False, True]
     pool.release("x")
     assert decided(pool) == {"w": ["small"]}

@@ -12,12 +12,13 @@ from penstock.domain.nodes import Gpu
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
 from penstock.engines.docker.engine import DockerEngine
-from penstock.wire import Check
+from penstock.wire import Check, GpuMeasure
 from tests.engines.docker.opening import document, left_behind, opened, settings_for
 from tests.engines.launching import a_launch, ended, printed, run_of
 from tests.hosts.gpus import MEMORY_MB, uuid
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
+from tests.store.making import a_workload
 
 PRODUCT = "NVIDIA A10"
 MIB = 1 << 20
@@ -49,6 +50,13 @@ async def up(engine: DockerEngine, host: Host, number: int) -> Launch:
     return launch
 
 
+async def use(engine: DockerEngine) -> dict[str, GpuMeasure]:
+    """What all those GPUs do that can be seen, as one is told who has them all."""
+    workload = a_workload(gpus=(tuple(uuid(name, i) for name in ("host-1", "host-2") for i in (0, 1)),))
+    [gpus] = (await engine.gpu_use([workload])).values()
+    return {gpu.uuid: gpu for gpu in gpus if gpu}
+
+
 def looks(host: Host) -> int:
     """How many containers have looked at its GPUs, since its Docker began."""
     filters = ("--filter", "label=penstock.dev/helper=true", "--filter", "event=start")
@@ -69,10 +77,10 @@ async def test_only_hosts_whose_gpus_somebody_has_are_asked_and_once_for_all(
 ) -> None:
     used, idle = gpu_hosts.hosts
     before = [looks(host) for host in (used, idle)]
-    assert await engine.gpu_use() == {}
+    assert await use(engine) == {}
     launch = await up(engine, used, 1)
     used.gpu_does(1, 87, 2048)
-    *all_, measure = await asyncio.gather(*(engine.gpu_use() for _ in range(4)), engine.top(run_of(launch), 0))
+    *all_, measure = await asyncio.gather(*(use(engine) for _ in range(4)), engine.top(run_of(launch), 0))
     assert [looks(host) for host in (used, idle)] == [before[0] + 1, before[1]]
     assert all(each == all_[0] for each in all_)
     assert {uuid: gpu.utilization for uuid, gpu in all_[0].items()} == {"GPU-host-1-0": 0, "GPU-host-1-1": 87}
@@ -93,7 +101,7 @@ async def test_what_is_in_their_memory_is_shown_and_also_that_it_is_free_again(
     host = gpu_hosts.hosts[0]
     launch = await up(engine, host, 0)
     host.gpu_does(0, 0, 512)
-    await engine.gpu_use()
+    await use(engine)
     assert await memory_used(engine, host) == [512 * MIB, 0]
     host.gpu_does(0, 0, 0)
     await engine.stop(run_of(launch), 0)
@@ -107,14 +115,14 @@ async def test_a_host_that_stands_still_hides_nothing_of_the_others(engine: Dock
     first, second = gpu_hosts.hosts
     await up(engine, first, 0)
     await up(engine, second, 0)
-    assert set(await engine.gpu_use()) == {uuid(host.name, i) for host in (first, second) for i in (0, 1)}
+    assert set(await use(engine)) == {uuid(host.name, i) for host in (first, second) for i in (0, 1)}
     second.pause()
     try:
-        assert set(await engine.gpu_use()) == {uuid(first.name, i) for i in (0, 1)}
+        assert set(await use(engine)) == {uuid(first.name, i) for i in (0, 1)}
     finally:
         second.resume()
     async with asyncio.timeout(60):
-        while len(await engine.gpu_use()) < 4:
+        while len(await use(engine)) < 4:
             await asyncio.sleep(0.2)
 
 
@@ -124,7 +132,7 @@ async def test_a_server_ends_though_it_looks_at_a_host_that_stands_still(gpu_hos
         async with left_behind(settings_for(gpu_hosts, tmp_path), host) as engine:
             await found(engine)
             await up(engine, host, 0)
-            looking = asyncio.create_task(engine.gpu_use())
+            looking = asyncio.create_task(use(engine))
             while not host.docker("ps", "--all", "--quiet", "--filter", "label=penstock.dev/helper=true"):
                 await asyncio.sleep(0.01)
                 assert not looking.done()
@@ -143,7 +151,7 @@ async def test_where_the_driver_is_gone_nothing_is_known_and_that_is_said(
     host = gpu_hosts.hosts[0]
     launch = await up(engine, host, 0)
     host.has_gpus()
-    assert await engine.gpu_use() == {}
+    assert await use(engine) == {}
     assert await memory_used(engine, host) == [None, None]
     measure = await engine.top(run_of(launch), 0)
     [gpu] = measure.gpus

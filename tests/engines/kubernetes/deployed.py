@@ -38,6 +38,8 @@ class Deployed:
     """The namespace its jobs are in."""
     server: str
     """The namespace the server would be in."""
+    exporters: str
+    """The namespace NVIDIA's exporter would be in; it is there if its overlay is."""
 
     def settings(self, data_dir: Path, **more: Any) -> Settings:
         given = {
@@ -62,6 +64,12 @@ class Deployed:
         return found
 
 
+def own_names() -> dict[str, str]:
+    """For those of the namespaces."""
+    mark = secrets.token_hex(3)
+    return {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}", "gpu-operator": f"gpus-{mark}"}
+
+
 def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any]]:
     """What `kubectl apply -k` would apply, with these names for those of namespaces and of what has no namespace."""
     found = list(yaml.safe_load_all(rig.kubectl("kustomize", DEPLOY / overlay)))
@@ -79,7 +87,8 @@ def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any
             item["spec"]["policyName"] += f"-{names['penstock']}"
         if item["kind"] == "ValidatingAdmissionPolicy":
             _rename(item["spec"]["matchConditions"], ":penstock:", f":{names['penstock']}:")
-            _rename(item["spec"]["validations"], "penstock-jobs", names["penstock-jobs"])
+            for name in ("penstock-jobs", "gpu-operator"):
+                _rename(item["spec"]["validations"], name, names[name])
         for subject in item.get("subjects", ()):
             subject["namespace"] = names[subject["namespace"]]
     return found
@@ -92,18 +101,22 @@ def _rename(rules: list[dict[str, str]], old: str, new: str) -> None:
 
 
 @contextmanager
-def deployed(rig: Rig, place: Path, overlay: str = "base") -> Iterator[Deployed]:
+def deployed(rig: Rig, place: Path, *overlays: str) -> Iterator[Deployed]:
     """Only the account and its rights: the server runs in the test."""
-    mark = secrets.token_hex(3)
-    names = {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}"}
-    made = [item for item in objects(rig, overlay, names) if item["kind"] in RIGHTS]
+    names = own_names()
+    found = [item for overlay in overlays or ("base",) for item in objects(rig, overlay, names)]
+    made = [item for item in found if item["kind"] in RIGHTS]
+    if "gpu-use" in overlays:  # its namespace is somebody else's, and there before it
+        made.insert(
+            0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names["gpu-operator"], "labels": {}}}
+        )
     for item in made:
         if item["kind"] == "Namespace":
             rig.make_namespace(item["metadata"]["name"], **item["metadata"]["labels"])
     rig.apply(*made)
     try:
         kubeconfig = rig.kubeconfig_for("penstock", names["penstock"], place / "kubeconfig", duration="8h")
-        yield Deployed(rig, kubeconfig, names["penstock-jobs"], names["penstock"])
+        yield Deployed(rig, kubeconfig, names["penstock-jobs"], names["penstock"], names["gpu-operator"])
     finally:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
         rig.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", text=text)

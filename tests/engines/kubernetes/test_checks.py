@@ -29,10 +29,11 @@ async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: Ku
 def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     """No right that nothing needs."""
     for file, rights in (
-        ("rights-in-jobs.yaml", checks.IN_NAMESPACE + checks.FOR_QUEUES),
-        ("rights-in-cluster.yaml", checks.IN_CLUSTER),
+        ("base/rights-in-jobs.yaml", checks.IN_NAMESPACE + checks.FOR_QUEUES),
+        ("base/rights-in-cluster.yaml", checks.IN_CLUSTER),
+        ("gpu-use/rights.yaml", checks.FOR_GPU_USE),
     ):
-        role = next(yaml.safe_load_all((DEPLOY / "base" / file).read_text()))
+        role = next(yaml.safe_load_all((DEPLOY / file).read_text()))
         given = {
             (verb, group, resource)
             for rule in role["rules"]

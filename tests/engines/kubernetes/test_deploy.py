@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scripts import image
-from tests.engines.kubernetes.deployed import objects
+from tests.engines.kubernetes.deployed import objects, own_names
 from tests.rig.cluster import Rig
 
 pytestmark = pytest.mark.timeout(400)
@@ -29,8 +29,7 @@ def built(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def server(rig: Rig, built: str) -> Iterator[dict[str, str]]:
-    mark = secrets.token_hex(3)
-    names = {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}"}
+    names = own_names()
     found = objects(rig, "base", names)
     for item in found:
         _for_the_rig(item, built, names)
@@ -98,11 +97,10 @@ def test_it_comes_back_with_what_it_knew(rig: Rig, server: dict[str, str]) -> No
     assert "kept" in inside(rig, server, "penstock", "jobs", "logs", "before", "--no-follow")
 
 
-@pytest.mark.parametrize("overlay", ["base", "two-replicas", "namespace-per-user"])
+@pytest.mark.parametrize("overlay", ["base", "two-replicas", "namespace-per-user", "gpu-use"])
 def test_every_overlay_is_accepted(rig: Rig, overlay: str, tmp_path: Path) -> None:
     """By the API server, with every field it does not know an error."""
-    mark = secrets.token_hex(3)
-    names = {"penstock": f"server-{mark}", "penstock-jobs": f"jobs-{mark}"}
+    names = own_names()
     for name in names.values():
         rig.make_namespace(name)
     try:

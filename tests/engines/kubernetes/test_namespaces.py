@@ -203,7 +203,7 @@ async def test_over_the_quota_it_waits_and_says_so(settings: Settings) -> None:
         await engine.start(launch)
         while (report := await engine.observe(run_of(launch))).reason is not Reason.QUOTA:
             await anext(changes)
-        assert report.state is State.QUEUED
+        assert report.state is State.DENIED
         await engine.stop(run_of(launch), 1)
         await ended(engine, run_of(launch))
 

@@ -139,7 +139,7 @@ async def test_a_quota_that_is_used_up(seen: Observed) -> None:
     await seen.running(first)
     second = await seen.start(a_launch("true", resources=asks(cpus_milli=1000)))
     report = await seen.until(second, lambda report: report.reason is Reason.QUOTA)
-    assert report.state is State.QUEUED
+    assert report.state is State.DENIED
     assert report.message == "the quota team has no room: 1.5 of 2 CPUs are used, and it asks for 1"
 
 

@@ -5,8 +5,9 @@ no randomness: `now` is a value, and the same state gives the same placement.
 """
 
 from penstock.domain.scheduling.asks import Ask, Held, Job, Place, ask_of
+from penstock.domain.scheduling.causes import Cause
 from penstock.domain.scheduling.explaining import Answer, Explanation
 from penstock.domain.scheduling.obstacles import Obstacle
 from penstock.domain.scheduling.pool import Pool
 
-__all__ = ["Answer", "Ask", "Explanation", "Held", "Job", "Obstacle", "Place", "Pool", "ask_of"]
+__all__ = ["Answer", "Ask", "Cause", "Explanation", "Held", "Job", "Obstacle", "Place", "Pool", "ask_of"]

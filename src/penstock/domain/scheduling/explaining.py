@@ -11,6 +11,7 @@ from datetime import datetime
 
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask, Job
+from penstock.domain.scheduling.causes import Cause, beyond_limit, no_room
 from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.limits import Usage
 from penstock.domain.scheduling.never import NO_NODE, never, never_shared
@@ -70,23 +71,23 @@ class Scene:
         shape = self._looked_at(job.ask)
         most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
-        return Explanation(self.cause(job) + place(ahead), ahead, answers)
+        return Explanation(self.cause(job).behind(ahead).message, ahead, answers)
 
-    def cause(self, job: Job) -> str:
+    def cause(self, job: Job) -> Cause:
         """Why it waits, without its place in the queue."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
-        return self._limit(job, least) or self._lack(job, shape, self._left(job, shape), least) or self._kept(job)
+        return self._limit(job, least) or self._lack(job, shape, self._left(job, shape), least) or _kept(job)
 
-    def outlook(self, job: Job, ahead: int, now: datetime) -> str | None:
+    def outlook(self, job: Job, ahead: int, now: datetime) -> Cause | None:
         """For one that is not in the queue: None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         left = self._left(job, shape)
         cause = self._limit(job, least) or self._lack(job, shape, left, least)
         if cause is None and left and self._beside_all(job, left, now) < least:
-            cause = self._kept(job)
-        return cause + place(ahead) if cause else None
+            cause = _kept(job)
+        return cause.behind(ahead) if cause else None
 
     def never(self, job: Job) -> dict[str, str]:
         """What no node has comes first; what a limit forbids stands beside."""
@@ -108,10 +109,9 @@ class Scene:
             return max((shape.widest.counts | changed).values(), default=0)
         return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
 
-    def _limit(self, job: Job, least: int) -> str | None:
-        if self._usage.places_now(job) >= least:
-            return None
-        return self._usage.why(job, least)
+    def _limit(self, job: Job, least: int) -> Cause | None:
+        said = self._usage.why(job, least) if self._usage.places_now(job) < least else None
+        return beyond_limit(said) if said else None
 
     def _left(self, job: Job, shape: Shape) -> Shape | None:
         """Of the nodes that would do, those that its limits leave it."""
@@ -122,21 +122,18 @@ class Scene:
         found[0][0].look()
         return found[0][0]
 
-    def _kept(self, job: Job) -> str:
-        if job.max_duration is None:
-            return f"{KEPT}; with a max_duration it might pass them"
-        return f"{KEPT}; its max_duration does not show that it would not delay them"
-
     # one sentence for all nodes
 
-    def _lack(self, job: Job, shape: Shape, left: Shape | None, least: int) -> str | None:
+    def _lack(self, job: Job, shape: Shape, left: Shape | None, least: int) -> Cause | None:
         ask = job.ask
         if not shape.would_do(ask, least):
-            return self._nowhere(ask)
+            return no_room(self._nowhere(ask))
         if left is None or not left.would_do(ask, least):
-            return f"its share of a node's CPUs is more than the limits of {self._usage.tightest(job)} leave"
-        if left.room_for(ask) >= least:
-            return None
+            who = self._usage.tightest(job)
+            return beyond_limit(f"its share of a node's CPUs is more than the limits of {who} leave")
+        return None if left.room_for(ask) >= least else no_room(self._shortage(ask, left, least))
+
+    def _shortage(self, ask: Ask, left: Shape, least: int) -> str:
         rooms = [room for room in self.seen_by(ask) if left.fits_empty(room.node.name)]
         if len(rooms) == 1:
             return _short_there(ask, least, rooms[0]) or _some(ask, left, least)
@@ -178,8 +175,10 @@ class Scene:
         return [Obstacle("limits", f"{said}, its share of the node", passes=need <= ever)] if said else []
 
 
-def place(ahead: int) -> str:
-    return f"; {ahead} ahead in the queue" if ahead else ""
+def _kept(job: Job) -> Cause:
+    if job.max_duration is None:
+        return no_room(f"{KEPT}; with a max_duration it might pass them")
+    return no_room(f"{KEPT}; its max_duration does not show that it would not delay them")
 
 
 def _some(ask: Ask, shape: Shape, least: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.domain.nodes import Node
 from penstock.domain.scheduling import explaining
 from penstock.domain.scheduling.asks import Held, Job
+from penstock.domain.scheduling.causes import Cause
 from penstock.domain.scheduling.explaining import Explanation
 from penstock.domain.scheduling.limits import Amount, Usage
 from penstock.domain.scheduling.queue import Queue
@@ -188,27 +189,27 @@ class Pool:
 
     def why(self, workload_id: str) -> str:
         """The same in one sentence."""
-        [said] = self.causes([workload_id]).values()
-        return said
+        [cause] = self.causes([workload_id]).values()
+        return cause.message
 
-    def causes(self, workload_ids: Iterable[str]) -> dict[str, str]:
+    def causes(self, workload_ids: Iterable[str]) -> dict[str, Cause]:
         """Of many at once: those that ask for the same wait for the same."""
         scene = self._scene
-        known: dict[tuple[Any, ...], str] = {}
+        known: dict[tuple[Any, ...], Cause] = {}
         found = {}
         for id_ in workload_ids:
             job = self._queue.jobs[id_]
             alike = (job.ask, job.group, job.user, job.max_duration is None)
             if alike not in known:
                 known[alike] = scene.cause(job)
-            found[id_] = known[alike] + explaining.place(self.ahead(id_))
+            found[id_] = known[alike].behind(self.ahead(id_))
         return found
 
     def first(self, most: int) -> list[str]:
         """Those at the head of the queue, in order."""
         return [job.id for job in islice(self._queue.order(self._usage, self._total), most)]
 
-    def outlook(self, job: Job, now: datetime) -> str | None:
+    def outlook(self, job: Job, now: datetime) -> Cause | None:
         """Why a job that came now would wait; None if it would start."""
         return self._scene.outlook(job, len(self._queue.jobs), now)
 

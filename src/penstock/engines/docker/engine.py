@@ -19,6 +19,7 @@ from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
     Found,
+    GpuUse,
     Launch,
     LogQuery,
     Presence,
@@ -44,9 +45,10 @@ from penstock.engines.docker.images import Pulls
 from penstock.engines.docker.launching import Launching
 from penstock.engines.docker.logs import Logs
 from penstock.engines.docker.runs import Runs
+from penstock.engines.gpu_use import by_place
 from penstock.errors import Unavailable
 from penstock.settings import Settings
-from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
+from penstock.wire import Check, Measure, NodeMeasure
 
 
 class DockerEngine:
@@ -161,9 +163,9 @@ class DockerEngine:
     # -- runs --------------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec) -> list[Refusal]:
-        return refusing.refusals(spec, self._hosts.nodes())
+        return refusing.refusals(spec)
 
-    def notices(self, spec: Spec) -> list[str]:
+    async def notices(self, spec: Spec) -> list[str]:
         return refusing.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
 
     async def start(self, launch: Launch) -> None:
@@ -215,8 +217,8 @@ class DockerEngine:
         each = (looking.activity(self._hosts, self._gauges, name, image, installation) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
 
-    async def gpu_use(self) -> dict[str, GpuMeasure]:
-        return await self._gauges.all()
+    async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
+        return by_place(workloads, await self._gauges.all())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._forwarding.connect(run, part, port)

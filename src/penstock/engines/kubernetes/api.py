@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import msgspec
 from penstock.engines.kubernetes import failures
 from penstock.engines.kubernetes.calls import Calls
 from penstock.engines.kubernetes.connection import Connection
-from penstock.engines.kubernetes.failures import ApiError, Gone, NotFound
+from penstock.engines.kubernetes.failures import ApiError, Gone, NotFound, Unreachable
 from penstock.engines.kubernetes.objects import Object, Pod
 from penstock.engines.kubernetes.splitting import lines
 from penstock.engines.kubernetes.streams import V4, ExecSession, upgrade
@@ -285,6 +286,22 @@ class Api:
     async def forward(self, pod: str, namespace: str, port: int) -> httpx2.Response:
         """A connection that is the port's from now on; whether anything listens there is told on it."""
         return await self._calls.upgraded(f"{_path(Pod, namespace, pod)}/portforward", {"ports": port}, upgrade(V4))
+
+    async def page(self, pod: str, namespace: str, port: int, path: str, *, seconds: float, most: int) -> bytes:
+        """What a pod says by HTTP. It is asked once, and what takes longer or is more than `most` bytes is an error."""
+        said = bytearray()
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._calls.stream(f"{_path(Pod, namespace, f'{pod}:{port}')}/proxy/{path}", {}, seconds) as chunks,
+            ):
+                async for chunk in chunks:
+                    said += chunk
+                    if len(said) > most:
+                        raise ApiError(f"the pod {pod} says more than {most} bytes")
+        except TimeoutError:
+            raise Unreachable(f"the pod {pod} does not say it within {seconds:.0f} seconds") from None
+        return bytes(said)
 
     # about the server
 

@@ -9,6 +9,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.exporters import Exporters
 from penstock.engines.kubernetes.failures import ApiError, NotFound
 from penstock.engines.kubernetes.kueue import QueuedWorkload
 from penstock.engines.kubernetes.namespaces import Namespaces
@@ -45,6 +46,8 @@ IN_NAMESPACE: tuple[Right, ...] = (
 )
 FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
 """Asked for only by jobs that are in a queue."""
+FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
+"""Where NVIDIA's exporter is, if it is to be asked."""
 IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
@@ -59,13 +62,14 @@ PATIENCE = 4.0
 
 
 async def all_checks(
-    api: Api, cluster: Cluster, claims: Claims, namespaces: Namespaces, settings: Settings
+    api: Api, cluster: Cluster, claims: Claims, namespaces: Namespaces, exporters: Exporters, settings: Settings
 ) -> list[Check]:
     reached = await _reached(api)
     if not reached[0].ok:
         return reached
     rights = await _rights(api, namespaces, settings)
-    return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster)]
+    seen = await _gpu_use(cluster, exporters)
+    return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster), *seen]
 
 
 async def _reached(api: Api) -> list[Check]:
@@ -133,7 +137,7 @@ def _default_class(claims: Claims) -> Check:
 
 def _gpus(cluster: Cluster) -> list[Check]:
     """GPUs without a product can be asked for by number, not by name."""
-    having = [node for node in cluster.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
+    having = cluster.nodes_with_gpus()
     unnamed = sorted(node.name for node in having if not node.labels.get(names.GPU_PRODUCT))
     if not having:
         return []
@@ -142,3 +146,16 @@ def _gpus(cluster: Cluster) -> list[Check]:
         fix = "install NVIDIA's GPU feature discovery, or label the nodes with nvidia.com/gpu.product"
         return [Check(name="GPU products", ok=False, detail=said, fix=fix, required=False)]
     return [Check(name="GPU products", ok=True, detail=f"named on {len(having)} nodes", required=False)]
+
+
+async def _gpu_use(cluster: Cluster, exporters: Exporters) -> list[Check]:
+    """Only where somebody wants it to be seen."""
+    nodes = cluster.nodes_with_gpus()
+    if not nodes or not exporters.namespace:
+        return []
+    troubles = await exporters.troubles()
+    if not troubles:
+        return [Check(name="GPU use", ok=True, detail=f"seen on {len(nodes)} nodes", required=False)]
+    named, trouble = ", ".join(sorted(troubles)[:5]), troubles[min(troubles)]
+    said = f"what the GPUs of {named} do is not seen: {trouble.why}"
+    return [Check(name="GPU use", ok=False, detail=said, fix=trouble.fix, required=False)]

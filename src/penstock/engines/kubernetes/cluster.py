@@ -231,6 +231,9 @@ class Cluster:
     def pods_of(self, run: Run) -> list[Pod]:
         return self._at_home(run, self.pods.by("run", _key(run)))
 
+    def nodes_with_gpus(self) -> list[Node]:
+        return [node for node in self.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
+
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
         """That have a claim mounted, or will: those that have ended do not hold it."""
         return [pod for pod in self.pods.by("claim", f"{namespace}/{claim}") if pod.status.phase not in OVER]

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.nodes import Host, Node
+from penstock.domain.quantities import parse_duration
 from penstock.domain.users import Account
 from penstock.domain.volumes import Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
-    IDLE_UNSEEN,
     Event,
     Found,
+    GpuUse,
     Launch,
     LogQuery,
     Refusal,
@@ -30,11 +31,13 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
+from penstock.engines.gpu_use import idle_notices
 from penstock.engines.kubernetes import adoption, checks, kueue, looking, refusing
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.entering import enter
+from penstock.engines.kubernetes.exporters import Exporters
 from penstock.engines.kubernetes.failures import shown
 from penstock.engines.kubernetes.forwarding import forward
 from penstock.engines.kubernetes.measuring import Measuring
@@ -44,7 +47,7 @@ from penstock.engines.kubernetes.pod_settings import read_pod_settings
 from penstock.engines.kubernetes.runs import Runs
 from penstock.engines.kubernetes.sending import Sending
 from penstock.settings import Settings
-from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
+from penstock.wire import Check, Measure, NodeMeasure
 
 RUNS_PATIENCE = 5.0
 """Seconds until what a job waits for is said: whoever starts, stops and removes runs tries again by themselves."""
@@ -71,6 +74,8 @@ class KubernetesEngine:
         self._cluster = await Cluster.of_rights(self._api, self._namespaces.scope, ours=self._namespaces.are_ours)
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
+        every = parse_duration(settings.gpu_sample)
+        self._exporters = Exporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
         self._runs = Runs(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
@@ -95,7 +100,9 @@ class KubernetesEngine:
         """The cluster has nodes of its own."""
 
     async def checks(self) -> list[Check]:
-        return await checks.all_checks(self._api, self._cluster, self._claims, self._namespaces, self._settings)
+        return await checks.all_checks(
+            self._api, self._cluster, self._claims, self._namespaces, self._exporters, self._settings
+        )
 
     async def nodes(self) -> list[Node]:
         return await self._observing.nodes()
@@ -161,8 +168,8 @@ class KubernetesEngine:
                 queues = await kueue.kind_in(self._api) is not None
         return refusing.refusals(spec, self._observing.stock.products(), kueue=queues)
 
-    def notices(self, spec: Spec) -> list[str]:
-        return [] if spec.idle_timeout is None else [IDLE_UNSEEN]
+    async def notices(self, spec: Spec) -> list[str]:
+        return idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
 
     async def hold(self, workload: Workload, record: str) -> None:
         self._cluster.require()
@@ -245,9 +252,10 @@ class KubernetesEngine:
     async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
         return looking.activity(node for node in await self.nodes() if node.name in names)
 
-    async def gpu_use(self) -> dict[str, GpuMeasure]:
-        """Nobody is there to look."""
-        return {}
+    async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
+        for workload in workloads:
+            self._place(Run.of(workload))
+        return await self._exporters.use(workloads)
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         self._place(run)

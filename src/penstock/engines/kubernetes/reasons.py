@@ -24,7 +24,7 @@ from penstock.engines.kubernetes.objects import Event, Job, Pod, Waiting, condit
 from penstock.engines.kubernetes.quotas import over_quota
 from penstock.engines.kubernetes.shortages import shape_of, shortage
 
-ORDER = [State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
+ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
 """What waits, from the furthest from its start to the nearest."""
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
@@ -104,10 +104,10 @@ class Reasons:
             return None
         said = _CREATING.sub("", latest.message).strip().rstrip(".")
         if quota := over_quota(said):
-            return Why(State.QUEUED, Reason.QUOTA, quota)
+            return Why(State.DENIED, Reason.QUOTA, quota)
         since = latest.first_timestamp or latest.last_seen
         if denied := _denial(said):
-            return Why(State.QUEUED, Reason.LAUNCH_FAILED, denied, Reason.LAUNCH_FAILED, since=since)
+            return Why(State.DENIED, Reason.LAUNCH_FAILED, denied, Reason.LAUNCH_FAILED, since=since)
         return Why(State.QUEUED, Reason.SUBMITTED, f"its pod cannot be made yet: {said}")
 
     # no place

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.domain.nodes import product_matches
-from penstock.domain.paths import WORKDIR
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.engines.kubernetes.inventory import UNNAMED
+from penstock.engines.refusing import ELSEWHERE, mounted_over_code, too_long
 
-LARGEST_WORD = 120 * 1024
-"""Linux starts no program with an argument of 128 KiB, and bash wants some of it."""
 LARGEST_SPEC = 128 * 1024
 """It stands beside the Job, too, where a cluster keeps no more than 256 KiB."""
 Products = Mapping[str, tuple[int, int]]
@@ -24,7 +22,7 @@ def refusals(spec: Spec, products: Products, *, kueue: bool) -> list[Refusal]:
         *_too_long(spec),
         *_unknown_products(spec, products),
         *_no_queue(spec, kueue=kueue),
-        *_twice(spec),
+        *mounted_over_code(spec),
         *_not_here(spec),
     ]
 
@@ -60,15 +58,9 @@ def _no_command(spec: Spec) -> list[Refusal]:
 
 
 def _too_long(spec: Spec) -> list[Refusal]:
-    words = {"setup": (spec.setup or "",), "run": (spec.run,) if isinstance(spec.run, str) else spec.run or ()}
-    hint = "put it into a file in a volume, or send it along in the workdir"
-    found = [
-        Refusal(keys=(key,), message="is longer than 120 KiB, which no container can be started with", hint=hint)
-        for key, texts in words.items()
-        if any(len(text.encode(errors="surrogateescape")) > LARGEST_WORD for text in texts)
-    ]
+    found = too_long(spec)
     if not found and len(spec.model_dump_json().encode()) > LARGEST_SPEC:
-        found.append(Refusal(keys=(), message="the task is longer than 128 KiB", hint=hint))
+        found.append(Refusal(keys=(), message="the task is longer than 128 KiB", hint=ELSEWHERE))
     return found
 
 
@@ -96,12 +88,3 @@ def _no_queue(spec: Spec, *, kueue: bool) -> list[Refusal]:
         return []
     said = "this cluster has no queues: Kueue is not installed in it"
     return [Refusal(keys=("queue",), message=said, hint="leave it out; Kubernetes starts the job when there is room")]
-
-
-def _twice(spec: Spec) -> list[Refusal]:
-    sends = spec.workdir is not None and not spec.workdir.startswith("/")
-    paths = [mount.path for mount in spec.mounts] + [scratch.path for scratch in spec.scratch]
-    if not sends or WORKDIR not in paths:
-        return []
-    said = f"{WORKDIR} is where the code of the workdir will be"
-    return [Refusal(keys=("volumes", WORKDIR), message=said, hint=f"for example {WORKDIR}/data")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.workloads import WAITING, Reason, State, Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.endings import Ending, Wanted, ending, is_own, peak_of, timed_out
@@ -358,10 +358,10 @@ def _waiting(reading: _Reading) -> Report:
     slowest = min(waits, key=lambda part: (ORDER.index(waits[part].state), part))
     unit, total = waits[slowest], len(reading.units)
     placed = sum(bool(seen.node) for seen in view.units.values())
-    if unit.state is State.QUEUED and 0 < placed < total and not reading.shape.array:
+    if unit.state in WAITING and 0 < placed < total and not reading.shape.array:
         return _says(State.QUEUED, Reason.PARTLY_PLACED, _partly(view, placed, total, slowest, unit.message))
     message = unit.message
-    if total > 1 and not reading.shape.array and unit.state is not State.QUEUED and message:
+    if total > 1 and not reading.shape.array and unit.state not in WAITING and message:
         message = f"node {slowest}: {message}"
     return _says(unit.state, unit.reason or Reason.SUBMITTED, message)
 

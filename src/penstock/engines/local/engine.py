@@ -23,6 +23,7 @@ from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
     Found,
+    GpuUse,
     Launch,
     LogQuery,
     Presence,
@@ -33,6 +34,7 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
+from penstock.engines.gpu_use import by_place
 from penstock.engines.local import checks, launching, looking, measuring, records
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.connecting import Connecting
@@ -54,7 +56,7 @@ from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
 from penstock.errors import PenstockError
 from penstock.settings import Settings
-from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
+from penstock.wire import Check, Measure, NodeMeasure
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
@@ -212,7 +214,7 @@ class LocalEngine:
             return refusals(spec, self._settings, "")
         return await asyncio.to_thread(refusals, spec, self._settings, self._bwrap())
 
-    def notices(self, spec: Spec) -> list[str]:
+    async def notices(self, spec: Spec) -> list[str]:
         return notices(spec, self._settings)
 
     def _bwrap(self) -> str:
@@ -334,8 +336,8 @@ class LocalEngine:
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         return [await measuring.machine(name, gpus, await self._gauges.read())]
 
-    async def gpu_use(self) -> dict[str, GpuMeasure]:
-        return measuring.gpu_use(await self._gauges.read())
+    async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
+        return by_place(workloads, measuring.measures(await self._gauges.read()))
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._connecting.connect(self._layout.run_dir(run), part, port)

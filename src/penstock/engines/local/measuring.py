@@ -156,7 +156,7 @@ def _gpus(uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str,
     return tuple(found)
 
 
-def gpu_use(readings: Mapping[str, Reading]) -> dict[str, GpuMeasure]:
+def measures(readings: Mapping[str, Reading]) -> dict[str, GpuMeasure]:
     return {measure.uuid: measure for measure in _gpus(readings, {}, readings)}
 
 

@@ -1,0 +1,34 @@
+"""Why a job waits: the word for it, and a sentence in its owner's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.domain.workloads import Reason, State
+
+RULES = frozenset({Reason.QUOTA, Reason.NOT_ALLOWED})
+SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}
+"""What a scheduler says of those that it looked at."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    reason: Reason
+    message: str
+
+    @property
+    def state(self) -> State:
+        """A rule turns it down until it is asked again; or it is to come as soon as there is room."""
+        return State.DENIED if self.reason in RULES else State.QUEUED
+
+    def behind(self, ahead: int) -> Cause:
+        """With its place in the queue."""
+        return Cause(self.reason, f"{self.message}; {ahead} ahead in the queue") if ahead else self
+
+
+def no_room(message: str) -> Cause:
+    return Cause(Reason.NO_AVAILABLE_RESOURCES, message)
+
+
+def beyond_limit(message: str) -> Cause:
+    return Cause(Reason.QUOTA, message)
