@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -104,7 +105,9 @@ def test_what_runs_is_shown_with_its_container_and_read_back_as_it_was_written(
     container = host.docker("ps", "-q", "--no-trunc").strip()
     [row] = penstock(server, "get", "wk", "greeter").stdout.splitlines()[2:]
     assert f" lab-1  {container[:4]}  true    RUNNING " in row
-    assert f" {container[:12]}\n" in penstock(server, "describe", "wk", "greeter").stdout
+    described = penstock(server, "describe", "wk", "greeter").stdout
+    assert f" {container[:12]}\n" in described
+    assert re.search(r"^Placed On: +lab-1$", described, re.MULTILINE)
     [node] = items(server, "/v1/nodes")
     assert node["version"] == host.docker("version", "--format", "{{.Server.Version}}").strip()
     for kind in ("wk", "node"):

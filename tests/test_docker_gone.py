@@ -123,6 +123,26 @@ def test_a_host_that_is_gone_for_good_can_be_taken_out(lab: Lab) -> None:
     until(lambda: not containers(lab.first, train))
 
 
+def test_hosts_that_are_gone_for_good_are_taken_out_by_their_file(lab: Lab, place: Path) -> None:
+    train = lab.submit("train", "lab-1", gpus=", accelerators: 'A10:1'")
+    lab.runs(train)
+    file = place / "nodes.yaml"
+    file.write_text("---\n".join(NODE.format(name=f"lab-{n}", address="unix:///gone", product="A10") for n in (1, 2)))
+    lab.first.cut()
+    until(lambda: not lab.node("lab-1")["ready"])
+
+    refused = penstock(lab.server, "delete", "-f", str(file), stdin="y\n")
+    assert refused.returncode == 1
+    assert "Node lab-1 failed: Node lab-1 does not answer; when it last did, it had train" in refused.stdout
+    assert "Node lab-2 deleted\n" in refused.stdout
+
+    gone = penstock(lab.server, "delete", "-f", str(file), "--force")
+    assert gone.returncode == 0, gone.stderr
+    assert f"lab-1 deleted: UNKNOWN from now on, for nobody can ask any more: train ({train})\n" in gone.stdout
+    until(lambda: lab.seen(train)["ended_at"])
+    assert lab.locks(train) == ["take", "give"]
+
+
 def test_a_stopped_array_does_not_go_on_with_another_server(lab: Lab, place: Path) -> None:
     stopped = lab.submit("stopped", "lab-2", more="array: {count: 4, parallelism: 1}\n")
     running = lab.submit("running", "lab-2", more="array: {count: 2, parallelism: 1}\n")

@@ -123,6 +123,19 @@ def test_the_nodes_of_one_job_share_a_host(lab: Lab) -> None:
     lab.stop(ranks)
 
 
+def test_a_gpu_that_no_host_has_is_said_once(lab: Lab) -> None:
+    text = SLEEP.format(name="x", resources=", accelerators: 'H100:1'", more="")
+    status, body = lab.server.request("POST", "/v1/workloads", {"text": text, "source": "x.yaml"})
+    assert status == 422
+    assert [(each["where"], each["field"], each["message"]) for each in body["problems"]] == [
+        (
+            "x.yaml:2:42",
+            "resources.accelerators",
+            "asks for 1 H100 GPU on one node; there are 2 × NVIDIA A10 (2 free), 2 × Tesla V100 (2 free)",
+        )
+    ]
+
+
 def test_an_array_uses_both_hosts(lab: Lab) -> None:
     array = lab.submit("array", resources=", accelerators: 1", more="array: {count: 4}\n")
     until(lambda: sorted(lab.runs_on(array)) == ["lab-1", "lab-1", "lab-2", "lab-2"])

@@ -154,6 +154,8 @@ class TestDocker(Document003):
         mount = "192.168.186.65:/pwmzfs01/share_01"
         failed = f"The storage pwmzfs01 ({mount}) cannot be mounted on emcprom09: this node's kernel has no NFS client"
         assert failed in said
+        noted = admin.pastes("pwmadm audit --name datasets-hmdb-uci").splitlines()
+        assert [" failed  " in line and failed in line for line in noted[1:3]] == [True, False]
         asked = (named["emcprom09"].home / "log" / "dockerd.log").read_text()
         assert "mount :/pwmzfs01/share_01:" in asked
         assert "data: addr=192.168.186.65," in asked

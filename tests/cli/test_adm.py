@@ -77,6 +77,7 @@ def test_the_first_admin_is_made_once_and_lets_others_in(alone):
     users = alone("users", name="pwmadm").out
     assert re.search(r"^User  ada +ada,pwm.resource +true$", users, re.MULTILINE)
     assert "ada: Workload get,getOne,apply" in alone("adm", "users", "-o", "wide").out
+    assert "\n         pwm.resource: Storage get" in alone("describe", "user", "ada").out
     assert "pwm.resource" in alone("adm", "groups", "-o", "name").out.split()
     assert [row["name"] for row in json.loads(alone("get", "user", "ada", "-j").out)] == ["ada"]
 

@@ -69,6 +69,18 @@ def test_what_comes_after_a_kind_is_of_that_kind(penstock):
     assert complete(penstock, "penstock", "exec", "kind") == []
 
 
+def test_groups_are_completed_and_what_ended_is_not_offered_to_be_stopped(penstock, server):
+    me = server.request("GET", "/v1/whoami")[1]["user"]
+    assert f"plain,{me}" in complete(penstock, "pwmcli", "get", "wk", "-g", me[:1])
+    assert complete(penstock, "pwmadm", "token", "create", "") == []  # nobody is written down
+    over = server.submit("name: over-job\nrun: 'true'\n")
+    server.ended(over["id"])
+    server.submit("name: over-there\nrun: sleep 600\n")
+    for line in (["stop", "wk"], ["stop"], ["shell", "wk"]):
+        assert complete(penstock, "pwmcli", *line, "over") == ["plain,over-there"]
+    assert complete(penstock, "pwmcli", "logs", "wk", "over") == ["plain,over-there", "plain,over-job"]
+
+
 def test_completion_never_starts_a_server(alone):
     assert complete(alone, "penstock", "volumes", "get", "x") == []
     assert alone("server", "status").code == 1

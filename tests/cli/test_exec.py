@@ -210,6 +210,11 @@ def test_a_terminal_can_be_asked_for_in_a_pipe(penstock, job):
         (("exec", "nosuch", "ls"), 1, "Error: Task nosuch not found\n"),
         (("exec", "--node", "3", "train", "ls"), 1, "it has one node only and is no array (leave it out)"),
         (("exec", "--node", "1", "--index", "2", "train", "ls"), 2, "--node and --index cannot be used together."),
+        (
+            ("exec", "train", "--node", "1", "--", "ls"),
+            2,
+            "'--node' stands where the program begins; options come before the name.",
+        ),
         (("exec",), 2, "Missing argument 'NAME_OR_ID'."),
         (("volumes", "shell", "nosuch"), 1, "Error: Volume nosuch not found\n"),
     ],
@@ -248,7 +253,7 @@ def test_a_shell_at_a_terminal(penstock, job, open_terminal):
     terminal.type("tty; stty size\n")
     terminal.until(r"[\r\n]/dev/pts/\d+\r\n30 90\r\n")
     terminal.resize(100, 40)
-    terminal.type("stty size\n")
+    terminal.type("until stty size | grep '40 100'; do sleep 0.1; done\n")
     terminal.until(r"[\r\n]40 100\r\n")
     terminal.type("echo 'grüße ☃' | tr -d '\\n' | wc -c\n")
     terminal.until(r"[\r\n]11\r\n")

@@ -96,7 +96,8 @@ def test_status_shows_what_was_asked_and_what_happened(penstock):
     assert penstock("volumes", "create", "status-data", "1Gi", "-a", "ReadWriteMany").code == 0
     text = (
         "name: told\nnum_nodes: 2\nresources: {cpus: 500m, memory: 64Mi}\nenvs: {A: b}\n"
-        "volumes: {/data: status-data}\nmax_duration: 1h\nsetup: 'true'\nrun: |\n  echo one\n  exit $NODE_RANK\n"
+        "volumes: {/data: status-data}\nmax_duration: 1h\nidle_timeout: 10m\npriority: 5\nports: [8888]\n"
+        f"selectors: {{node: {os.uname().nodename}}}\nsetup: 'true'\nrun: |\n  echo one\n  exit $NODE_RANK\n"
     )
     job = ended(penstock, text)
     shown = penstock("jobs", "status", "told").out
@@ -111,6 +112,10 @@ def test_status_shows_what_was_asked_and_what_happened(penstock):
         "CPUs:          0.5",
         "Memory:        64Mi",
         "Max Duration:  1h",
+        "Idle Timeout:  10m",
+        "Priority:      5",
+        "Ports:         8888/tcp",
+        f"Only On:       node {os.uname().nodename}",
         "  A=b",
         "  echo one",
         "  exit $NODE_RANK",
@@ -228,6 +233,14 @@ def test_the_words_of_a_command_survive(penstock):
 
 def test_a_single_word_may_hold_shell_syntax(penstock):
     assert penstock("run", "--env", "A=b", "echo $A; echo c | tr c d").out == "b\nd\n"
+
+
+def test_an_image_is_named_in_one_line(penstock):
+    made = penstock("run", "--image", "busybox:1", "-d", "-o", "name", "--", "true").out.strip()
+    assert json.loads(penstock("jobs", "status", made, "-o", "json").out)["spec"]["resources"]["image"] == "busybox:1"
+    refused = penstock("run", "--image", "not an image", "--", "true")
+    assert refused.code == 1
+    assert "--image: " in refused.err
 
 
 def test_a_task_file_is_no_command(penstock, tmp_path):

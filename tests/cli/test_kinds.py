@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from penstock.cli.kinds import Kind, kind_of
+from penstock.cli.nodes import node_columns
 from penstock.cli.pwm.ages import age, last_seen
 from penstock.cli.pwm.nodes import cpus, gpus, short_uuid
 from penstock.cli.pwm.volumes import storage_columns
@@ -62,6 +65,14 @@ def test_a_word_of_no_kind_is_told_with_those_there_are(penstock):
     assert "'vol' is not one of: wk (workload, workloads), gpuw, cpuw." in penstock("stop", "vol", "x").err
 
 
+@pytest.mark.parametrize("command", ["describe", "stop", "delete", "shell", "logs", "inspect"])
+def test_a_kind_alone_is_no_name(penstock, command):
+    for word in ("wk", "gpuw"):
+        done = penstock(command, word, name="pwmcli")
+        assert (done.code, done.out) == (2, "")
+        assert f"Error: '{word}' is a kind; name one: pwmcli {command} {word} NAME." in done.err
+
+
 HEADERS = {
     "GPU": "kind name product_name minor_number fb_memory node lastSeen",
     "Workload": "kind name group gpu_type gpu_id gpu_usage node c_id locked status reason time",
@@ -94,6 +105,25 @@ def test_the_load_of_a_node_is_what_is_taken_though_nothing_can_be_had(monkeypat
     header, row = table([away], view_of(Kind("Node"), wide=False).columns([away]))
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["cpusLoad"], shown["memLoad"], shown["status"]) == ("25%", "50%", "NOT_READY")
+
+
+def test_of_a_node_that_never_answered_nothing_is_counted(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    dark = {"name": "dark", "ready": False, "message": "no route to host", "cpus": "0", "cpus_free": "0"}
+    dark |= {"memory_bytes": 0, "memory_free_bytes": 0, "gpu_pools": [], "gpus": [], "limits_enforced": False}
+    header, row = table([dark], view_of(Kind("Node"), wide=False).columns([dark]))
+    shown = dict(zip(header.split(), row.split(), strict=True))
+    assert (shown["cpus"], shown["mem"], shown["gpus"]) == ("-", "-", "-")
+    header, row = table(cpus([dark]), view_of(Kind("CPU"), wide=False).columns([dark]))
+    assert row.split() == ["CPU", "dark", "-", "-", "-", "dark", "-"]
+    assert table([dark], node_columns(wide=False))[1].split()[-4:] == ["-", "-", "-", "advisory"]
+
+
+def test_limits_are_counted_in_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    lab = {"name": "lab", "limits": {"gpus": 1, "cpus_milli": 1000}, "limits_each": {"gpus": 2, "workloads": 1}}
+    _, row = table([lab], view_of(Kind("Group"), wide=False).columns([lab]))
+    assert re.split(r"  +", row) == ["Group", "lab", "1 GPU, 1 CPU", "2 GPUs, 1 workload"]
 
 
 @pytest.mark.parametrize("width", [72, 80, 120])

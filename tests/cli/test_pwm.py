@@ -140,6 +140,14 @@ def test_a_running_workload(pwmcli, penstock, begun):
     assert penstock("get", "job", "first-test").out.startswith("Task ID ")
 
 
+def test_of_an_array_it_is_said_how_many_run(pwmcli, begun):
+    begun(CPU_TASK + "array: {{count: 2}}\n", "sweep")
+    deadline = time.monotonic() + SECONDS
+    while json.loads(pwmcli("get", "wk", "sweep", "-j").out)["array"]["running"] < 2:
+        assert time.monotonic() < deadline
+    assert cells(pwmcli("get", "wk", "sweep").out)[2][7] == "2 running"
+
+
 def test_workloads_by_what_they_ask_for(pwmcli, begun):
     begun(GPU_TASK, "on-gpu")
     begun(CPU_TASK, "on-cpu")

@@ -32,4 +32,4 @@ def test_a_damaged_file_is_named_with_the_way_out(kept, text):
     kept.write_text(text)
     with pytest.raises(SettingsError, match=r"credentials\.json") as caught:
         read_credentials(LOCAL)
-    assert caught.value.hint == f"rm {kept}, then penstock auth login"
+    assert caught.value.hint == f"mv {kept} {kept}.old, then penstock auth login"

@@ -118,7 +118,7 @@ def test_a_damaged_file_is_named_with_the_way_out(kept, text):
     kept.write_text(text)
     with pytest.raises(SettingsError, match=r"profiles\.json") as caught:
         all_profiles()
-    assert caught.value.hint == f"rm {kept}, then penstock profile init"
+    assert caught.value.hint == f"mv {kept} {kept}.old, then penstock profile init"
 
 
 def test_many_commands_at_once_lose_nothing(kept):

@@ -169,6 +169,11 @@ def test_the_table_of_kinds_costs_a_command_line_nothing():
     [
         (a("Workload", "{}", name="Train"), "d.yaml:3:18: metadata.name: 'Train' is not a name: lower-case letters"),
         (a("Node", "{}", name="GPU01"), "d.yaml:3:18: metadata.name: 'GPU01' is not a name: lower-case letters"),
+        (
+            a("Node", "{}", name="Jakku 3"),
+            "d.yaml:3:18: metadata.name: 'Jakku 3' is not a name: lower-case letters, digits, '-' and '.', "
+            "253 characters at most (for example jakku-3)",
+        ),
         (a("User", "{}", name="'a b'"), "d.yaml:3:18: metadata.name: 'a b' is not a name: letters, digits, '.', '_'"),
         (a("Group", "{}", name="pwm.all"), "d.yaml:3:18: metadata.name: 'pwm.all' stands for all groups"),
         (
@@ -188,12 +193,24 @@ def test_the_table_of_kinds_costs_a_command_line_nothing():
         (WORKLOAD.replace("{name: small}", "{}"), "d.yaml:3:11: metadata.name: is missing (for example 'name: train')"),
         (WORKLOAD.replace("metadata: {name: small}\n", ""), "d.yaml:1:1: metadata: is missing"),
         ("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n", "d.yaml:1:1: spec: is missing"),
+        (
+            "kind: Wrkload\n",
+            "d.yaml:1:7: kind: 'Wrkload' is not a kind Penstock knows (did you mean Workload? the kinds",
+        ),
+        ("kind: wk\n", "d.yaml:1:7: kind: 'wk' is not a kind Penstock knows (did you mean Workload? the kinds are"),
         (WORKLOAD + "status: {}\nwants: RUN\n", "d.yaml:8:1: wants: is not carried: Penstock has nothing for it"),
         (WORKLOAD + "status: [RUNNING]\n", "d.yaml:7:1: status: is not carried: the server wrote it (remove it)"),
     ],
 )
 def test_what_is_wrong_around_the_spec_is_said(text, said):
     assert problems_of(text)[0].startswith(said)
+
+
+@pytest.mark.parametrize("kind", ["Workload", "Node", "Storage", "User", "Volume"])
+def test_all_that_is_missing_is_said_at_once(kind):
+    found = [problem.split(": ")[1:3] for problem in problems_of(f"kind: {kind}\n")]
+    assert [field for field, _ in found] == ["apiVersion", "metadata", "spec"]
+    assert found[1][1].startswith("is missing (for example 'metadata")
 
 
 def test_two_of_one_name_in_one_group_are_one_too_many():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.domain.policy import (
     EVERYTHING,
     FOLLOWS,
+    NOBODY,
     OF_NO_GROUP,
     OWN_GROUP,
     PERSONAL,
@@ -60,6 +61,9 @@ def test_a_name_in_a_header_is_never_an_admin():
 def test_a_name_in_a_header_cannot_be_turned_into_a_token():
     assert ALICE.may(Verb.create, Kind.Token)
     assert not SAID.may(Verb.create, Kind.Token)
+    written = Rights.of("root", [(EVERYTHING, EVERYTHING)]).by_name()
+    assert not any(written.may(verb, Kind.Token) for verb in Verb)
+    assert not written.admin
 
 
 def test_the_same_caller_is_known_again():
@@ -92,9 +96,11 @@ def test_the_sample_user_may_nothing_else():
     assert not rights.admin
 
 
-def test_whoever_is_in_no_group_may_nothing_at_all():
+def test_whoever_is_in_no_group_may_only_what_is_their_own_business():
     rights = Rights.of("alice", [])
-    assert not any(rights.may(verb, kind) for verb in Verb for kind in Kind)
+    assert {(verb, kind) for verb in Verb for kind in Kind if rights.may(verb, kind)} == PERSONAL
+    assert not any(rights.may(verb, kind, "alice") for verb in Verb for kind in Kind)
+    assert not any(NOBODY.may(verb, kind) for verb in Verb for kind in Kind)
 
 
 def test_everything_in_one_group_is_nothing_in_another():

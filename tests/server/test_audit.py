@@ -119,6 +119,17 @@ def test_one_that_is_refused_alone_says_so_itself(house, nosy):
     assert refused(house, nosy) == [("create", "Node", "lab", "mine"), ("create", "Node", "lab", "other")]
 
 
+def test_one_that_is_refused_among_others_is_named(house, nosy):
+    other = (
+        "kind: Workload\napiVersion: v1\nmetadata: {name: digs, group: other}\nspec: {driver: pwm.docker, run: ls}\n"
+    )
+    status, answer = apply(house, nosy, f"{other}---\n{MINES.partition('---')[0]}")
+    assert (status, answer["message"]) == (403, "d.yaml cannot be applied; nothing was changed.")
+    assert [(p["where"], p["message"]) for p in answer["problems"]] == [
+        ("d.yaml:8:18", "You may not create a Node in group lab.")
+    ]
+
+
 def test_deleting_and_stopping_whole_files_is_no_way_around_it(house, nosy):
     thing = {"text": "name: stays\nrun: sleep 600\n"}
     assert house.ask("has", "POST", "/v1/workloads", thing)[0] == 201

@@ -85,3 +85,32 @@ def test_who_runs_jobs_in_a_group_writes_to_its_volumes(sample):
     status, made = sample.ask("admin", "POST", "/v1/volumes?group=sample", {"name": "own", "size": "1Mi"})
     assert status == 201, made
     assert ended(sample, "sample", "run: touch /data/mine\nvolumes: {/data: own}\n") == "completed"
+
+
+def test_another_attempt_asks_again_what_its_owner_may_mount(sample):
+    """Of the owner, whoever asks for it, and of who asks."""
+
+    def given(policy: dict[str, list[str]]) -> None:
+        groups = [{"name": "leaves", "policy": SAMPLE}, {"name": "pwm.resource", "policy": policy}]
+        assert sample.ask("admin", "PUT", "/v1/users/leaves", {"name": "leaves", "groups": groups})[0] == 200
+
+    def again(user: str) -> tuple[int, list[tuple[str, str]]]:
+        status, answer = sample.ask(user, "POST", f"/v1/workloads/{job['id']}/retry", {})
+        return status, [(problem["field"], problem["message"]) for problem in answer.get("problems", ())]
+
+    sample.ask("admin", "PUT", "/v1/groups/leaves", {"name": "leaves"})
+    given(SEES | {"Volume": ["upload"]})
+    sample.tokens["leaves"] = sample.ask("admin", "POST", "/v1/tokens", {"user": "leaves"})[1]["token"]
+    text = TASK.format(name="open", more="").replace("/mine", "/mine; exit 3")
+    status, job = sample.ask("leaves", "POST", "/v1/workloads", {"text": text})
+    assert status == 201, job
+    assert sample.ask("leaves", "GET", f"/v1/workloads/{job['id']}/wait?timeout=60")[1]["status"] == "failed"
+    given(SEES)
+    refused = "volume open belongs to group pwm.resource, where {} may not write to volumes"
+    assert again("leaves") == (422, [("volumes./data", refused.format("you"))])
+    assert again("admin") == (422, [("volumes./data", refused.format("leaves"))])
+    given({"CPU": ["get"]})
+    assert again("leaves") == (422, [("volumes./data", refused.format("you").replace("write to", "see"))])
+    assert sample.ask("leaves", "GET", f"/v1/workloads/{job['id']}")[1]["attempt"] == 1
+    given(SEES | {"Volume": ["upload"]})
+    assert again("leaves") == (200, [])

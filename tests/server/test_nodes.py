@@ -73,3 +73,13 @@ def test_the_metrics_count_gpus_and_nodes(server: RunningServer):
     _, text = server.request("GET", "/metrics")
     assert "penstock_gpus 3.0" in text
     assert "penstock_nodes_ready 1.0" in text
+
+
+def test_a_server_without_hosts_says_what_is_missing(place: Path):
+    server = start_server(place, engine="docker")
+    try:
+        assert server.notices == [
+            "no Docker host is registered. Fix: an admin applies a document of the kind Node",
+        ]
+    finally:
+        server.end()

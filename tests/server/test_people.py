@@ -40,6 +40,81 @@ def test_a_group_stays_while_something_of_it_is_alive(house):
     assert house.ask("admin", "GET", "/v1/groups/leaving")[0] == 404
 
 
+def test_a_group_stays_while_nodes_or_storages_belong_to_it(house):
+    a_group(house, "hosts")
+    nfs = (
+        "kind: Storage\napiVersion: v1\nmetadata: {name: shelf, group: hosts}\n"
+        "spec: {kind: nfs, nfs: {server: 10.0.0.1, path: /a}}\n"
+    )
+    node = (
+        "kind: Node\napiVersion: v1\nmetadata: {name: box, group: hosts}\nspec: {address: 'unix:///no/docker.sock'}\n"
+    )
+    for text in (nfs, node):
+        assert house.ask("admin", "POST", "/v1/apply", {"text": text})[0] == 200
+    status, answer = house.ask("admin", "DELETE", "/v1/groups/hosts")
+    assert (status, answer["message"]) == (409, "Group hosts has nodes: box; and storages: shelf.")
+    assert answer["hint"] == "First penstock delete node NAME, then penstock delete storage NAME"
+    group = "kind: Group\napiVersion: v1\nmetadata: {name: hosts}\n"
+    status, answer = house.ask("admin", "POST", "/v1/delete", {"text": group})
+    assert (status, answer["results"][0]["result"]) == (200, "failed")
+    assert "nodes: box" in answer["results"][0]["message"]
+    status, answer = house.ask("admin", "POST", "/v1/delete", {"text": "---\n".join((group, nfs, node))})
+    assert [each["result"] for each in answer["results"]] == ["deleted"] * 3
+
+
+def test_what_is_in_another_group_is_neither_taken_from_it_nor_deleted(house):
+    storage = (
+        "kind: Storage\napiVersion: v1\nmetadata: {name: rack, group: lab}\n"
+        "spec: {kind: nfs, nfs: {server: 10.0.0.1, path: /a}}\n"
+    )
+    assert house.ask("admin", "POST", "/v1/apply", {"text": storage})[0] == 200
+    group, elsewhere = "kind: Group\napiVersion: v1\nmetadata: {name: fresh}\n", storage.replace("lab", "fresh")
+    body = {"text": f"{group}---\n{elsewhere}", "source": "s.yaml"}
+    status, answer = house.ask("admin", "POST", "/v1/apply", body)
+    assert (status, answer["message"]) == (422, "s.yaml cannot be applied; nothing was changed.")
+    assert [(each["where"], each["field"], each["message"]) for each in answer["problems"]] == [
+        ("s.yaml:7:31", "metadata.group", "Storage rack is there already, in another group.")
+    ]
+    a_group(house, "fresh")
+    _, answer = house.ask("admin", "POST", "/v1/delete", body)
+    assert [(each["kind"], each["result"]) for each in answer["results"]] == [
+        ("Storage", "not present"),
+        ("Group", "deleted"),
+    ]
+    assert house.ask("admin", "DELETE", "/v1/storages/rack?group=other")[0] == 404
+    assert house.ask("admin", "DELETE", "/v1/storages/rack?group=lab")[0] == 200
+
+
+def test_a_text_that_leaves_no_admin_changes_nothing(house):
+    me = house.ask("admin", "GET", "/v1/whoami")[1]["user"]
+    group = "kind: Group\napiVersion: v1\nmetadata: {name: extra}\n"
+    mine = (
+        f"kind: User\napiVersion: v1\nmetadata: {{name: {me}}}\nspec: {{groups: [{{name: extra, policy: pwm.all}}]}}\n"
+    )
+    status, answer = house.ask("admin", "POST", "/v1/apply", {"text": f"{group}---\n{mine}", "source": "u.yaml"})
+    assert (status, answer["message"]) == (422, "u.yaml cannot be applied; nothing was changed.")
+    assert [(each["where"], each["field"], each["message"]) for each in answer["problems"]] == [
+        ("u.yaml:8:16", "spec.groups", "Nobody would be an admin any more.")
+    ]
+    assert house.ask("admin", "GET", "/v1/groups/extra")[0] == 404
+
+
+def test_one_text_makes_another_the_admin_whoever_is_first_in_it(house):
+    me = house.ask("admin", "GET", "/v1/whoami")[1]["user"]
+    user = "kind: User\napiVersion: v1\nmetadata: {{name: {}}}\nspec: {{groups: [{{name: {}, policy: pwm.all}}]}}\n"
+    a_user(house, "heir", [])
+    over = [user.format(me, "lab"), user.format("heir", "pwm.all")]
+    _, answer = house.ask("admin", "POST", "/v1/apply", {"text": "---\n".join(over)})
+    assert [(each["name"], each["result"]) for each in answer["results"]] == [
+        ("heir", "configured"),
+        (me, "configured"),
+    ]
+    assert house.ask("admin", "GET", "/v1/audit")[0] == 403
+    back = user.format(me, "pwm.all")
+    assert house.ask("heir", "POST", "/v1/apply", {"text": back})[1]["results"][0]["result"] == "configured"
+    assert house.ask("admin", "DELETE", "/v1/users/heir")[0] == 200
+
+
 def test_a_token_is_made_only_for_one_who_is_written_down(house):
     """Else it would be an admin's as soon as an admin of that name is."""
     status, answer = house.ask("admin", "POST", "/v1/tokens", {"user": "typo"})
@@ -51,24 +126,20 @@ def test_a_token_is_made_only_for_one_who_is_written_down(house):
     assert house.ask("typo", "GET", "/v1/whoami")[0] == 401
 
 
-def test_one_who_is_in_no_group_may_nothing_not_even_make_a_token(house):
-    a_user(house, "loner", [])
-    for method, path in (
-        ("GET", "/v1/workloads"),
-        ("GET", "/v1/whoami"),
-        ("GET", "/v1/tokens"),
-        ("POST", "/v1/tokens"),
-    ):
-        assert house.ask("loner", method, path, {} if method == "POST" else None)[0] == 403, path
+def test_ones_tokens_are_ones_own_business_in_a_group_or_in_none(house):
     a_group(house, "loners")
-    a_user(house, "loner", [{"name": "loners", "policy": {}}])
-    status, made = house.ask("loner", "POST", "/v1/tokens", {"description": "mine"})
-    assert status == 201, made
-    assert made["id"] in [token["id"] for token in house.ask("loner", "GET", "/v1/tokens")[1]["items"]]
-    assert house.ask("loner", "POST", f"/v1/tokens/{made['id']}/rotate")[0] == 201
-    assert house.ask("loner", "DELETE", f"/v1/tokens/{made['id']}")[0] == 200
-    for path in ("/v1/workloads", "/v1/volumes", "/v1/nodes", "/v1/audit"):
-        assert house.ask("loner", "GET", path)[0] == 403, path
+    for groups in ([], [{"name": "loners", "policy": {}}]):
+        a_user(house, "loner", groups)
+        status, made = house.ask("loner", "POST", "/v1/tokens", {"description": "mine"})
+        assert status == 201, made
+        assert made["id"] in [token["id"] for token in house.ask("loner", "GET", "/v1/tokens")[1]["items"]]
+        assert house.ask("loner", "POST", f"/v1/tokens/{made['id']}/rotate")[0] == 201
+        assert house.ask("loner", "DELETE", f"/v1/tokens/{made['id']}")[0] == 200
+        assert house.ask("loner", "GET", "/v1/whoami")[1]["user"] == "loner"
+        for path in ("/v1/workloads", "/v1/volumes", "/v1/nodes", "/v1/audit"):
+            assert house.ask("loner", "GET", path)[0] == 403, path
+        assert house.ask("loner", "GET", "/v1/tokens?user=has")[0] == 403
+        assert house.ask("loner", "POST", "/v1/workloads", {"text": "run: 'true'\n"})[0] == 403
 
 
 def test_a_text_of_people_takes_no_other_documents(house):

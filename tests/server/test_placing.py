@@ -58,6 +58,11 @@ class Lab:
         assert status == 201, made
         return made
 
+    def runs(self, user: str, text: str) -> dict[str, Any]:
+        made = self.submit(user, text)
+        until(lambda: self.seen(user, made["id"])["state"] == "RUNNING")
+        return made
+
     def seen(self, user: str, id_: str) -> dict[str, Any]:
         return self.ask(user, "GET", f"/v1/workloads/{id_}")[1]
 
@@ -161,9 +166,9 @@ def test_what_no_node_has_is_refused_where_it_is_written(server: RunningServer) 
 def test_beyond_a_groups_limit_a_job_waits_with_that_reason(lab: Lab) -> None:
     lab.group("vision", limits={"workloads": 1})
     lab.user("ann", "vision")
-    first = lab.submit("ann", "name: one\nrun: sleep 60\n")
+    first = lab.runs("ann", "name: one\nrun: sleep 60\n")
     second = lab.submit("ann", "name: two\nrun: 'true'\n")
-    assert second["message"] == "group vision may have 1 workloads at once: 1 are taken, needs 1"
+    assert second["message"] == "group vision may have 1 workload at once: 1 is taken, needs 1"
     assert (second["state"], second["reason"], second["status"]) == ("DENIED", "QUOTA", "pending")
     lab.group("vision", limits={"workloads": 2})
     assert lab.server.ended(second["id"])["state"] == "EXITED"
@@ -176,7 +181,7 @@ def test_what_a_limit_let_go_on_waits_for_room_like_all(lab: Lab) -> None:
     """The limit goes, the room is not there yet: refused no longer, and in the queue."""
     lab.group("vision", limits={"workloads": 1})
     lab.user("ann", "vision")
-    lab.submit("ann", "name: one\nresources: {cpus: 2}\nrun: sleep 60\n")
+    lab.runs("ann", "name: one\nresources: {cpus: 2}\nrun: sleep 60\n")
     second = lab.submit("ann", "name: two\nresources: {cpus: 1}\nrun: 'true'\n")
     [listed] = lab.ask("ann", "GET", "/v1/workloads?state=DENIED")[1]["items"]
     assert listed["name"] == "two"
@@ -192,7 +197,7 @@ def test_a_limit_of_each_member_leaves_the_others_alone(lab: Lab) -> None:
     lab.group("vision", limits_each={"cpus_milli": 500})
     lab.user("ann", "vision")
     lab.user("bob", "vision")
-    lab.submit("ann", "name: one\nrun: sleep 60\n")
+    lab.runs("ann", "name: one\nrun: sleep 60\n")
     assert "ann in group vision may have 0.5 CPUs" in lab.submit("ann", "name: two\nrun: 'true'\n")["message"]
     bobs = lab.submit("bob", "name: three\nrun: 'true'\n")
     assert lab.server.ended(bobs["id"])["state"] == "EXITED"
@@ -249,8 +254,8 @@ def test_priorities_and_limits_hold_after_a_restart(place: Path, lab: Lab) -> No
     high = lab.submit("ann", "name: high\npriority: 1\nrun: sleep 60\n")
     lab.server.kill()
     lab.server = start_server(place, lab.server.environ)
-    assert lab.seen("ann", high["id"])["message"] == "group vision may have 1 workloads at once: 1 are taken, needs 1"
+    assert lab.seen("ann", high["id"])["message"] == "group vision may have 1 workload at once: 1 is taken, needs 1"
     lab.ask("ann", "POST", f"/v1/workloads/{first['id']}/stop")
     until(lambda: lab.seen("ann", high["id"])["state"] == "RUNNING")
-    assert "1 are taken" in lab.seen("ann", low["id"])["message"]
+    assert "1 is taken" in lab.seen("ann", low["id"])["message"]
     lab.server.end()

@@ -1,5 +1,5 @@
-"""Every route, asked by everyone: nobody, a bad token, a stranger, members with and without the verb, another group's
-admin, the admin."""
+"""Every route, asked by everyone: nobody, a bad token, a stranger, members with and without the verb, one in no
+group, another group's admin, the admin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.policy import OF_NO_GROUP, PERSONAL, Verb
+from penstock.domain.policy import OF_NO_GROUP, PERSONAL, Kind, Verb
 from penstock.server.permissions import NEEDS
 from tests.running import RunningServer, start_server
 
@@ -45,6 +45,7 @@ MEMBERS = {
     "sees": [{"name": "lab", "policy": {"Workload": ["get"], "Volume": ["get"], "Storage": ["get"], "GPU": ["get"]}}],
     "blind": [{"name": "lab", "policy": {"Node": ["use"]}}],
     "rules-other": [{"name": "other", "policy": "pwm.all"}],
+    "alone": [],
 }
 
 
@@ -127,6 +128,18 @@ def test_a_member_without_the_verb_is_refused(house, method, path):
     user = "blind" if verb is Verb.get else "sees"
     status, answer = house.ask(user, method, house.filled(path), body_of(method, path))
     assert (status, answer["code"]) == (403, "forbidden"), answer
+
+
+@pytest.mark.parametrize(("method", "path"), ASKED)
+def test_one_who_is_in_no_group_may_what_is_their_own_and_nothing_else(house, method, path):
+    status, answer = house.ask("alone", method, house.filled(path), body_of(method, path))
+    if NEEDS[method, path] not in PERSONAL:
+        assert (status, answer["code"]) == (403, "forbidden"), answer
+    elif NEEDS[method, path][1] is Kind.Token:
+        assert status in (200, 201, 404), answer
+    else:
+        assert status not in (401, 500), answer
+        assert not any(thing in str(answer) for thing in house.things)
 
 
 @pytest.mark.parametrize(("method", "path"), ASKED)

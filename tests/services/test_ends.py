@@ -93,3 +93,20 @@ async def test_a_program_that_was_over_at_once_has_not_begun_anew(db: Database) 
     lost = LOST.model_copy(update={"started_at": short.started_at, "ended_at": short.ended_at})
     await db.write(lambda tx: records.goes_on(tx, workload, [lost]))
     assert await units(db, workload) == kept
+
+
+async def test_the_containers_of_nodes_that_start_later_are_known_too(db: Database) -> None:
+    first, second = (
+        Unit(rank=rank, state=State.RUNNING, started_at=BEGAN, container=letter * 64)
+        for rank, letter in enumerate("ab")
+    )
+
+    def begun(tx: Store) -> Workload:
+        workload = a_workload(spec=Spec(name="ranks", run="true", nodes=2))
+        tx.workloads.add(workload)
+        return records.runs(tx, run_until(tx, workload, State.ASSIGNED, State.LAUNCHING), (first,))
+
+    workload = await db.write(begun)
+    assert workload.containers == ("a" * 12,)
+    after = await db.write(lambda tx: records.goes_on(tx, workload, [second]))
+    assert after.containers == ("a" * 12, "b" * 12)

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.domain.nodes import Host
 from penstock.domain.users import SHARED_GROUP
-from penstock.domain.workloads import Reason, State, Workload
+from penstock.domain.workloads import Reason, State, Wants, Workload
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
 from penstock.services.runs import Runs
@@ -17,6 +17,7 @@ from penstock.services.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
+from tests.hosts.lot import Hosts
 from tests.store.making import a_workload, run_until
 
 NOWHERE = Host(name="lab-1", group=SHARED_GROUP, address="unix:///nowhere/docker.sock")
@@ -30,15 +31,27 @@ async def db(tmp_path: Path) -> AsyncIterator[Database]:
     await db.close()
 
 
-@pytest.fixture
-async def server(db: Database, tmp_path: Path) -> AsyncIterator[Server]:
-    """A server that begins with the call; there is one host, which is off."""
+async def running(db: Database, tmp_path: Path, host: Host) -> AsyncIterator[Server]:
     settings = Settings(data_dir=tmp_path, engine="docker")
     engine = DockerEngine(settings)
     await engine.open()
-    await engine.use_hosts([NOWHERE])
+    await engine.use_hosts([host])
     yield lambda: Runs(db, engine, Uploads(settings), 10, lambda workload_id, seconds: None)
     await engine.close()
+
+
+@pytest.fixture
+async def server(db: Database, tmp_path: Path) -> AsyncIterator[Server]:
+    """A server that begins with the call; there is one host, which is off."""
+    async for runs in running(db, tmp_path, NOWHERE):
+        yield runs
+
+
+@pytest.fixture
+async def answering(db: Database, tmp_path: Path, hosts: Hosts) -> AsyncIterator[Server]:
+    """Its host is a real one, on which nothing of ours is."""
+    async for runs in running(db, tmp_path, NOWHERE.model_copy(update={"address": hosts.hosts[0].unix})):
+        yield runs
 
 
 async def placed(db: Database, *states: State) -> Workload:
@@ -77,3 +90,26 @@ async def test_what_a_server_before_may_have_started_is_in_doubt_and_keeps_its_p
     assert (found.status, found.ended, found.placed) == ("unknown", False, True)
     history = await db.read(lambda tx: tx.workloads.history(workload.id))
     assert [line.state for line in history].count(State.UNKNOWN) == 1
+
+
+NEVER_SEEN = "stopped; nothing of it is left, so whether it had run is not known"
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ((State.PULLING,), "stopped before it started"),
+        ((State.LAUNCHING, State.REQUESTED_LAUNCH, State.UNKNOWN), NEVER_SEEN),
+    ],
+)
+async def test_of_one_that_may_have_run_it_is_not_said_that_it_was_stopped_before(
+    db: Database, answering: Server, states: tuple[State, ...], said: str
+) -> None:
+    workload = await placed(db, *states)
+    asked = await db.write(
+        lambda tx: tx.workloads.move(
+            workload, State.REQUESTED_CANCEL, Reason.STOPPED_BY_USER, "by ann", wants=Wants.STOP
+        )
+    )
+    after = await answering().advance(asked)
+    assert (after.state, after.reason, after.message) == (State.STOPPED, Reason.STOPPED_BY_USER, said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli.batch import documents_body, file_option, show_results
+from penstock.cli.completion import user_names
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data, print_items, print_total
 from penstock.cli.table import Column, Row, field, moment
@@ -79,7 +80,7 @@ def apply_users(file: str, dry_run: bool, output: str, api_url: str | None) -> i
     penstock adm token create ada
     penstock adm token create ada --expires 90d --description laptop""",
 )
-@click.argument("name", metavar="USER")
+@click.argument("name", metavar="USER", shell_complete=user_names)
 @lifetime_options
 @output_option
 @api_url_option()

@@ -18,6 +18,8 @@ TAKEN = {
     "delete": ("Workload", "Volume", "Node", "Group", "User", "Storage"),
 }
 """The kinds a command takes; the others take all."""
+OF_ACTIVE = ("stop", "shell", "top")
+"""Commands that only workloads are for that have not ended."""
 
 
 def volume_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -30,6 +32,14 @@ def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 def active_job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return _names("/v1/workloads", {"limit": 100, "status": "pending,running"}, ctx, incomplete)
+
+
+def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _names("/v1/groups", {"limit": 500}, ctx, incomplete)
+
+
+def user_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _names("/v1/users", {"limit": 500}, ctx, incomplete)
 
 
 def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -52,11 +62,14 @@ def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     from penstock.cli.kinds import KindWord, kind_of, speaks_document
 
     words = ctx.params.get(param.name or "") or ()
+    workloads = active_job_names if ctx.info_name in OF_ACTIVE else job_names
     if words:
         kind = kind_of(words[0], document=speaks_document(ctx))
+        if kind and kind.noun == "Workload":
+            return workloads(ctx, param, incomplete)
         return _names_of(kind.noun, ctx, incomplete) if kind else []
     kinds = [word for word in KindWord(*TAKEN.get(ctx.info_name or "", ())).offered(ctx) if word.startswith(incomplete)]
-    return kinds + job_names(ctx, param, incomplete)
+    return kinds + workloads(ctx, param, incomplete)
 
 
 def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:

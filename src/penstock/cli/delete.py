@@ -28,7 +28,8 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
     examples="""
     penstock delete -f sweep.yaml
     penstock delete -f pvc.yaml --force
-    penstock delete wk first-test -g your-group""",
+    penstock delete wk first-test -g your-group
+    penstock delete node lambda-02 --force""",
 )
 @click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
 @optional_file
@@ -70,7 +71,8 @@ def _delete_described(file: str, group: str | None, force: bool, output: str, ap
     if not force and not _agreed(question, volumes=volumes):
         click.echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
         return 0
-    return show_results(connect(api_url).post("/v1/delete", body, {"group": group})["results"], output)
+    asked = {"group": group} | ({"force": "true"} if force else {})
+    return show_results(connect(api_url).post("/v1/delete", body, asked)["results"], output)
 
 
 def _agreed(question: str, *, volumes: bool) -> bool:

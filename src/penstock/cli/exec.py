@@ -75,6 +75,8 @@ def converse(
     from penstock.cli.terminal import Conversation, size_of
 
     given = list(words[1:] if words[:1] == ("--",) else words)
+    if given == list(words) and given and given[0].startswith("-"):
+        raise click.UsageError(f"'{given[0]}' stands where the program begins; options come before the name.")
     if tty is None:
         tty = os.isatty(0) and os.isatty(1) and stdin is not False
     if stdin is None:

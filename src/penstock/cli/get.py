@@ -37,7 +37,13 @@ SHOWN = 100
 @group_option
 @click.option("-w", "--watch", is_flag=True, help="Go on showing changes until Ctrl-C.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="The same as -o json.")
-@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="The newest; 0 is all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=SHOWN,
+    show_default=True,
+    help="The newest workloads or volumes; 0 is all.",
+)
 @output_option
 @api_url_option(short=True)
 def get(

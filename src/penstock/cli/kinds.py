@@ -91,6 +91,8 @@ def one_thing(words: tuple[str, ...], kinds: KindWord) -> tuple[Kind, str]:
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))
     if len(words) == 1:
+        if kind_named(words[0]) or words[0].lower() in ASKING:
+            raise click.UsageError(f"'{words[0]}' is a kind; name one: {ctx.command_path} {words[0]} NAME.", ctx)
         return Kind("Workload", document=speaks_document(ctx)), words[0]
     if len(words) != 2:
         raise click.UsageError(f"Name one thing: {ctx.command_path} KIND NAME.", ctx)

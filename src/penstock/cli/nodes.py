@@ -24,10 +24,8 @@ def node_columns(*, wide: bool) -> list[Column]:
     columns = [
         field("Name", "name", least=12),
         Column("Status", _status, drop=2, least=8),
-        Column("CPUs Free", lambda row: f"{row['cpus_free']} of {row['cpus']}"),
-        Column(
-            "Memory Free", lambda row: f"{show_bytes(row['memory_free_bytes'])} of {show_bytes(row['memory_bytes'])}"
-        ),
+        Column("CPUs Free", _cpus),
+        Column("Memory Free", _memory),
         Column("GPUs Free", _gpus, least=20),
         Column("Limits", lambda row: "enforced" if row["limits_enforced"] else "advisory", drop=3),
     ]
@@ -53,6 +51,17 @@ def gpu_columns(items: Sequence[Row], *, wide: bool) -> list[Column]:
 
 def _status(row: Row) -> str:
     return row.get("message") or ("ready" if row.get("ready", True) else "not ready")
+
+
+def _cpus(row: Row) -> str:
+    """Of a node that never answered nothing is known."""
+    return f"{row['cpus_free']} of {row['cpus']}" if row["memory_bytes"] else "-"
+
+
+def _memory(row: Row) -> str:
+    if not row["memory_bytes"]:
+        return "-"
+    return f"{show_bytes(row['memory_free_bytes'])} of {show_bytes(row['memory_bytes'])}"
 
 
 def _gpus(row: Row) -> str:

@@ -46,8 +46,21 @@ def _profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return profile_names(ctx, param, incomplete)
 
 
+def _group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from penstock.cli.completion import group_names
+
+    return group_names(ctx, param, incomplete)
+
+
 def group_option(function: Function) -> Function:
-    return click.option("-g", "--group", metavar="GROUP", help="The group it belongs to. [default: yours]")(function)
+    option = click.option(
+        "-g",
+        "--group",
+        metavar="GROUP",
+        shell_complete=_group_names,
+        help="The group it belongs to. [default: yours]",
+    )
+    return option(function)
 
 
 def output_option(function: Function) -> Function:

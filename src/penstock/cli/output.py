@@ -63,7 +63,7 @@ def print_total(noun: str, listing: Listing, output: str) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """`Name:  value` lines, the values aligned."""
+    """`Name:  value` lines, the values aligned; one without a name goes on with the value above."""
     width = max(len(name) for name, _ in facts) + 1
     for name, value in facts:
-        click.echo(f"{name + ':':<{width}}{GAP}{coloured(printable(value))}")
+        click.echo(f"{name and name + ':':<{width}}{GAP}{coloured(printable(value))}")

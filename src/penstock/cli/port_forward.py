@@ -42,7 +42,7 @@ class Ports(click.ParamType["tuple[int, int]"]):
         return int(words[0]), int(words[1])
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        return "[LOCAL:]PORT..."
+        return "[LOCAL:]PORT"
 
 
 @command(

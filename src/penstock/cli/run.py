@@ -22,6 +22,7 @@ OPTIONS = {
     "resources.cpus": "--cpus",
     "resources.memory": "--memory",
     "resources.accelerators": "--gpus",
+    "resources.image_id": "--image",
     "volumes": "--volume",
     "max_duration": "--max-duration",
     "run": "COMMAND",
@@ -34,12 +35,14 @@ OPTIONS = {
     examples="""
     penstock run -- python3 -c 'print(6 * 7)'
     penstock run --gpus A10:1 --volume ml-data:/data --workdir . -- python3 train.py --data /data
+    penstock run --image pytorch/pytorch:latest -- python3 train.py
     penstock run --nodes 2 'echo node $NODE_RANK of $NUM_NODES'""",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @click.option("--gpus", metavar="[PRODUCT:]COUNT", help="GPUs of each node.")
 @click.option("--cpus", metavar="NUMBER", help="CPUs of each node, such as 4 or 500m.")
 @click.option("--memory", metavar="SIZE", help="Memory of each node, such as 8Gi.")
+@click.option("--image", metavar="IMAGE", help="The image it runs in, where there are images.")
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, started together.")
 @click.option("--volume", "volumes", multiple=True, metavar="NAME:/PATH[:ro]", help="Mount a volume.")
 @click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set a variable.")
@@ -85,6 +88,7 @@ def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -
     import shlex
 
     resources = {"cpus": asked["cpus"], "memory": asked["memory"], "accelerators": asked["gpus"]}
+    resources |= {"image_id": asked["image"]}
     task = {
         "name": asked["name"],
         "num_nodes": asked["nodes"],

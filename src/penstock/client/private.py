@@ -16,16 +16,16 @@ Document = dict[str, Any]
 
 
 def read_private(path: str, is_ours: Callable[[Any], bool], remedy: str) -> Document:
-    """What is in it, {} where it is not there; `remedy` is said after `rm` where it is not what we wrote."""
+    """What is in it, {} where it is not there; `remedy` is what to do once what we did not write is away."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}", hint=f"rm {path}, then {remedy}") from error
+        raise SettingsError(f"{path} cannot be read: {error}", hint=f"mv {path} {path}.old, then {remedy}") from error
     if not isinstance(found, dict) or not is_ours(found):
-        raise SettingsError(f"{path} is not what penstock wrote.", hint=f"rm {path}, then {remedy}")
+        raise SettingsError(f"{path} is not what penstock wrote.", hint=f"mv {path} {path}.old, then {remedy}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from penstock.dialects.document.nouns import NounDocument, WorkloadDocument
@@ -26,7 +27,7 @@ from penstock.dialects.manifest.read import (
 from penstock.dialects.task.read import Task, task_of
 from penstock.dialects.task.together import Place
 from penstock.dialects.text import Node, Pairs, Scalar, invalid, read_mappings
-from penstock.domain.kinds import APPLIED, READ_ONLY
+from penstock.domain.kinds import APPLIED, READ_ONLY, kind_named
 from penstock.domain.names import shorten
 from penstock.errors import Problem
 
@@ -97,7 +98,8 @@ def _refuse_kind(reading: PlacedReading, kind: Scalar, path: str) -> None:
         reading.problem(f"a {kind.text} is not applied: {READ_ONLY[kind.text]}", kind, path, hint)
         return
     instead = INSTEAD.get(kind.text)
-    hint = f"{instead}; {KINDS}" if instead else KINDS
+    near = kind_named(kind.text) or next(iter(get_close_matches(kind.text[:60], VERSION_OF, n=1, cutoff=0.7)), None)
+    hint = f"{instead}; {KINDS}" if instead else f"did you mean {near}? {KINDS}" if near else KINDS
     reading.problem(f"'{shorten(kind.text)}' is not a kind Penstock knows", kind, path, hint)
 
 

@@ -24,5 +24,5 @@ class Entry(Model):
     name: str = ""
     id: str = ""
     result: str = "done"
-    """`done` or `denied`."""
+    """`done`, `denied`, or `failed` after it was begun."""
     detail: str | None = None

@@ -87,15 +87,10 @@ Document 003's sample user has just these words, and runs every example with the
 OF_NO_GROUP = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
 """What belongs to the whole server: only a policy in the group `pwm.all` gives rights on it."""
 
-PERSONAL = frozenset(
-    {
-        (Verb.get, Kind.Server),
-        (Verb.get, Kind.Token),
-        (Verb.create, Kind.Token),
-        (Verb.delete, Kind.Token),
-    }
-)
-"""What everyone may who is in a group: their own tokens, and what this server is. Who is in none may nothing."""
+OWN_TOKENS = frozenset((verb, Kind.Token) for verb in (Verb.get, Verb.create, Verb.delete))
+
+PERSONAL = OWN_TOKENS | {(Verb.get, Kind.Server)}
+"""What everyone may who is known here, in a group or in none: their own tokens, and what this server is."""
 
 TO_ALL = frozenset(
     {
@@ -106,7 +101,7 @@ TO_ALL = frozenset(
 )
 """What everyone may in the group that is there for all, until the first user is written down."""
 
-OWN_GROUP = PERSONAL | frozenset(
+OWN_GROUP = frozenset(
     {
         *((verb, Kind.Workload) for verb in Verb if verb not in (Verb.public, Verb.use)),
         *((verb, Kind.Volume) for verb in (Verb.get, Verb.create, Verb.update, Verb.delete, Verb.exec)),
@@ -125,13 +120,15 @@ class Rights:
     given: Mapping[str, frozenset[Right]]
     """By group, in the order of their memberships."""
     everywhere: frozenset[Right] = frozenset()
+    personal: frozenset[Right] = frozenset()
+    """In no group at all."""
     _where: dict[Right, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def own(cls, user: str, *, admin: bool, tokens: bool) -> Rights:
         """Of someone whom nobody wrote down, on a server where nobody is."""
-        without = frozenset() if tokens else frozenset(right for right in PERSONAL if right[1] is Kind.Token)
-        return cls(user, {user: OWN_GROUP - without, SHARED_GROUP: TO_ALL}, _ALL if admin else frozenset())
+        rights = cls(user, {user: OWN_GROUP, SHARED_GROUP: TO_ALL}, _ALL if admin else frozenset(), PERSONAL)
+        return rights if tokens else rights.by_name()
 
     @classmethod
     def of(cls, user: str, memberships: Iterable[tuple[str, Policy]]) -> Rights:
@@ -141,9 +138,13 @@ class Rights:
         everywhere = given.pop(EVERYTHING, frozenset())
         given = {group: _inside_a_group(rights) for group, rights in given.items()}
         home = next(iter(given), user)
-        if given or everywhere:
-            given[home] = given.get(home, frozenset()) | PERSONAL
-        return cls(home, given, everywhere)
+        if everywhere:
+            given.setdefault(home, frozenset())
+        return cls(home, given, everywhere, PERSONAL)
+
+    def by_name(self) -> Rights:
+        """Of one of whom only a name is known: nothing that is not theirs anyway, and nothing that proves more."""
+        return Rights(self.home, self.given, personal=self.personal - OWN_TOKENS)
 
     @property
     def admin(self) -> bool:
@@ -154,7 +155,9 @@ class Rights:
         right = verb, kind
         if right in self.everywhere:
             return True
-        return right in self.given.get(group, frozenset()) if group is not None else bool(self.where(verb, kind))
+        if group is not None:
+            return right in self.given.get(group, frozenset())
+        return right in self.personal or bool(self.where(verb, kind))
 
     def where(self, verb: Verb, kind: Kind) -> tuple[str, ...]:
         """The groups of theirs in which they may."""

@@ -190,7 +190,11 @@ async def _complaints(parts: Parts) -> list[str]:
             checks = await parts.engine.checks()
     except TimeoutError:
         return ["Not everything could be checked in time: penstock doctor says more."]
-    return [f"{check.detail} Fix: {check.fix}" for check in checks if _broken(check)]
+    return [_complaint(check) for check in checks if _broken(check)]
+
+
+def _complaint(check: Check) -> str:
+    return f"{check.detail.rstrip('.')}. Fix: {check.fix}" if check.fix else check.detail
 
 
 def _end_when_told() -> None:

@@ -24,6 +24,7 @@ REMEDIES = (
     "Send a token (penstock token create) as 'Authorization: Bearer …', "
     "or start the server with 'penstock server start --auth header' to have X-User believed."
 )
+ANOTHER = "An admin makes another: penstock adm token create USER; on the server's own machine: penstock token create."
 
 
 async def identify(request: HTTPConnection) -> Caller:
@@ -53,7 +54,7 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
     scheme, _, secret = bearer.partition(" ")
     token = await parts.tokens.holder(secret.strip()) if scheme.lower() == "bearer" else None
     if token is None:
-        raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint="penstock token create")
+        raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint=ANOTHER)
     runs_server = token.uid is not None and token.uid == os.geteuid()
     return Caller(user=token.user, proof=Proof.token, uid=token.uid, runs_server=runs_server, until=token.expires_at)
 

@@ -13,7 +13,7 @@ from penstock.domain.workloads import Workload
 from penstock.store.database import Database
 from penstock.store.session import Store
 
-DENIED = "denied"
+DONE, DENIED, FAILED = "done", "denied", "failed"
 
 
 def note(
@@ -25,7 +25,7 @@ def note(
     group: str = "",
     name: str = "",
     id: str = "",
-    result: str = "done",
+    result: str = DONE,
     detail: str | None = None,
 ) -> None:
     tx.audit.add(
@@ -43,9 +43,11 @@ def note(
     )
 
 
-def note_of(tx: Store, caller: Caller, verb: Verb, thing: Workload | Volume, detail: str | None = None) -> None:
+def note_of(
+    tx: Store, caller: Caller, verb: Verb, thing: Workload | Volume, detail: str | None = None, result: str = DONE
+) -> None:
     kind = Kind.Workload if isinstance(thing, Workload) else Kind.Volume
-    note(tx, caller, verb, kind, group=thing.group, name=thing.name, id=thing.id, detail=detail)
+    note(tx, caller, verb, kind, group=thing.group, name=thing.name, id=thing.id, result=result, detail=detail)
 
 
 class Audit:

@@ -14,6 +14,8 @@ from penstock.errors import Forbidden, Invalid, Problem
 @dataclass(frozen=True)
 class Findings:
     source: str
+    documents: int
+    """So many are in it."""
     problems: list[Problem] = field(default_factory=list)
     refused: list[tuple[Document, Deed, Forbidden]] = field(default_factory=list)
 
@@ -31,7 +33,7 @@ class Findings:
     def error(self) -> Forbidden | Invalid | None:
         """One sentence for all of it. Who may not do it is told that and no more."""
         said = f"{self.source} cannot be applied; nothing was changed."
-        if len(self.refused) == 1:
+        if self.refused and self.documents == 1:
             return self.refused[0][2]
         if self.refused:
             return Forbidden(said, problems=[_problem(document, error) for document, _, error in self.refused])

@@ -13,8 +13,8 @@ from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
 from penstock.errors import Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
-from penstock.services.people import People
-from penstock.services.places import Place, Places, kind_of
+from penstock.services.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
+from penstock.services.places import STAYS, Place, Places, kind_of, said_of_lost
 from penstock.services.planned import CONFIGURED, CREATED, FAILED, NOT_CHANGED, Planned
 from penstock.services.volumes import Volumes
 from penstock.store.database import Database
@@ -34,8 +34,9 @@ def storages_in(documents: Iterable[NounDocument]) -> list[Storage]:
     return [noun for each in documents if isinstance(noun := each.within(SHARED_GROUP), Storage)]
 
 
-def order_of(document: NounDocument) -> int:
-    return ORDER.index(document.kind)
+def order_of(document: NounDocument) -> tuple[int, bool]:
+    """Who is an admin is written before those who are none any more, so that there is always one."""
+    return ORDER.index(document.kind), isinstance(document.noun, User) and not is_admin(document.noun)
 
 
 class Nouns:
@@ -54,7 +55,7 @@ class Nouns:
         caller = self._among(caller, document, groups)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
-            return self._plan_user(caller, document, noun, groups)
+            return self._plan_user(caller, document, noun, coming)
         if isinstance(noun, Group):
             return self._plan_group(caller, document, noun)
         if isinstance(noun, AskedVolume):
@@ -95,13 +96,17 @@ class Nouns:
             return kind, "", document.name
         return kind, document.name if kind is Kind.Group else self._group_of(caller, document), document.name
 
-    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: frozenset[str]) -> Planned:
+    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: Sequence[NounDocument]) -> Planned:
         self._people.refuse_unruly(caller)
         try:
-            self._people.refuse_wrong(user, coming)
+            self._people.refuse_wrong(user, groups_in(coming))
         except Invalid as error:
             raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         known = self._people.user(user.name)
+        users = [each.noun for each in coming if isinstance(each.noun, User)]
+        if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
+            problem = Problem(NO_ADMIN, field="groups", hint=ANOTHER_ADMIN)
+            raise Invalid(NO_ADMIN, problems=[placed(document, problem)])
         same = known is not None and known.model_copy(update={"uid": None}) == user.model_copy(update={"uid": None})
         return _planned(document, known is not None, same, partial(self._people.put_user, caller, user))
 
@@ -113,6 +118,9 @@ class Nouns:
     def _plan_place(self, caller: Caller, document: NounDocument, place: Place) -> Planned:
         known = self._places.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
+        if said := self._places.moved(place):
+            where, field = document.place("group")
+            raise Invalid(said, problems=[Problem(said, where=where, field=field, hint=STAYS)])
         return _planned(document, known is not None, known == place, partial(self._places.put, caller, place))
 
     async def _plan_volume(
@@ -151,10 +159,11 @@ class Nouns:
 
     # undoing
 
-    async def delete(self, caller: Caller, document: NounDocument) -> Applied:
+    async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> Applied:
+        """With `force` also a node that does not answer."""
         try:
             caller = self._in_group(caller, document)
-            await self._delete(caller, document)
+            said = await self._delete(caller, document, force)
         except NotFound:
             return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
         except PenstockError as error:
@@ -162,21 +171,24 @@ class Nouns:
                 await self._audit.denied(caller, Deed(Verb.delete, *self._thing(caller, document)))
             said = f"{error.message} {error.hint or ''}".strip()
             return Applied(kind=document.kind, name=document.name, result=FAILED, message=said)
-        return Applied(kind=document.kind, name=document.name, result=DELETED)
+        return Applied(kind=document.kind, name=document.name, result=DELETED, message=said)
 
-    async def _delete(self, caller: Caller, document: NounDocument) -> None:
+    async def _delete(self, caller: Caller, document: NounDocument, force: bool) -> str | None:
+        """What there is to say of it."""
         if isinstance(document.noun, User):
             await self._people.remove_user(caller, document.name)
         elif isinstance(document.noun, Group):
             await self._people.remove_group(caller, document.name)
         elif isinstance(document.noun, Storage | Host):
-            await self._places.remove(caller, kind_of(document.noun), document.name)
+            lost = await self._places.remove(caller, kind_of(document.noun), document.name, force=force)
+            return said_of_lost(lost)
         else:
             found = await self._db.read(lambda tx: _named(tx, caller.group, document.name))
             if found is None:
                 raise NotFound(f"Volume {document.name} not found")
             caller.require(Verb.delete, Kind.Volume)
             await self._volumes.delete(caller, found.id)
+        return None
 
 
 def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[], Awaitable[object]]) -> Planned:

@@ -8,7 +8,7 @@ here, so it holds from the next request on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.domain.names import USER, shorten
@@ -25,6 +25,8 @@ SHOWN = 10
 """Of what stands in the way of something."""
 NO_GROUP = ""
 """Users and groups belong to none."""
+NO_ADMIN = "Nobody would be an admin any more."
+ANOTHER_ADMIN = f"Give another active user the policy {EVERYTHING} in the group {EVERYTHING} first."
 
 
 class People:
@@ -71,8 +73,8 @@ class People:
         if not user.active:
             raise Forbidden(f"{user.name} is deactivated.", hint="An admin of this server can activate the user again.")
         rights = self._rights_of(user)
-        if caller.proof is Proof.header:  # a name somebody wrote opens only what is theirs anyway
-            rights = Rights(rights.home, rights.given)
+        if caller.proof is Proof.header:
+            rights = rights.by_name()
         return replace(caller, written=rights, uid=user.uid if caller.uid is None else caller.uid)
 
     def may_still(self, caller: Caller, verb: Verb, kind: Kind) -> bool:
@@ -118,6 +120,13 @@ class People:
         if not self._users or (user and user.active):
             return None
         return f"{name} is deactivated" if user else f"{name} is not a user of this server any more"
+
+    def rights(self, name: str) -> Rights | None:
+        """What they may by the policies; None: there are none yet."""
+        user = self._users.get(name)
+        if user is None:
+            return NOBODY if self._users else None
+        return self._rights_of(user)
 
     def node_groups(self, name: str) -> frozenset[str] | None:
         """Whose nodes their work may run on; None: everyone's, as long as nobody is written down."""
@@ -200,7 +209,7 @@ class People:
 
         def write(tx: Store) -> None:
             _put_user(tx, kept)
-            self._refuse_without_admin(tx)
+            _refuse_without_admin(tx)
             audit.note(tx, caller, Verb.update if known else Verb.create, Kind.User, name=user.name)
 
         await self._db.write(write)
@@ -228,7 +237,7 @@ class People:
         def write(tx: Store) -> None:
             if not tx.registered.remove(Kind.User, NO_GROUP, name):
                 raise NotFound(f"User {shorten(name)} not found")
-            self._refuse_without_admin(tx)
+            _refuse_without_admin(tx)
             tx.tokens.remove_of(name)
             audit.note(tx, caller, Verb.delete, Kind.User, name=name)
 
@@ -274,18 +283,23 @@ class People:
         if problems:
             raise Invalid("The user cannot be written down.", problems=problems)
 
-    def _refuse_without_admin(self, tx: Store) -> None:
-        """Nobody could ever mend it from outside."""
-        rights = [
-            Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
-            for user in _users(tx)
-            if user.active
-        ]
-        if not any(each.admin for each in rights):
-            raise Conflict(
-                "Nobody would be an admin any more.",
-                hint=f"Give another active user the policy {EVERYTHING} in the group {EVERYTHING} first.",
-            )
+    def leave_no_admin(self, coming: Iterable[User]) -> bool:
+        """Once all of these are written down."""
+        return not _any_admin({**self._users, **{user.name: user for user in coming}}.values())
+
+
+def is_admin(user: User) -> bool:
+    return user.active and Rights.of(user.name, [(each.name, each.policy) for each in user.groups]).admin
+
+
+def _any_admin(users: Iterable[User]) -> bool:
+    return any(map(is_admin, users))
+
+
+def _refuse_without_admin(tx: Store) -> None:
+    """Nobody could ever mend it from outside."""
+    if not _any_admin(_users(tx)):
+        raise Conflict(NO_ADMIN, hint=ANOTHER_ADMIN)
 
 
 def _name_problem(name: str, field: str) -> Problem | None:
@@ -309,15 +323,19 @@ def policy_problems(policy: Mapping[str, Sequence[str]], field: str) -> list[Pro
 
 
 def _refuse_inhabited(tx: Store, group: str) -> None:
-    """What is in it could be reached by its id only."""
+    """What is in it could be reached by its id only; what belongs to it would be nobody's to see or take out."""
     jobs = [f"{each.name} ({each.id})" for each in tx.workloads.active() if each.group == group]
     volumes = [f"{each.name} ({each.id})" for each in tx.volumes.of_group(group)]
-    has = [f"workloads that have not ended: {', '.join(jobs[:SHOWN])}"] if jobs else []
-    has += [f"volumes: {', '.join(volumes[:SHOWN])}"] if volumes else []
-    ends = [f"penstock stop NAME -g {group}"] if jobs else []
-    ends += [f"penstock delete vol NAME -g {group}"] if volumes else []
+    belongs = [
+        ("workloads that have not ended", jobs, f"penstock stop NAME -g {group}"),
+        ("volumes", volumes, f"penstock delete vol NAME -g {group}"),
+        ("nodes", tx.registered.names(Kind.Node, group), "penstock delete node NAME"),
+        ("storages", tx.registered.names(Kind.Storage, group), "penstock delete storage NAME"),
+    ]
+    has = [f"{what}: {', '.join(names[:SHOWN])}" for what, names, _ in belongs if names]
     if has:
-        raise Conflict(f"Group {group} has {'; and '.join(has)}.", hint=f"First {', then '.join(ends)}")
+        first = ", then ".join(ends for _, names, ends in belongs if names)
+        raise Conflict(f"Group {group} has {'; and '.join(has)}.", hint=f"First {first}")
 
 
 def _users(tx: Store) -> list[User]:

@@ -20,6 +20,7 @@ from penstock.store.session import Store
 Place = Host | Storage
 LOCAL = "-local"
 """What a node's own disk is called after the node's name."""
+STAYS = "delete it first, or take another name"
 NAMED = 10
 """So many are named in one sentence."""
 
@@ -80,6 +81,13 @@ class Places:
             return next((each for each in self._all() if each.name == name), None)
         return self._hosts.get(name)
 
+    def moved(self, place: Place) -> str | None:
+        """What is wrong with it, if one of that name is written down in another group: there it stays."""
+        known = self._known(kind_of(place)).get(place.name)
+        if known is None or known.group == place.group:
+            return None
+        return f"{kind_of(place)} {place.name} is there already, in another group."
+
     # changing
 
     async def put(self, caller: Caller, place: Place) -> str:
@@ -90,9 +98,8 @@ class Places:
         if known == place:
             return "not changed"
         caller.require(verb, kind, place.group)
-        if known and known.group != place.group:
-            said = f"{kind} {place.name} is there already, in another group."
-            raise Conflict(said, hint="delete it first, or take another name")
+        if said := self.moved(place):
+            raise Conflict(said, hint=STAYS)
 
         def write(tx: Store) -> None:
             tx.registered.put(kind, place.group, place.name, place.model_dump_json())
@@ -106,7 +113,7 @@ class Places:
         """What nothing uses; with `force` also a node that does not answer. Returns what ran there alone: nobody will
         ever know what became of it."""
         known = self._known(kind).get(name)
-        if known is None or not caller.rights.may(Verb.get, kind, known.group):
+        if known is None or not caller.reaches(Verb.get, kind, known.group):
             raise NotFound(f"{kind} {shorten(name)} not found")
         caller.require(Verb.delete, kind, known.group)
         group = known.group
@@ -159,6 +166,10 @@ def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
 def named(workloads: Sequence[Workload]) -> str:
     more = f" and {len(workloads) - NAMED} more" if len(workloads) > NAMED else ""
     return ", ".join(f"{each.name} ({each.id})" for each in workloads[:NAMED]) + more
+
+
+def said_of_lost(workloads: Sequence[Workload]) -> str | None:
+    return f"UNKNOWN from now on, for nobody can ask any more: {named(workloads)}" if workloads else None
 
 
 def _refuse_used(tx: Store, storage: str) -> list[Workload]:

@@ -112,6 +112,17 @@ def said_at_first(tx: Store, workload: Workload) -> str | None:
     return next((line.message for line in lines if line.state is workload.state), workload.message)
 
 
+def said_of_vanished(tx: Store, workload: Workload) -> str | None:
+    """It is to stop, and nothing of it is there. One that was in doubt may have run without anyone seeing it."""
+    if workload.started_at is not None:
+        return workload.message
+    lines = reversed(tx.workloads.history(workload.id))
+    before = next((line.state for line in lines if line.state is not State.REQUESTED_CANCEL), None)
+    if before is State.UNKNOWN:
+        return "stopped; nothing of it is left, so whether it had run is not known"
+    return "stopped before it started"
+
+
 def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
     found = current(tx, workload)
     if found is None or found.state in SEEN_RUNNING:
@@ -140,9 +151,13 @@ def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | 
     if said is None and found.reason is Reason.GPUS_IDLE:
         said = found.message
     _, counted = _written(tx, found, changed)
-    if (counted, said) == (found.progress, found.message):
+    containers = found.containers
+    if changed and not found.spec.array:  # nodes start one after the other
+        containers = _containers(found, tx.workloads.units(found.id, found.attempt))
+    if (counted, said, containers) == (found.progress, found.message, found.containers):
         return found
-    moved = found.model_copy(update={"progress": counted, "message": said, "updated_at": now()})
+    update = {"progress": counted, "message": said, "containers": containers, "updated_at": now()}
+    moved = found.model_copy(update=update)
     tx.workloads.update(moved)
     return moved
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
-from penstock.domain.policy import Kind, Verb
+from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Storage, Volume
 from penstock.domain.workloads import Mount, Workload
@@ -158,7 +158,7 @@ def _not_theirs_to_write(caller: Caller, task: Task, found: Mapping[str, Found])
         volume = found[mount.path]
         if mount.read_only or not isinstance(volume, Volume) or volume.read_only:
             continue
-        if volume.claim or _may_write(caller, volume.group):  # a cluster's own claim is of no group
+        if volume.claim or may_write(caller.rights, volume.group):  # a cluster's own claim is of no group
             continue
         said = f"volume {volume.name} belongs to group {volume.group}, where you may not write to volumes"
         hint = f"mount it read-only; to write you need 'upload' on Volume in group {volume.group}"
@@ -167,9 +167,9 @@ def _not_theirs_to_write(caller: Caller, task: Task, found: Mapping[str, Found])
     return problems
 
 
-def _may_write(caller: Caller, group: str) -> bool:
+def may_write(rights: Rights, group: str) -> bool:
     changes, runs = (Verb.update, Kind.Volume), (Verb.create, Kind.Workload)
-    return any(caller.rights.may(*right, group) for right in (changes, runs))
+    return any(rights.may(*right, group) for right in (changes, runs))
 
 
 def awaited_by(

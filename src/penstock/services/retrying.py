@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.domain.attempts import Next
 from penstock.domain.outcome import latest
-from penstock.domain.policy import Kind, Verb
+from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Reason, State, Workload
@@ -15,7 +15,9 @@ from penstock.errors import Conflict, Invalid, Problem
 from penstock.services import audit, lookup, once, records
 from penstock.services.bell import Bell
 from penstock.services.literals import claim_of
+from penstock.services.people import People
 from penstock.services.reconcile import Reconciler
+from penstock.services.resolving import may_write
 from penstock.services.uploads import Uploads
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -23,12 +25,15 @@ from penstock.wire import Retry, WorkloadView
 
 
 class Retrying:
-    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler, uploads: Uploads, bell: Bell) -> None:
+    def __init__(
+        self, db: Database, engine: Engine, reconciler: Reconciler, uploads: Uploads, bell: Bell, people: People
+    ) -> None:
         self._db = db
         self._engine = engine
         self._reconciler = reconciler
         self._uploads = uploads
         self._bell = bell
+        self._people = people
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
@@ -43,6 +48,7 @@ class Retrying:
             found = lookup.workload(tx, caller, workload.id, Verb.create)
             _refuse_active(found)
             _refuse_without_volumes(tx, found)
+            self._refuse_not_theirs(tx, caller, found)
             indexes = _indexes(tx, found, asked.indexes)
             after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
             once.remember(tx, caller.user, key, body, Kind.Workload, found.id)
@@ -55,6 +61,15 @@ class Retrying:
             self._bell.ring(again.id)
         history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
         return WorkloadView.whole(again, history, units, self._reconciler.limits)
+
+    def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
+        """It runs as its owner's, and because somebody asks: what either may not mount now is not mounted again."""
+        asked = {"you": caller.rights}
+        if caller.user != workload.user and (owners := self._people.rights(workload.user)):
+            asked[workload.user] = owners
+        problems = [problem for who, rights in asked.items() for problem in _not_theirs(tx, workload, who, rights)]
+        if problems:
+            raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
 
     async def _refuse_gone(self, workload: Workload) -> None:
         """What only the outside knows: the files sent along, claims of the cluster."""
@@ -79,6 +94,24 @@ def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
         volume = tx.volumes.get(volume_id)
         if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
             raise _without_volume(workload, path)
+
+
+def _not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
+    """As when it was first asked for; a cluster's own claim is of no group."""
+    problems = []
+    for mount in workload.spec.mounts:
+        volume = tx.volumes.get(workload.volume_ids[mount.path])
+        if volume is None or may_write(rights, volume.group):
+            continue
+        seen = rights.may(Verb.get, Kind.Volume, volume.group)
+        if seen and (mount.read_only or volume.read_only):
+            continue
+        said = f"volume {volume.name} belongs to group {volume.group}, where {who} may not"
+        said += " write to volumes" if seen else " see volumes"
+        needed = "'upload'" if seen else "'get'"
+        hint = f"an admin gives {needed} on Volume in group {volume.group}; or submit it anew without"
+        problems.append(Problem(said, field=f"volumes.{mount.path}", hint=hint))
+    return problems
 
 
 def _without_volume(workload: Workload, path: str) -> Conflict:

@@ -67,7 +67,7 @@ class Runs:
             await self._unreachable(workload, error.message)
             raise
         if report.presence is Presence.absent or self._may_be_half_started(workload):
-            gone = self._gone(workload)
+            gone = await self._gone(workload)
             if gone:
                 return await self._end(workload, gone)
             self._asked.add(run)
@@ -90,10 +90,10 @@ class Runs:
         new = workload.state is State.ASSIGNED and workload.updated_at > self._since
         return new and not self._engine.schedules and Run.of(workload) not in self._asked
 
-    def _gone(self, workload: Workload) -> Outcome | None:
+    async def _gone(self, workload: Workload) -> Outcome | None:
         """What it means that the engine has nothing of it; None: it was not started yet."""
         if workload.wants is Wants.STOP:
-            said = "stopped before it started" if workload.started_at is None else workload.message
+            said = await self._db.read(lambda tx: records.said_of_vanished(tx, workload))
             return Outcome(State.STOPPED, Reason.STOPPED_BY_USER, said)
         if self._engine.schedules:
             if workload.launched < workload.attempt:

@@ -44,8 +44,8 @@ class Unapply:
         self._people = people
         self._nouns = Nouns(db, people, places, volumes, audit)
 
-    async def delete(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
-        """Workloads first, so that nothing uses the volumes any more."""
+    async def delete(self, caller: Caller, asked: Documents, *, force: bool = False) -> tuple[Applied, ...]:
+        """Workloads first, so that nothing uses the volumes any more. With `force` also nodes that do not answer."""
         documents = read_documents(asked.text, asked.source)
         until = time.monotonic() + PATIENCE
         jobs = [each for each in documents if not isinstance(each, ManifestVolume | NounDocument)]
@@ -55,7 +55,7 @@ class Unapply:
         return (
             *itertools.chain(*gone),
             *[await self._delete_volume(caller, name) for name in claims],
-            *[await self._nouns.delete(caller, noun) for noun in nouns],
+            *[await self._nouns.delete(caller, noun, force=force) for noun in nouns],
         )
 
     def _in_group(self, caller: Caller, document: Runnable) -> Caller:

@@ -14,7 +14,7 @@ from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, Volume
 from penstock.engines.base import Engine, VolumeReport
-from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
+from penstock.errors import Conflict, InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, lookup, once
 from penstock.services.accounts import account_of
 from penstock.services.allowance import Allowance
@@ -91,18 +91,25 @@ class Volumes:
             self._making.unmade.discard(volume.id)
             raise
         if made is volume:
-            made = await self._made_or_forgotten(volume)
+            made = await self._made_or_forgotten(caller, volume)
         else:
             self._making.unmade.discard(volume.id)
             made = await self._making.make(made) if made.phase is Phase.Pending else made
         [view] = await self._views([made], usage=False)
         return view.model_copy(update={"notices": await self._notices(made)})
 
-    async def _made_or_forgotten(self, volume: Volume) -> Volume:
+    async def _made_or_forgotten(self, caller: Caller, volume: Volume) -> Volume:
+        """That it was to be made is written by now: so is that it was not."""
         try:
             return await self._making.make(volume)
-        except BaseException:
-            await self._db.write(lambda tx: tx.volumes.remove(volume.id))
+        except BaseException as error:
+            why = error.message if isinstance(error, PenstockError) else None
+
+            def forget(tx: Store) -> None:
+                tx.volumes.remove(volume.id)
+                audit.note_of(tx, caller, Verb.create, volume, why, result=audit.FAILED)
+
+            await self._db.write(forget)
             raise
 
     async def _notices(self, volume: Volume) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ _ADD = insert(r).inline()
 _UPDATE = update(r).where(*_key).values(doc=value("new_doc"), updated_at=value("time"))
 _GET = select(r.c.doc).where(*_key)
 _ALL = select(r.c.doc).where(r.c.kind == value("the_kind")).order_by(r.c.group_name, r.c.name)
+_NAMES = select(r.c.name).where(*_key[:2]).order_by(r.c.name)
 _REMOVE = delete(r).where(*_key)
 
 
@@ -36,6 +37,10 @@ class Registered:
     def all(self, kind: Kind) -> list[str]:
         """By group and name."""
         return [row[0] for row in self._tx.rows(_ALL, {"the_kind": kind.value})]
+
+    def names(self, kind: Kind, group: str) -> list[str]:
+        """Of what belongs to one group."""
+        return [row[0] for row in self._tx.rows(_NAMES, {"the_kind": kind.value, "the_group": group})]
 
     def remove(self, kind: Kind, group: str, name: str) -> bool:
         return self._tx.write(_REMOVE, _named(kind, group, name)) > 0

@@ -71,7 +71,7 @@ def test_limits_hold_for_each_member_too():
     ]
     pool = pool_of(node(), waiting=waiting, groups=groups)
     assert decided(pool) == {"a1": ["box"], "b2": ["box"]}
-    assert pool.why("a2").startswith("ann in group vision may have 1 workloads at once: 1 are taken, needs 1")
+    assert pool.why("a2").startswith("ann in group vision may have 1 workload at once: 1 is taken, needs 1")
     assert pool.never(pool.waiting["b1"]) == {"cpus": "asks for 3 CPUs; bob in group vision may have 2 at once"}
 
 
@@ -120,7 +120,7 @@ def test_where_only_larger_shares_have_room_it_says_what_it_waits_for():
     assert decided(pool) == {"a": ["big"]}
     assert pool.why("w") == "needs 1 GPU; 0 of 2 are free"
     assert [str(answer) for answer in pool.explain("w").answers] == [
-        "node big: group vision may have 1 CPUs at once: 0 are taken, needs 4, its share of the node",
+        "node big: group vision may have 1 CPU at once: 0 are taken, needs 4, its share of the node",
         "node small: has 0 of 2 free Tesla V100-SXM2-16GB, needs 1",
     ]
     pool.enqueue(job("b", BY_SHARE, since=2, group="ann"))

@@ -83,6 +83,20 @@ async def test_a_stranger_is_not_trusted_and_neither_are_we(hosts: Hosts, tmp_pa
         assert "there are no certificates for host-1" in ((await engine.nodes())[0].message or "")
 
 
+async def test_what_does_not_speak_tls_is_told_so(hosts: Hosts, tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    plain = await asyncio.start_server(answer, "127.0.0.1")
+    async with plain, opened(settings_for(hosts, tmp_path), ()) as engine:
+        port = plain.sockets[0].getsockname()[1]
+        await engine.use_hosts([document(hosts.hosts[0], f"tcp://127.0.0.1:{port}")])
+        [node] = await engine.nodes()
+        assert node.message == "Docker on host-1 cannot be reached: what listens there does not speak TLS"
+
+
 async def test_what_ssh_says_is_passed_on(hosts: Hosts, tmp_path: Path) -> None:
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), ()) as engine:

@@ -198,10 +198,13 @@ async def test_where_a_volume_is_is_known_as_long_as_somebody_can_tell(hosts: Ho
 async def test_one_in_use_is_not_deleted(engine: DockerEngine, hosts: Hosts) -> None:
     volume = a_volume()
     await engine.create_volume(volume, the_account())
-    async with running(engine, mounts={"/data": volume}):
-        with pytest.raises(InUse) as told:
-            await engine.delete_volume(volume)
-        assert "is in use by penstock-try-" in told.value.message
+    async with running(engine, mounts={"/data": volume}) as launch:
+        pass
+    with pytest.raises(InUse) as told:  # it has ended, and has its log
+        await engine.delete_volume(volume)
+    id_ = launch.workload_id
+    assert told.value.message == f"Volume data is in use on host-1 by penstock-try-{id_}.0."
+    assert told.value.hint == f"first penstock delete wk {id_}"
     name = f"penstock-{volume.object_name}"
     hosts.hosts[0].docker("run", "-d", "--name", "other", "-v", f"{name}:/x", "busybox:1", "sleep", "600")
     assert await engine.volume_users(volume) == ["other on host-1"]

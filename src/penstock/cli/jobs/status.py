@@ -66,6 +66,7 @@ def _what_it_asked(job: Row) -> list[tuple[str, str]]:
     disk = asked.get("disk_bytes")
     facts = [
         ("Nodes", job.get("nodes")),
+        ("Placed On", ", ".join(dict.fromkeys(job.get("hosts") or ())) or None),
         ("Array", _array(job)),
         ("After", ", ".join(spec.get("after") or ()) or None),
         ("CPUs", job.get("cpus")),
@@ -76,10 +77,20 @@ def _what_it_asked(job: Row) -> list[tuple[str, str]]:
         ("Limits", job.get("limits")),
         ("Workdir", spec.get("workdir")),
         ("Queue", spec.get("queue")),
+        ("Only On", _selectors(spec.get("selectors") or {})),
+        ("Priority", spec.get("priority") or None),
+        ("Ports", ", ".join(f"{each['port']}/{each['protocol']}" for each in spec.get("ports") or ()) or None),
         *((title, _duration(spec.get(key))) for title, key in DURATIONS),
         *((title, _times(spec.get(key))) for title, key in TIMES),
     ]
     return [(title, str(value)) for title, value in facts if value is not None]
+
+
+def _selectors(asked: Row) -> str | None:
+    """`node lab-1, CPU AMD EPYC, label disk=ssd`"""
+    said = [f"{word} {asked[key]}" for word, key in (("node", "node"), ("CPU", "cpu_product")) if asked.get(key)]
+    said += [f"label {label}={value}" for label, value in (asked.get("labels") or {}).items()]
+    return ", ".join(said) or None
 
 
 def _array(job: Row) -> str | None:
@@ -158,7 +169,12 @@ def _peak(unit: Row) -> str:
     return "-" if unit.get("peak_memory_bytes") is None else show_bytes(unit["peak_memory_bytes"])
 
 
-DURATIONS = [("Max Duration", "max_duration"), ("Stop Grace", "stop_grace"), ("TTL", "ttl")]
+DURATIONS = [
+    ("Max Duration", "max_duration"),
+    ("Idle Timeout", "idle_timeout"),
+    ("Stop Grace", "stop_grace"),
+    ("TTL", "ttl"),
+]
 TIMES = [("Retries", "retries"), ("Requeue", "requeue")]
 UNITS = [
     field("State", "state"),

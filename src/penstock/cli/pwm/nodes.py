@@ -20,11 +20,11 @@ def node_columns(*, wide: bool) -> list[Column]:
         field("product_name", "cpu_product", drop=9, least=12),
         field("address", "address", drop=10, least=12),
         Column("allow", lambda row: ",".join(row.get("allows") or ()) or "-", drop=11, least=11),
-        field("cpus", "cpus", drop=4),
+        Column("cpus", lambda row: _known(row, "cpus", "cpus"), drop=4),
         Column("cpusLoad", lambda row: _share(_number(row, "cpus"), _number(row, "cpus_taken")), drop=3),
         Column("mem", lambda row: _bytes(row.get("memory_bytes")), drop=7),
         Column("memLoad", lambda row: _share(_number(row, "memory_bytes"), _number(row, "memory_taken_bytes")), drop=5),
-        Column("gpus", lambda row: str(_pools(row, "total")), drop=1),
+        Column("gpus", lambda row: str(_pools(row, "total")) if _number(row, "cpus") else "-", drop=1),
         Column("gpusLoad", lambda row: _share(_pools(row, "total"), _pools(row, "taken"))),
         field("version", "version", drop=12),
         SEEN,
@@ -50,6 +50,11 @@ def _number(row: Row, key: str) -> float:
     return float(row.get(key) or 0)
 
 
+def _known(row: Row, key: str, total: str) -> str:
+    """Of a node that never answered nothing is known: none has no CPUs."""
+    return str(row[key]) if _number(row, total) else "-"
+
+
 def _pools(row: Row, key: str) -> int:
     return sum(pool.get(key) or 0 for pool in row.get("gpu_pools") or ())
 
@@ -60,7 +65,7 @@ def _share(total: float, taken: float) -> str:
 
 
 def _bytes(amount: int | None) -> str:
-    return "-" if amount is None else show_bytes(amount)
+    return show_bytes(amount) if amount else "-"
 
 
 def cpus(nodes: Sequence[Row]) -> list[Row]:
@@ -82,7 +87,9 @@ def cpus(nodes: Sequence[Row]) -> list[Row]:
 
 def cpu_columns(*, wide: bool) -> list[Column]:
     columns = [constant("kind", "CPU", drop=3), field("name", "name", least=12)]
-    columns += [field("product_name", "product_name", least=16), field("count", "count"), field("free", "free")]
+    columns.append(field("product_name", "product_name", least=16))
+    columns.append(Column("count", lambda row: _known(row, "count", "count")))
+    columns.append(Column("free", lambda row: _known(row, "free", "count")))
     columns += [field("node", "node", drop=1, least=12), SEEN]
     return [*columns, field("group", "group", drop=4)] if wide else columns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cli.table import Column, Row, constant, field
-from penstock.domain.quantities import show_bytes, show_cpus, show_duration
+from penstock.domain.quantities import count_cpus, show_bytes, show_duration
 
 
 def user_columns(*, wide: bool) -> list[Column]:
@@ -50,11 +50,15 @@ def _policy(policy: dict[str, list[str]] | str | None) -> str:
 def _limits(limits: Row | None) -> str:
     """`8 GPUs, 64 CPUs`; none is `-`."""
     known = limits or {}
-    said = [f"{known['gpus']} GPUs"] if known.get("gpus") is not None else []
-    said += [f"{show_cpus(known['cpus_milli'])} CPUs"] if known.get("cpus_milli") is not None else []
-    said += [f"{known['workloads']} workloads"] if known.get("workloads") is not None else []
+    said = [_count(known["gpus"], "GPU")] if known.get("gpus") is not None else []
+    said += [count_cpus(known["cpus_milli"])] if known.get("cpus_milli") is not None else []
+    said += [_count(known["workloads"], "workload")] if known.get("workloads") is not None else []
     said += [f"{show_bytes(known['volume_bytes'])} in volumes"] if known.get("volume_bytes") is not None else []
     return ", ".join(said) or "-"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _duration(seconds: int | None) -> str:

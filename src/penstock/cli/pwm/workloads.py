@@ -31,8 +31,8 @@ def workload_columns(*, wide: bool) -> list[Column]:
         Column("node", _node, drop=3, least=10),
         Column("c_id", _container, drop=9),
         Column("locked", lambda row: "true" if is_locked(row) else "false", drop=8),
-        Column("status", _state, usual=9),
-        Column("reason", _reason, drop=2, least=12),
+        Column("status", _state, usual=17),
+        Column("reason", _reason, drop=2, least=12, usual=22),
         Column("time", _time, usual=5),
     ]
     if wide:
@@ -101,7 +101,9 @@ def _node(row: Row) -> str:
 
 
 def _container(row: Row) -> str:
-    """As much of the id as document 003 shows; `describe` has all of it."""
+    """As much of the id as document 003 shows, `describe` has all of it; of an array, how many there are now."""
+    if running := (row.get("array") or {}).get("running"):
+        return f"{running} running"
     return ",".join(id_[:4] for id_ in row.get("containers") or ()) or "-"
 
 

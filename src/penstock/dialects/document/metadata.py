@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -49,7 +50,8 @@ def _machines(text: str, where: str | None, path: str) -> Problem | None:
     if is_reference(text):
         return None
     message = f"'{shorten(text)}' is not a name: lower-case letters, digits, '-' and '.', 253 characters at most"
-    return Problem(message, field=path, where=where, hint=shorten(f"for example {text.lower()}") if text else None)
+    guess = re.sub(r"[^a-z0-9.-]+", "-", text[:253].lower()).strip("-.")
+    return Problem(message, field=path, where=where, hint=f"for example {shorten(guess)}" if guess else None)
 
 
 def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.dialects.document.group import group
-from penstock.dialects.document.metadata import Metadata, metadata
+from penstock.dialects.document.metadata import EXAMPLES, Metadata, metadata
 from penstock.dialects.document.node import node
 from penstock.dialects.document.nouns import Noun, NounDocument, WorkloadDocument
 from penstock.dialects.document.storage import storage
 from penstock.dialects.document.user import user
 from penstock.dialects.document.volume import volume
 from penstock.dialects.document.workload import workload
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, text
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, lacks, read_fields, text
 from penstock.dialects.text import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
@@ -31,8 +31,9 @@ def document(reading: PlacedReading, top: Pairs, kind: str, path: str) -> Worklo
     said = read_fields(reading, top, path, SHAPES[kind])
     prefix = f"{path}." if path else ""
     for key in ("metadata", *(["spec"] if kind != GROUP else [])):
-        if key not in said and not reading.problems:
-            reading.problem("is missing", top, f"{prefix}{key}")
+        if lacks(top, key):
+            hint = f"for example 'metadata: {{name: {EXAMPLES[kind]}}}'" if key == "metadata" else None
+            reading.problem("is missing", top, f"{prefix}{key}", hint)
     about, spec = said.get("metadata", Metadata()), said.get("spec")
     if kind == WORKLOAD:
         return workload(reading, about, *spec) if spec else None

@@ -117,12 +117,17 @@ class Usage:
         for who, limits, _ in self._bounds(job):
             for key, most, _, need, show, words in _each(job.ask, limits, NOTHING, places):
                 if need > most:
-                    found.setdefault(key, f"asks for {show(need)} {words}; {who} may have {show(most)} at once")
+                    found.setdefault(key, f"asks for {_some(show(need), words)}; {who} may have {show(most)} at once")
         return found
 
 
 def _beyond(who: str, most: int, taken: int, need: int, show: _Show, words: str) -> str:
-    return f"{who} may have {show(most)} {words} at once: {show(taken)} are taken, needs {show(need)}"
+    are = "is" if show(taken) == "1" else "are"
+    return f"{who} may have {_some(show(most), words)} at once: {show(taken)} {are} taken, needs {show(need)}"
+
+
+def _some(number: str, words: str) -> str:
+    return f"{number} {words.removesuffix('s') if number == '1' else words}"
 
 
 def _cpus_left(limits: Limits, held: Amount) -> int | None:

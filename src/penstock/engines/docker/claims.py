@@ -176,12 +176,7 @@ class Claims:
         except Clash as error:
             if "in use" not in error.message:
                 raise
-            users = await self._users(link, volume, everyone=True)
-            named = f" by {', '.join(users[:10])}" if users else ""
-            raise InUse(
-                f"Volume {volume.name} is in use{named} on {link.host.name}.",
-                hint="delete what used it, then try again",
-            ) from None
+            raise _in_use(volume, link.host.name, await self._mounting(link, volume)) from None
 
     # -- what is known of it -----------------------------------------------------------------------------------------
 
@@ -239,14 +234,17 @@ class Claims:
         found = await asyncio.gather(*(self._users(link, volume) for link in links))
         return sorted(user for users in found for user in users)
 
-    async def _users(self, link: Link, volume: Volume, *, everyone: bool = False) -> list[str]:
-        """Containers that use it and are none of ours, or all of them."""
-        found = await link.api.containers({"volume": [self.name_of(volume)]})
+    async def _users(self, link: Link, volume: Volume) -> list[str]:
+        """Containers that use it and are none of ours."""
         return [
-            f"{str(each['Names'][0]).lstrip('/')} on {link.host.name}"
-            for each in found
-            if everyone or (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
+            f"{_named(each)} on {link.host.name}"
+            for each in await self._mounting(link, volume)
+            if (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
         ]
+
+    async def _mounting(self, link: Link, volume: Volume) -> list[Fields]:
+        """Those that have ended have it, too, until they are removed."""
+        return await link.api.containers({"volume": [self.name_of(volume)]})
 
     def events(self, volume: Volume) -> list[Event]:
         return []
@@ -320,3 +318,16 @@ class Claims:
     async def _help(self, link: Link, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True) -> str:
         made = self._made
         return await helped(link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only)
+
+
+def _named(container: Fields) -> str:
+    return str(container["Names"][0]).lstrip("/")
+
+
+def _in_use(volume: Volume, host: str, containers: Sequence[Fields]) -> InUse:
+    """By ended ones as well: their containers have their logs."""
+    named = f" by {', '.join(map(_named, containers[:10]))}" if containers else ""
+    ids = dict.fromkeys(id_ for each in containers if (id_ := (each.get("Labels") or {}).get(names.WORKLOAD)))
+    ends = "; ".join(f"penstock delete wk {id_}" for id_ in list(ids)[:3])
+    hint = f"first {ends}" if ids else "delete what used it, then try again"
+    return InUse(f"Volume {volume.name} is in use on {host}{named}.", hint=hint)

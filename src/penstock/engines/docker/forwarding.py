@@ -24,8 +24,11 @@ from penstock.engines.docker.seen import Seen
 from penstock.errors import Conflict
 
 log = logging.getLogger(__name__)
+WITHOUT_NC = "No port can be reached: the image that docker_helper_image names has no program 'nc'."
 LONGEST = 24 * 3600
 IDLE_SECONDS = 60.0
+NOT_STARTED = (126, 127)
+"""What Docker and shells say of a program that is not there."""
 NOT_RUNNING = "It does not run now: only what runs can be connected to."
 
 
@@ -54,7 +57,10 @@ class Forwarded:
                 yield 1, data
             else:
                 self._said = (self._said + data)[:500]
-        if not self._heard and await self._inside.exit_code():
+        code = 0 if self._heard else await self._inside.exit_code()
+        if code in NOT_STARTED:
+            raise Conflict(WITHOUT_NC, hint="an admin of this server sets docker_helper_image to one that has it")
+        if code:
             raise Conflict(f"Nothing listens on port {self._port} there.")
 
     async def exit_code(self) -> int:

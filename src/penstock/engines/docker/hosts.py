@@ -115,7 +115,7 @@ class Hosts:
         """One that answers; raises otherwise."""
         link = self._links.get(name)
         if link is None:
-            said = self._unusable[name][1] if name in self._unusable else f"There is no node {name} any more"
+            said = self._unusable[name][1] if name in self._unusable else f"There is no node {name}"
             raise Unreachable(said, host=name)
         link.require()
         return link

@@ -27,13 +27,14 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
 
 
 @router.post("/v1/delete", response_model=ApplyResults)
-async def delete(body: Documents, asked: Asked) -> Response:
-    """Stops and deletes what the text describes, by name; volumes with their data."""
+async def delete(body: Documents, asked: Asked, force: bool = False) -> Response:
+    """Stops and deletes what the text describes, by name; volumes with their data; with `force` also nodes that do not
+    answer."""
     from penstock.services.unapply import Unapply
 
     parts = asked.parts
     undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
-    return answer(ApplyResults(results=await undoing.delete(asked.caller, body)))
+    return answer(ApplyResults(results=await undoing.delete(asked.caller, body, force=force)))
 
 
 @router.post("/v1/stop", response_model=ApplyResults)

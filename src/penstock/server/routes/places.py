@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from penstock.domain.policy import Kind
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
-from penstock.services.places import named
+from penstock.services.places import said_of_lost
 from penstock.wire import Deleted, StoragePage, StorageView
 
 router = APIRouter(tags=["places"])
@@ -31,5 +31,4 @@ async def delete_storage(name: str, asked: Asked) -> Response:
 async def delete_node(name: str, asked: Asked, force: bool = False) -> Response:
     """Forgets a node on which nothing runs; with `force` also one that does not answer: what it had is then UNKNOWN."""
     lost = await asked.parts.places.remove(asked.caller, Kind.Node, name, force=force)
-    said = f"UNKNOWN from now on, for nobody can ask any more: {named(lost)}" if lost else None
-    return answer(Deleted(id=name, name=name, message=said))
+    return answer(Deleted(id=name, name=name, message=said_of_lost(lost)))

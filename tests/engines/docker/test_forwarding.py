@@ -1,0 +1,22 @@
+"""A port of a container, where the image that is to reach it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Conflict
+from tests.engines.docker.opening import IMAGE, answering, opened, settings_for
+from tests.engines.executing import running
+from tests.engines.launching import run_of
+from tests.engines.looking import connection, whole
+from tests.hosts.lot import Hosts
+
+
+async def test_an_image_without_nc_is_not_taken_for_a_port_without_a_listener(hosts: Hosts, tmp_path: Path) -> None:
+    async with opened(settings_for(hosts, tmp_path, docker_helper_image=IMAGE), hosts.hosts[:1]) as engine:
+        await answering(engine)
+        async with running(engine) as launch, connection(engine, run_of(launch), 8888) as reached:
+            with pytest.raises(Conflict, match="docker_helper_image names has no program 'nc'"):
+                await whole(reached)
