@@ -24,8 +24,22 @@ __all__ = ["gpu_hosts", "hosts", "own_hosts", "own_rig", "registry", "rig", "rig
 CLUSTERS = {"gpu_hosts", "hosts", "own_hosts", "own_rig", "rig"}
 """Fixtures of tests that need several machines."""
 
-LONG = ("test_hammer.py",)
-"""Few tests that take minutes: begun first, or one worker is at them when the others are done long since."""
+LONG = (
+    "test_hammer.py",
+    "test_engine.py",
+    "test_kubernetes.py",
+    "test_trouble.py",
+    "test_killing.py",
+    "test_gang.py",
+    "test_kubernetes_kills.py",
+    "test_kueue.py",
+    "test_docker_states.py",
+    "test_kubernetes_trouble.py",
+    "test_deploy.py",
+    "test_logkeeping.py",
+    "test_runs.py",
+)
+"""Files that take minutes: begun first, or one worker is at them when the others are done long since."""
 
 RUN_JOBS = {"place", "server", "module_server"}
 """Fixtures of tests that start a real server and jobs on it."""
@@ -48,7 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("cluster")
     if config.getoption("loadscopereorder", True) is False:
         tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.name not in LONG, -tests[item.path]))
+        items.sort(key=lambda item: (_turn(item.path.name), -tests[item.path]))
+
+
+def _turn(name: str) -> int:
+    return LONG.index(name) if name in LONG else len(LONG)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

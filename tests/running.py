@@ -14,8 +14,12 @@ from pathlib import Path
 from socket import AF_UNIX, socket
 from typing import Any
 
+from tests.forking import Forked, fork_server
+
 START_SECONDS = 60
 END_SECONDS = 30
+KEPT = ("PATH", "LANG", "TMPDIR")
+"""Of the environment of whoever runs the tests."""
 
 
 class _SocketConnection(HTTPConnection):
@@ -35,7 +39,7 @@ class StartFailed(Exception):
 
 @dataclass
 class RunningServer:
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     place: Path
     socket: Path
     address: str
@@ -104,16 +108,11 @@ def _exchange(
 def start_server(place: Path, environ: dict[str, str] | None = None, **settings: str) -> RunningServer:
     """Starts a server whose home, configuration and data are in `place`, and waits until it answers."""
     chosen = {f"PENSTOCK_{key.upper()}": value for key, value in settings.items()}
-    environ = server_environ(place) | (environ or {}) | chosen
+    whole = server_environ(place) | (environ or {}) | chosen
     hear, say = os.pipe()
     with (place / "server.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.server"],
-            env=environ | {"PENSTOCK_READY_FD": str(say)},
-            pass_fds=[say],
-            stdin=subprocess.DEVNULL,
-            stderr=log,
-        )
+        start = fork_server if _is_ordinary(whole) else _executed
+        process = start(whole, say, log.fileno())
     os.close(say)
     try:
         ready = _first_line(hear)
@@ -127,13 +126,26 @@ def start_server(place: Path, environ: dict[str, str] | None = None, **settings:
         process.kill()
         process.wait()
         raise StartFailed(ready.get("error", {}).get("detail") or (place / "server.log").read_text())
-    return RunningServer(
-        process, place, Path(ready["socket"]), ready["address"], list(ready.get("notices", [])), environ
+    return RunningServer(process, place, Path(ready["socket"]), ready["address"], list(ready.get("notices", [])), whole)
+
+
+def _is_ordinary(environ: dict[str, str]) -> bool:
+    """Nothing in it is for another than the server: not for the linker, and not for Python."""
+    return all(key in KEPT or key.startswith(("HOME", "PENSTOCK_", "XDG_")) for key in environ)
+
+
+def _executed(environ: dict[str, str], ready: int, errors: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock.server"],
+        env=environ | {"PENSTOCK_READY_FD": str(ready)},
+        pass_fds=[ready],
+        stdin=subprocess.DEVNULL,
+        stderr=errors,
     )
 
 
 def server_environ(place: Path) -> dict[str, str]:
-    kept = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
+    kept = {key: os.environ[key] for key in KEPT if key in os.environ}
     return kept | {
         "HOME": str(place),
         "XDG_CONFIG_HOME": str(place / "config"),

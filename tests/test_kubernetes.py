@@ -22,39 +22,23 @@ IMAGE_001 = "docker.io/pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime"
 IMAGES_002 = ("docker.io/library/rockylinux:8", "nvcr.io/hpc/lammps:patch_4May2022")
 MEMORY_002 = 17 * 2**30
 """What a node needs for an index of document 002's sweep, and for itself."""
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
-def cluster(own_rig: Rig) -> Rig:
-    """With two A10s on each node, and the image that document 001 names, which is the one that tests have."""
-    _patch_gpus(own_rig)
-    own_rig.name_test_image(IMAGE_001)
-    return own_rig
-
-
-@pytest.fixture(scope="class")
-def cluster_002(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """With nodes for what document 002 asks, and its images: the one that tests have, and the stand-ins."""
-    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < MEMORY_002:
-        pytest.skip("document 002 asks for 16Gi of memory, more than there is here")
-    with brought_up(f"document-{os.getpid()}", cpus=16) as rig:
-        _patch_gpus(rig)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """With nodes for what the documents ask, and their images: the one that tests have, and stand-ins for 002's."""
+    with brought_up(f"documents-{os.getpid()}", cpus=16) as rig:
+        for node in rig.node_names:
+            rig.patch_gpus(node, "NVIDIA-A10", 2)
+        rig.name_test_image(IMAGE_001)
         image = tmp_path_factory.mktemp("images") / "document-002"
         rig.load_image(images.with_programs(image, system.standard()[system.TEST], *STAND_INS), *IMAGES_002)
         yield rig
 
 
-def _patch_gpus(rig: Rig) -> None:
-    for node in rig.node_names:
-        rig.patch_gpus(node, "NVIDIA-A10", 2)
-
-
 @pytest.fixture
 def server(cluster: Rig, place: Path) -> Iterator[RunningServer]:
-    yield from _serve(cluster, place)
-
-
-def _serve(cluster: Rig, place: Path) -> Iterator[RunningServer]:
     """A server with a namespace of its own."""
     namespace = f"docs-{secrets.token_hex(4)}"
     cluster.make_namespace(namespace)
@@ -72,14 +56,15 @@ def _serve(cluster: Rig, place: Path) -> Iterator[RunningServer]:
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-@pytest.mark.cluster
 class TestDocument002(Document002):
     claim_events = ("CREATED", "Provisioning", "ProvisioningSucceeded")
     own_tmp = False
 
     @pytest.fixture
-    def server(self, cluster_002: Rig, place: Path) -> Iterator[RunningServer]:
-        yield from _serve(cluster_002, place)
+    def server(self, server: RunningServer) -> RunningServer:
+        if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < MEMORY_002:
+            pytest.skip("document 002 asks for 16Gi of memory, more than there is here")
+        return server
 
 
 class Person:

@@ -167,8 +167,10 @@ state = "/run/{self.name}"
             "eventRecordQPS": 0,
             "kubeAPIQPS": 100,
             "kubeAPIBurst": 200,
-            # What a test waits for comes sooner than where thousands of nodes report.
+            # What a test waits for comes sooner than where thousands of nodes report, and nothing is said twice.
             "nodeStatusUpdateFrequency": "2s",
+            "nodeStatusReportFrequency": "1m",
+            "containerLogMonitorInterval": "3s",
             "nodeLeaseDurationSeconds": 8,
             "syncFrequency": "5s",
             "fileCheckFrequency": "1s",

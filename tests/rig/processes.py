@@ -130,7 +130,7 @@ def wait_for(what: str, probe: Callable[[], object], seconds: float = 90) -> Non
     """Until the probe is true. What it raises counts as no, except that a component has ended."""
     end = time.monotonic() + seconds
     reason: object = "not yet"
-    while time.monotonic() < end:
+    while (began := time.monotonic()) < end:
         try:
             if probe():
                 return
@@ -138,5 +138,10 @@ def wait_for(what: str, probe: Callable[[], object], seconds: float = 90) -> Non
             raise
         except (OSError, RigError) as error:
             reason = error
-        time.sleep(0.05)
+        time.sleep(pause_after(began))
     raise RigError(f"{what}: still waiting after {seconds:.0f} s ({reason})")
+
+
+def pause_after(began: float) -> float:
+    """Until the next probe: one that starts a program takes its processor time from what is waited for."""
+    return min(max(0.02, 2 * (time.monotonic() - began)), 0.5)

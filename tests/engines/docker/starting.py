@@ -29,10 +29,11 @@ async def main(place: Path, address: str, text: str, number: int, when: str) -> 
         nonlocal calls
         writes = method != "GET"
         calls += writes
-        if writes and calls == number and when == "before":
+        is_the_one = writes and calls == number  # while it is answered there may be others
+        if is_the_one and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         answer = await _ask(self, method, path, *args, **more)
-        if writes and calls == number and when == "after":
+        if is_the_one and when == "after":
             os.kill(os.getpid(), signal.SIGKILL)
         return answer
 

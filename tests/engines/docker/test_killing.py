@@ -29,7 +29,7 @@ from tests.engines.launching import (
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
 
-MOST = 16
+MOST = 20
 """More calls that change something than a launch makes."""
 PROGRAM = "echo ran; echo $NODE_RANK $JOB_COMPLETION_INDEX >>/data/times"
 
@@ -58,13 +58,14 @@ def three_indexes(mounts: dict[str, Volume]) -> Launch:
 
 
 @pytest.mark.parametrize(
-    ("launching", "when"), [(one, "before"), (one, "after"), (two_nodes, "after"), (three_indexes, "after")]
+    ("launching", "when", "every"),
+    [(one, "before", 1), (one, "after", 3), (two_nodes, "after", 3), (three_indexes, "after", 3)],
 )
 async def test_killed_at_any_step_each_part_runs_once(
-    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str
+    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str, every: int
 ) -> None:
     machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
-    for number in range(1, MOST):
+    for number in range(1, MOST, every):
         volume = a_volume()
         async with opened(settings, [machine]) as engine:
             await engine.create_volume(volume, the_account())

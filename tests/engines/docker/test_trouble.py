@@ -17,6 +17,7 @@ from penstock.domain.model import now
 from penstock.domain.workloads import Reason, Resources, State
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.docker import link, runs
+from penstock.engines.docker.api import Api
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
 from tests.engines.docker.opening import answering, document, left_behind, opened, settings_for
@@ -50,6 +51,12 @@ def container_of(report_run: Run, hosts: Hosts) -> str:
     return found.strip()
 
 
+@pytest.fixture
+def soon_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ended it: without waiting long for a restart of Docker to be the reason."""
+    monkeypatch.setattr(runs, "OUTSIDE_PATIENCE", 1.0)
+
+
 async def test_a_container_removed_by_hand_is_told_as_that(engine: DockerEngine, hosts: Hosts) -> None:
     launch = a_launch("echo up; sleep 600")
     await engine.start(launch)
@@ -63,6 +70,26 @@ async def test_a_container_removed_by_hand_is_told_as_that(engine: DockerEngine,
     assert not container_of(run_of(launch), hosts)
 
 
+async def test_one_that_is_only_missing_in_a_list_is_still_there(
+    engine: DockerEngine, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As happened right after Docker had been killed, on a machine with much to do."""
+    launch = a_launch("echo up; sleep 600")
+    await engine.start(launch)
+    await printed(engine, run_of(launch), "up")
+
+    async def none(*_: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(Api, "containers", none)
+    host = engine._hosts.link("host-1")
+    await host._look_at_all()
+    assert (await engine.observe(run_of(launch))).presence is Presence.running
+    hosts.hosts[0].docker("rm", "-f", next(iter(host.of(run_of(launch)))).id)
+    assert (await ended(engine, run_of(launch))).units[0].reason is Reason.DELETED_OUTSIDE
+
+
+@pytest.mark.usefixtures("soon_said")
 async def test_one_stopped_by_hand_is_told_as_that(engine: DockerEngine, hosts: Hosts) -> None:
     launch = a_launch("echo up; sleep 600")
     await engine.start(launch)
@@ -73,6 +100,7 @@ async def test_one_stopped_by_hand_is_told_as_that(engine: DockerEngine, hosts: 
     assert unit.message == "It was told to end on host-1 by someone else, or Docker there was shut down."
 
 
+@pytest.mark.usefixtures("soon_said")
 async def test_one_killed_by_hand_is_told_as_that(engine: DockerEngine, hosts: Hosts) -> None:
     launch = a_launch("echo up; sleep 600")
     await engine.start(launch)
@@ -148,6 +176,7 @@ async def test_the_same_is_said_if_it_happened_while_the_server_was_away(
         assert (unit.state, unit.reason) == (State.CRASHED, Reason.PROGRAM_FAILED)
 
 
+@pytest.mark.usefixtures("soon_said")
 async def test_what_was_ended_by_hand_while_the_server_was_away_is_not_blamed_on_docker(
     hosts: Hosts, tmp_path: Path
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from httpcore2 import AsyncNetworkStream
+from httpcore2._backends.anyio import AnyIOStream
 
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.engine import KubernetesEngine
@@ -15,6 +19,24 @@ from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.kubernetes.proxy import Proxy
 from tests.rig.cluster import Rig
+
+
+@pytest.fixture(scope="session", autouse=True)
+def whole_handshakes() -> Iterator[None]:
+    """httpcore closes a connection whose TLS handshake fails, but not one whose request is cancelled in it: that is
+    found later, by whichever test runs when the garbage is collected."""
+    start_tls = AnyIOStream.start_tls
+
+    async def closing(self: AnyIOStream, *args: Any, **more: Any) -> AsyncNetworkStream:
+        try:
+            return await start_tls(self, *args, **more)
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AnyIOStream, "start_tls", closing)
+        yield
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.objects import Pod
+from tests.rig.processes import pause_after
 
 IMAGE = "docker.io/library/busybox:1"
 
@@ -15,9 +17,11 @@ IMAGE = "docker.io/library/busybox:1"
 async def eventually(holds: Callable[[], Any], seconds: float = 100) -> Any:
     """What it returns once that is true; for what tells nobody when it changes."""
     async with asyncio.timeout(seconds):
-        while not (found := holds()):
-            await asyncio.sleep(0.02)
-        return found
+        while True:
+            began = time.monotonic()
+            if found := holds():
+                return found
+            await asyncio.sleep(pause_after(began))
 
 
 def config_map(name: str, **labels: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.failures import (
     Unreachable,
 )
 from penstock.engines.kubernetes.objects import ConfigMap, Node, Pod, ResourceQuota, StorageClass
-from tests.engines.kubernetes.making import config_map, eventually, pod
+from tests.engines.kubernetes.making import becomes, config_map, eventually, pod
 
 # reading and writing
 
@@ -116,6 +116,22 @@ async def test_a_pod_is_read_with_what_we_need_of_it(api, namespace):
     assert made.spec.containers[0].resources.requests == {"cpu": "1", "memory": "1Gi"}
     assert made.annotations == {"ours": "kept"}
     assert made.status.phase == "Pending"
+
+
+async def test_what_a_pod_serves_is_read_whole_or_not_at_all(api, namespace):
+    serve = "mkdir /www; seq 1000 > /www/numbers; httpd -f -p 9400 -h /www"
+    probed = pod("serving", serve)
+    probed["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 9400}, "periodSeconds": 1}
+    made = await api.create(Pod, probed, namespace)
+    await becomes(api, made, lambda found: any(status.ready for status in found.status.container_statuses))
+    page = await api.page("serving", namespace, 9400, "numbers", seconds=60, most=10_000)
+    assert page.split() == [b"%d" % number for number in range(1, 1001)]
+    with pytest.raises(ApiError, match="more than 100 bytes"):
+        await api.page("serving", namespace, 9400, "numbers", seconds=60, most=100)
+    with pytest.raises(NotFound):
+        await api.page("serving", namespace, 9400, "letters", seconds=60, most=100)
+    with pytest.raises(Unreachable, match="refused"):
+        await api.page("serving", namespace, 9401, "numbers", seconds=60, most=100)
 
 
 async def test_nodes_and_storage_classes_are_read(api):

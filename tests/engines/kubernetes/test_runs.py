@@ -170,6 +170,7 @@ async def test_kubernetes_removes_what_has_ended_after_the_time_it_is_kept(
 ) -> None:
     launch = a_launch("echo kept")
     await outcome(engine, launch)
+    await eventually(lambda: all(runs.finished(job) for job in engine._cluster.jobs_of(run_of(launch))))
     await engine.settle(run_of(launch), 1)
     await engine.settle(run_of(launch), 1)
     await eventually(lambda: not found(account, "jobs,pods", launch))

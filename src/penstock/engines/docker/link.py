@@ -250,6 +250,7 @@ class Link:
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
         found = await self.api.containers({"label": [names.mine(self._installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
+        ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def look(container_id: str) -> None:
@@ -257,8 +258,6 @@ class Link:
                 await self.look(container_id)
 
         await asyncio.gather(*(look(container_id) for container_id in ids))
-        for container_id in set(self._known) - ids:
-            self._lost(container_id)
         await self._judge()
         self._was_down(await engine_began(self.api))
         for each in found:
