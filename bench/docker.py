@@ -8,6 +8,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from socket import AF_UNIX, socket
@@ -73,29 +75,31 @@ def _by_command(served: RunningServer, host: Host, name: str) -> None:
     task = served.place / "task.yaml"
     task.write_text(_task(name))
     line = [PENSTOCK, "jobs", "submit", "-d", "-o", "name", str(task)]
-    made = subprocess.run(line, env=served.environ, check=True, capture_output=True, text=True)
-    _until_running(host, made.stdout.strip())
+    with _started(host, name):
+        subprocess.run(line, env=served.environ, check=True, capture_output=True)
 
 
 def _by_api(served: RunningServer, host: Host, name: str) -> None:
-    _until_running(host, served.submit(_task(name))["id"])
+    with _started(host, name):
+        served.submit(_task(name))
 
 
 def _task(name: str) -> str:
     return f"name: {name}\nresources: {{image_id: '{BUSYBOX}'}}\nrun: {json.dumps(SLEEP)}\n"
 
 
-def _until_running(host: Host, workload: str) -> None:
-    """As the engine itself tells, asked over one connection."""
-    wanted = json.dumps({"label": [f"{names.WORKLOAD}={workload}"], "status": ["running"]})
+@contextmanager
+def _started(host: Host, name: str) -> Iterator[None]:
+    """Ends when the engine itself tells that it has started: to ask for it again and again would take from the time of
+    the engine on a small machine."""
+    wanted = json.dumps({"type": ["container"], "event": ["start"], "label": [f"{names.NAME}={name}"]})
     engine = HTTPConnection("localhost")
     engine.sock = socket(AF_UNIX)
     engine.sock.connect(str(host.socket))
-    while True:
-        engine.request("GET", f"/containers/json?filters={quote(wanted)}")
-        if json.loads(engine.getresponse().read()):
-            break
-        time.sleep(0.003)
+    engine.request("GET", f"/events?filters={quote(wanted)}")
+    told = engine.getresponse()
+    yield
+    told.readline()
     engine.close()
 
 
