@@ -19,7 +19,7 @@ test: dev-environment ## Runs every test, then lint. What this machine cannot ru
 	once_more() { echo "What failed beside others on a busy machine is tried once more, alone:"; \
 	$(BIN)/pytest --last-failed --last-failed-no-failures none -m "$$1"; }; \
 	$(BIN)/pytest -n 4 --dist loadfile --durations=10 -m "not cluster" || once_more "not cluster" || failed=1; \
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=15 -m cluster || once_more cluster || failed=1; \
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=15 -m cluster || once_more cluster || failed=1; \
 	$(MAKE) --no-print-directory lint || failed=1; \
 	exit $$failed
 

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -32,8 +33,9 @@ class Forked:
     def __init__(self, connection: socket.socket) -> None:
         self.pid = int(connection.recv(64))
         self.returncode: int | None = None
-        self._connection = connection
+        self._connection = connection.detach()
         self._lock = threading.Lock()
+        weakref.finalize(self, os.close, self._connection)
 
     def poll(self) -> int | None:
         return self._ended(0)
@@ -58,11 +60,8 @@ class Forked:
         if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
             with self._lock:
                 if self.returncode is None:
-                    self.returncode = int(self._connection.recv(64))
+                    self.returncode = int(os.read(self._connection, 64))
         return self.returncode
-
-    def __del__(self) -> None:
-        self._connection.close()
 
 
 def fork_server(environ: dict[str, str], ready: int, errors: int) -> Forked:

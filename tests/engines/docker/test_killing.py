@@ -57,6 +57,7 @@ def three_indexes(mounts: dict[str, Volume]) -> Launch:
     return an_array(PROGRAM, 3, 2, mounts)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("launching", "when", "every"),
     [(one, "before", 1), (one, "after", 3), (two_nodes, "after", 3), (three_indexes, "after", 3)],

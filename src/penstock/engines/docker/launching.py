@@ -209,8 +209,9 @@ class Launching:
     async def _not_started(self, link: Link, seen: Seen, launch: Launch, error: ApiError) -> None:
         """Docker notes beside the container why it could not be started, if it came that far."""
         if is_about_mounts(error.message):
-            named = [m.volume.name for m in launch.mounts if self._claims.name_of(m.volume) in error.message]
-            what = f"Volume {named[0]}" if named else "A volume"
+            volumes = [mount.volume for mount in launch.mounts]
+            named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
+            what = f"Volume {named[0].name}" if named else "A volume"
             raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):

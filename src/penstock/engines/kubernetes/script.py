@@ -32,8 +32,8 @@ MINDER = r"""
 max=$1 grace=$2; shift 2
 trap 'ending=${ending:-stop}' TERM; trap 'ending=${ending:-time}' ALRM
 exec {idle}<> <(:)
-set -m; /bin/bash -c "$1" bash "${@:2}" </dev/null {idle}>&- & child=$!; set +m
 exec {out}>&1 {err}>&2 </dev/null >/dev/null 2>&1
+set -m; /bin/bash -c "$1" bash "${@:2}" >&"$out" 2>&"$err" {idle}>&- {out}>&- {err}>&- & child=$!; set +m
 look() {
   parent=() busy=() below=(); local entry line words pid
   for entry in /proc/[0-9]*; do
