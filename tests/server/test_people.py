@@ -34,8 +34,12 @@ def test_a_group_stays_while_something_of_it_is_alive(house):
     house.ask("admin", "POST", f"/v1/workloads/{running['id']}/stop")
     assert house.ask("admin", "GET", f"/v1/workloads/{running['id']}/wait?timeout=60")[1]["ended_at"]
     status, answer = house.ask("admin", "DELETE", "/v1/groups/leaving")
-    assert (status, answer["message"]) == (409, f"Group leaving has volumes: data ({volume['id']}).")
+    assert (status, answer["message"]) == (
+        409,
+        f"Group leaving has workloads that have ended: train ({running['id']}); and volumes: data ({volume['id']}).",
+    )
     assert house.ask("admin", "DELETE", f"/v1/volumes/{volume['id']}")[0] == 200
+    assert house.ask("admin", "DELETE", f"/v1/workloads/{running['id']}")[0] == 200
     assert house.ask("admin", "DELETE", "/v1/groups/leaving")[0] == 200
     assert house.ask("admin", "GET", "/v1/groups/leaving")[0] == 404
 

@@ -87,6 +87,12 @@ Document 003's sample user has just these words, and runs every example with the
 OF_NO_GROUP = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
 """What belongs to the whole server: only a policy in the group `pwm.all` gives rights on it."""
 
+OF_THE_HOUSE = frozenset(
+    (verb, kind) for verb in (Verb.create, Verb.update, Verb.delete) for kind in (Kind.Node, Kind.Storage)
+)
+"""A node is reached with the server's own keys, and a storage can lie around another: so who writes one down could be
+anywhere, and only a policy in the group `pwm.all` gives the right to, whichever group it is for."""
+
 OWN_TOKENS = frozenset((verb, Kind.Token) for verb in (Verb.get, Verb.create, Verb.delete))
 
 PERSONAL = OWN_TOKENS | {(Verb.get, Kind.Server)}
@@ -173,7 +179,7 @@ NOBODY = Rights("", {})
 
 
 def _inside_a_group(rights: frozenset[Right]) -> frozenset[Right]:
-    return frozenset(right for right in rights if right[1] not in OF_NO_GROUP)
+    return frozenset(right for right in rights if right[1] not in OF_NO_GROUP) - OF_THE_HOUSE
 
 
 def granted(policy: Policy) -> frozenset[Right]:

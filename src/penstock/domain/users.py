@@ -84,6 +84,8 @@ class Caller:
     """What the policies say; None: there are none yet."""
     until: datetime | None = None
     """When what proves it ends: nothing they make to prove it again lasts longer."""
+    token: str | None = None
+    """The id of the token that proves it."""
     chosen: str | None = None
     """The one group this request is about."""
     everything: bool = False

@@ -56,7 +56,14 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
     if token is None:
         raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint=ANOTHER)
     runs_server = token.uid is not None and token.uid == os.geteuid()
-    return Caller(user=token.user, proof=Proof.token, uid=token.uid, runs_server=runs_server, until=token.expires_at)
+    return Caller(
+        user=token.user,
+        proof=Proof.token,
+        uid=token.uid,
+        runs_server=runs_server,
+        until=token.expires_at,
+        token=token.id,
+    )
 
 
 async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
@@ -87,7 +94,9 @@ async def permitted(request: HTTPConnection) -> Asking:
     """Who is asking, and does the table let them? Every route that is not public takes this."""
     verb, kind = NEEDS[request.scope.get("method", "GET"), request.scope["route"].path_format]  # a WebSocket has none
     parts: Parts = request.app.state.parts
-    caller = parts.people.known(await identify(request))
+    caller = await identify(request)
+    request.scope["state"]["asked"] = (caller, verb, kind)
+    caller = parts.people.known(caller)
     if b"group=" in request.scope["query_string"] and (chosen := request.query_params.get("group")):
         looks = request.scope.get("method", "GET") == "GET"
         caller = _of_all(caller) if looks and chosen == EVERYTHING else parts.people.in_group(caller, chosen)
@@ -113,8 +122,8 @@ def _who_decides(caller: Caller) -> str | None:
     return None if caller.written is None else "An admin of this server gives rights: penstock adm user apply -f FILE"
 
 
-def require_all_groups(caller: Caller, kind: Kind) -> None:
-    if not caller.everywhere(Verb.get, kind):
+def require_all_groups(caller: Caller, kind: Kind, verb: Verb = Verb.get) -> None:
+    if not caller.everywhere(verb, kind):
         hint = "In header mode nobody is an admin." if caller.proof is Proof.header else None
         raise Forbidden("Only an admin may see or change what belongs to others.", hint=hint)
 

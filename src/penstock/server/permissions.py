@@ -14,7 +14,7 @@ NEEDS: dict[tuple[str, str], tuple[Verb, Kind]] = {
     ("GET", "/docs"): _PUBLIC,
     ("GET", "/docs/{file}"): _PUBLIC,
     ("GET", "/openapi.json"): _PUBLIC,
-    ("GET", "/metrics"): (Verb.get, Kind.Server),
+    ("GET", "/metrics"): (Verb.inspect, Kind.Server),
     ("GET", "/v1/whoami"): (Verb.get, Kind.Server),
     ("GET", "/v1/server"): (Verb.get, Kind.Server),
     ("POST", "/v1/server/stop"): (Verb.stop, Kind.Server),

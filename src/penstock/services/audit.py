@@ -60,6 +60,10 @@ class Audit:
     ) -> tuple[list[Entry], str | None]:
         return await self._db.read(lambda tx: tx.audit.page(user=user, name=name, limit=limit, cursor=cursor))
 
+    async def done(self, caller: Caller, verb: Verb, kind: Kind) -> None:
+        """What is done outside the store."""
+        await self._db.write(lambda tx: note(tx, caller, verb, kind))
+
     async def denied(self, caller: Caller, deed: Deed, detail: str | None = None) -> None:
         """Once a minute for each: one who knocks again and again must not fill the disk."""
         key, moment = (caller.user, deed, detail), time.monotonic()

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
-from penstock.domain.policy import Verb
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import WAITING, Workload
 from penstock.engines.base import Engine, LogQuery, Run
 from penstock.errors import Invalid, Problem
 from penstock.services import lookup
 from penstock.services.bell import Bell
+from penstock.services.people import People
 from penstock.store.database import Database
 
 LONGEST_LINE = 64 * 1024
@@ -20,10 +21,11 @@ FOLLOWED_AT_ONCE = 1000
 
 
 class Logs:
-    def __init__(self, db: Database, engine: Engine, bell: Bell) -> None:
+    def __init__(self, db: Database, engine: Engine, bell: Bell, people: People) -> None:
         self._db = db
         self._engine = engine
         self._bell = bell
+        self._people = people
 
     async def open(
         self, caller: Caller, ref: str, query: LogQuery, part: int | None = None, attempt: int | None = None
@@ -33,7 +35,8 @@ class Logs:
         if problem := _problem(workload, query, part, attempt):
             raise Invalid("The log cannot be shown.", problems=[problem])
         stream = self._stream(workload, part, attempt, query)
-        return stream if query.follow else await _begun(stream)
+        stream = stream if query.follow else await _begun(stream)
+        return self._people.while_allowed(stream, caller, Verb.logs, Kind.Workload, workload.group)
 
     async def _stream(
         self, workload: Workload, part: int | None, attempt: int | None, query: LogQuery

@@ -14,7 +14,7 @@ from penstock.domain.volumes import Storage, Volume
 from penstock.errors import Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
 from penstock.services.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
-from penstock.services.places import STAYS, Place, Places, kind_of, said_of_lost
+from penstock.services.places import Place, Places, kind_of, said_of_lost
 from penstock.services.planned import CONFIGURED, CREATED, FAILED, NOT_CHANGED, Planned
 from penstock.services.volumes import Volumes
 from penstock.store.database import Database
@@ -118,9 +118,9 @@ class Nouns:
     def _plan_place(self, caller: Caller, document: NounDocument, place: Place) -> Planned:
         known = self._places.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
-        if said := self._places.moved(place):
-            where, field = document.place("group")
-            raise Invalid(said, problems=[Problem(said, where=where, field=field, hint=STAYS)])
+        if clash := self._places.clash(place):
+            problem = Problem(clash.message, field=clash.field, hint=clash.hint)
+            raise Invalid(clash.message, problems=[placed(document, problem)])
         return _planned(document, known is not None, known == place, partial(self._places.put, caller, place))
 
     async def _plan_volume(

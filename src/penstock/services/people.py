@@ -8,13 +8,17 @@ here, so it holds from the next request on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
+from typing import NoReturn
 
+from penstock.domain.model import now
 from penstock.domain.names import USER, shorten
 from penstock.domain.policy import EVERYTHING, NOBODY, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
 from penstock.domain.users import Caller, Group, Membership, Proof, User
-from penstock.errors import Conflict, Forbidden, Invalid, NotFound, Problem
+from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem, Unauthenticated
 from penstock.services import audit
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -37,6 +41,8 @@ class People:
         self._callers: dict[Caller, Caller] = {}
         self._rights: dict[str, Rights] = {}
         """By user."""
+        self._revoked: set[str] = set()
+        """Tokens that were taken back since the start, for those who came in with them."""
         self._changed = asyncio.Event()
 
     async def open(self) -> None:
@@ -50,6 +56,9 @@ class People:
         self._groups = {group.name: group for group in map(Group.model_validate_json, groups)}
         self._callers = {}
         self._rights = {}
+        self._tell()
+
+    def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -77,25 +86,48 @@ class People:
             rights = rights.by_name()
         return replace(caller, written=rights, uid=user.uid if caller.uid is None else caller.uid)
 
-    def may_still(self, caller: Caller, verb: Verb, kind: Kind) -> bool:
-        """Of one who was let in before: what was taken from them since counts."""
-        if not self._users:
-            return True
-        user = self._users.get(caller.user)
-        if user is None or not user.active:
-            return False
-        return self._rights_of(user).may(verb, kind, caller.chosen)
+    def renewed(self, caller: Caller) -> Caller:
+        """One who was let in before: what was given to them and taken from them since counts."""
+        if caller.token in self._revoked or (caller.until and caller.until <= now()):
+            raise Unauthenticated("The token is not valid any more: expired or revoked.")
+        found = self.known(replace(caller, written=None, chosen=None, everything=False))
+        found = self.in_group(found, caller.chosen) if caller.chosen else found
+        return replace(found, everything=caller.everything)
+
+    def require_still(self, caller: Caller, verb: Verb, kind: Kind, group: str) -> None:
+        """Of what is in this group."""
+        if not self.renewed(caller).rights.may(verb, kind, group):
+            raise Forbidden(refusal(verb, kind, "any more"))
+
+    def revoked(self, token: str) -> None:
+        """Nobody is let in with it any more, and who is in because of it is shown out."""
+        self._revoked.add(token)
+        self._tell()
 
     def _rights_of(self, user: User) -> Rights:
         if user.name not in self._rights:
             self._rights[user.name] = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
         return self._rights[user.name]
 
-    async def until_refused(self, caller: Caller, verb: Verb, kind: Kind) -> None:
+    async def until_refused(self, caller: Caller, verb: Verb, kind: Kind, group: str) -> NoReturn:
         """Raises as soon as they may not do this any more."""
-        while self.may_still(caller, verb, kind):
-            await self._changed.wait()
-        raise Forbidden(refusal(verb, kind, "any more"))
+        while True:
+            self.require_still(caller, verb, kind, group)
+            with suppress(TimeoutError):
+                async with asyncio.timeout((caller.until - now()).total_seconds() if caller.until else None):
+                    await self._changed.wait()
+
+    async def while_allowed(
+        self, stream: AsyncGenerator[bytes, None], caller: Caller, verb: Verb, kind: Kind, group: str
+    ) -> AsyncGenerator[bytes, None]:
+        """One who loses the right reads no further."""
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                try:
+                    self.require_still(caller, verb, kind, group)
+                except PenstockError:
+                    return
+                yield chunk
 
     def in_group(self, caller: Caller, group: str, coming: Collection[str] = ()) -> Caller:
         """The caller, asking about this group; one that is not theirs reads like one that is not there. `coming` are
@@ -303,6 +335,8 @@ def _refuse_without_admin(tx: Store) -> None:
 
 
 def _name_problem(name: str, field: str) -> Problem | None:
+    if name == EVERYTHING:
+        return Problem(f"{EVERYTHING} means all groups and is none", field=field)
     return None if USER.match(name) else Problem(f"'{shorten(name)}' is not a name", field=field)
 
 
@@ -323,11 +357,19 @@ def policy_problems(policy: Mapping[str, Sequence[str]], field: str) -> list[Pro
 
 
 def _refuse_inhabited(tx: Store, group: str) -> None:
-    """What is in it could be reached by its id only; what belongs to it would be nobody's to see or take out."""
+    """What is in it could be reached by its id only, and would be shown to a later group of that name; what belongs to
+    it would be nobody's to see or take out."""
     jobs = [f"{each.name} ({each.id})" for each in tx.workloads.active() if each.group == group]
+    summaries, _ = tx.workloads.page([group], limit=SHOWN + len(jobs))
+    known = [f"{each['name']} ({each['id']})" for each in map(json.loads, summaries)]
     volumes = [f"{each.name} ({each.id})" for each in tx.volumes.of_group(group)]
     belongs = [
         ("workloads that have not ended", jobs, f"penstock stop NAME -g {group}"),
+        (
+            "workloads that have ended",
+            [each for each in known if each not in jobs],
+            f"penstock delete wk NAME -g {group}",
+        ),
         ("volumes", volumes, f"penstock delete vol NAME -g {group}"),
         ("nodes", tx.registered.names(Kind.Node, group), "penstock delete node NAME"),
         ("storages", tx.registered.names(Kind.Storage, group), "penstock delete storage NAME"),

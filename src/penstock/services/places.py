@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from penstock.domain.names import shorten
 from penstock.domain.nodes import Host
@@ -23,6 +24,12 @@ LOCAL = "-local"
 STAYS = "delete it first, or take another name"
 NAMED = 10
 """So many are named in one sentence."""
+
+
+class Clash(NamedTuple):
+    field: str
+    message: str
+    hint: str
 
 
 class Places:
@@ -81,25 +88,31 @@ class Places:
             return next((each for each in self._all() if each.name == name), None)
         return self._hosts.get(name)
 
-    def moved(self, place: Place) -> str | None:
-        """What is wrong with it, if one of that name is written down in another group: there it stays."""
-        known = self._known(kind_of(place)).get(place.name)
-        if known is None or known.group == place.group:
-            return None
-        return f"{kind_of(place)} {place.name} is there already, in another group."
+    def clash(self, place: Place) -> Clash | None:
+        """With one that is there: a place stays in its group, and no two are the same."""
+        known = self.known(kind_of(place), place.name)
+        if known and known.group != place.group:
+            return Clash("group", f"{kind_of(place)} {place.name} is there already, in another group.", STAYS)
+        if isinstance(place, Storage):
+            return _not_its_disk(place, {*self._hosts, *self._here})
+        same = next((each for each in self.hosts if each.name != place.name and each.address == place.address), None)
+        if same:
+            return Clash("address", f"Node {same.name} has that address.", "one engine is one node")
+        disk = self._storages.get(f"{place.name}{LOCAL}")
+        return _not_its_disk(disk, {place.name}) if disk else None
 
     # changing
 
     async def put(self, caller: Caller, place: Place) -> str:
         """`created`, `configured` or `not changed`. A name is taken once, whatever the group."""
         kind = kind_of(place)
-        known = self._known(kind).get(place.name)
+        known = self.known(kind, place.name)
         verb = Verb.update if known else Verb.create
         if known == place:
             return "not changed"
         caller.require(verb, kind, place.group)
-        if said := self.moved(place):
-            raise Conflict(said, hint=STAYS)
+        if clash := self.clash(place):
+            raise Conflict(clash.message, hint=clash.hint)
 
         def write(tx: Store) -> None:
             tx.registered.put(kind, place.group, place.name, place.model_dump_json())
@@ -146,6 +159,14 @@ def _read_host(text: str) -> Host:
 
 def kind_of(place: Place) -> Kind:
     return Kind.Node if isinstance(place, Host) else Kind.Storage
+
+
+def _not_its_disk(storage: Storage, nodes: Collection[str]) -> Clash | None:
+    """What a node's own disk is called is nothing else: volumes are on it by that name."""
+    node = storage.name.removesuffix(LOCAL)
+    if node == storage.name or node not in nodes or storage.node == node:
+        return None
+    return Clash("name", f"Storage {storage.name} is what the disk of node {node} is called.", "take another name")
 
 
 def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:

@@ -93,7 +93,7 @@ class Sessions:
     @asynccontextmanager
     async def exec(
         self, caller: Caller, ref: str, part: int | None, command: Sequence[str], terminal: Terminal | None
-    ) -> AsyncIterator[Session]:
+    ) -> AsyncIterator[tuple[Workload, Session]]:
         """Everything is checked before the program starts. It ends when this does."""
         with self._counted(caller):
             workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
@@ -102,10 +102,12 @@ class Sessions:
             opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
             async with self._started(workload, part, opening) as session:
                 await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, _shown(command)))
-                yield session
+                yield workload, session
 
     @asynccontextmanager
-    async def connect(self, caller: Caller, ref: str, part: int | None, port: int) -> AsyncIterator[Session]:
+    async def connect(
+        self, caller: Caller, ref: str, part: int | None, port: int
+    ) -> AsyncIterator[tuple[Workload, Session]]:
         """To a program of the job that listens. Of several connections at once only the first is noted."""
         with self._counted(caller):
             workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
@@ -118,7 +120,7 @@ class Sessions:
                     if self._connected[key] == 1:
                         said = f"port {port}"
                         await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, said))
-                    yield session
+                    yield workload, session
                 finally:
                     self._connected[key] -= 1
                     self._connected += Counter()  # without those that are 0
@@ -169,13 +171,14 @@ class Sessions:
     # on a volume
 
     @asynccontextmanager
-    async def holding(self, caller: Caller, ref: str) -> AsyncIterator[Workload]:
+    async def holding(self, caller: Caller, ref: str) -> AsyncIterator[tuple[Volume, Workload]]:
         """A workload of the caller's that mounts the volume and waits, for as long as this lasts."""
         with self._counted(caller):
-            workload = await self._db.write(partial(self._add, caller, await self._volume(caller, ref)))
+            volume = await self._volume(caller, ref)
+            workload = await self._db.write(partial(self._add, caller, volume))
             self._reconciler.submitted(workload)
             try:
-                yield workload
+                yield volume, workload
             finally:
                 await self._end_soon(workload)
 

@@ -14,7 +14,7 @@ from penstock.domain.quantities import NotAQuantity, parse_duration
 from penstock.domain.users import Caller
 from penstock.errors import Forbidden, Invalid, NotFound, Problem
 from penstock.services import audit
-from penstock.services.people import NO_GROUP
+from penstock.services.people import NO_GROUP, People
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.tokens import Token
@@ -32,16 +32,17 @@ def hashed(token: str) -> str:
 
 
 class Tokens:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, people: People) -> None:
         self._db = db
+        self._people = people
         self._known: dict[str, tuple[float, Token | None]] = {}
 
     async def create(self, caller: Caller, asked: NewToken) -> NewTokenView:
         """For the caller; or, by an admin, for anyone, which then proves that name and no account of this machine."""
-        user = self._for_whom(caller, asked.user)
+        user = self._for_whom(caller, asked.user, caller.admin)
         secret = PREFIX + secrets.token_urlsafe(32)
         mine = user == caller.user
-        expires_at = _end(asked.expires, caller.until if mine else None)
+        expires_at = _end(asked.expires, caller.until)
         token = Token(
             id=new_id(),
             user=user,
@@ -60,10 +61,10 @@ class Tokens:
         await self._db.write(add)
         return NewTokenView(token=secret, **_view(token).model_dump())
 
-    def _for_whom(self, caller: Caller, user: str | None) -> str:
+    def _for_whom(self, caller: Caller, user: str | None, allowed: bool) -> str:
         if user is None or user == caller.user:
             return caller.user
-        if not caller.everywhere(Verb.create, Kind.Token):
+        if not allowed:
             raise Forbidden("Only an admin may make or see tokens of others.")
         if not USER.match(user):
             problem = Problem(f"'{shorten(user)}' is not a user name", field="user")
@@ -73,7 +74,7 @@ class Tokens:
     async def page(
         self, caller: Caller, *, user: str | None, description: str | None, limit: int, cursor: str | None
     ) -> tuple[list[TokenView], str | None]:
-        whose = self._for_whom(caller, user)
+        whose = self._for_whom(caller, user, caller.everywhere(Verb.get, Kind.Token))
         found, after = await self._db.read(
             lambda tx: tx.tokens.page(whose, description=description, limit=limit, cursor=cursor)
         )
@@ -84,23 +85,29 @@ class Tokens:
         whose = None if caller.everywhere(Verb.delete, Kind.Token) else caller.user
 
         def remove(tx: Store) -> None:
-            if not tx.tokens.remove(token_id, whose):
+            token = tx.tokens.get(token_id, whose)
+            if token is None:
                 raise NotFound(f"Token {shorten(token_id)} not found")
-            audit.note(tx, caller, Verb.delete, Kind.Token, id=token_id)
+            tx.tokens.remove(token_id, whose)
+            audit.note(tx, caller, Verb.delete, Kind.Token, name=token.user, id=token_id)
 
         await self._db.write(remove)
         self._known.clear()
+        self._people.revoked(token_id)
 
     async def rotate(self, caller: Caller, token_id: str) -> NewTokenView:
-        """A new one with the same rights; the old one ends a day from now, or at its own end if that is sooner."""
-        whose = None if caller.everywhere(Verb.create, Kind.Token) else caller.user
+        """A new one with the same rights; the old one ends a day from now, or at its own end if that is sooner. Of
+        others only by an admin: whoever has it is them."""
+        whose = None if caller.admin else caller.user
         secret = PREFIX + secrets.token_urlsafe(32)
 
         def change(tx: Store) -> Token:
             old = tx.tokens.get(token_id, whose)
             if old is None:
                 raise NotFound(f"Token {shorten(token_id)} not found")
-            new: Token = old.model_copy(update={"id": new_id(), "created_at": now(), "last_used_at": None})
+            end = min((end for end in (old.expires_at, caller.until) if end), default=None)
+            fresh = {"id": new_id(), "created_at": now(), "last_used_at": None, "expires_at": end}
+            new: Token = old.model_copy(update=fresh)
             tx.tokens.add(new, hashed(secret))
             tx.tokens.end(old.id, min(now() + BOTH_VALID, old.expires_at or datetime.max.replace(tzinfo=UTC)))
             audit.note(tx, caller, Verb.create, Kind.Token, name=new.user, id=new.id, detail=f"instead of {old.id}")

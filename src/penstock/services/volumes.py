@@ -13,6 +13,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, Volume
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, VolumeReport
 from penstock.errors import Conflict, InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, lookup, once
@@ -146,10 +147,11 @@ class Volumes:
     async def get(self, caller: Caller, ref: str, *, usage: bool = False) -> VolumeView:
         def look(tx: Store) -> tuple[Volume, tuple[VolumeUse, ...]]:
             volume = lookup.volume(tx, caller, ref)
-            users = tx.workloads.using(volume.id)
-            return volume, tuple(VolumeUse(id=w.id, name=w.name, status=w.status) for w in users)
+            return volume, _uses(caller, tx.workloads.using(volume.id))
 
-        volume, used_by = await self._db.read(look)
+        return await self._whole(*await self._db.read(look), usage)
+
+    async def _whole(self, volume: Volume, used_by: Sequence[VolumeUse], usage: bool = False) -> VolumeView:
         view = (await self._views([volume], usage))[0]
         return view.model_copy(update={"used_by": (*used_by, *await self._others_using(volume))})
 
@@ -207,22 +209,26 @@ class Volumes:
         """The engine first: if the record is not written any more, asking again does the same once more."""
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.update))
         larger = _larger(volume, size, await self._engine.storage_classes())
-        if larger is volume:
-            return await self.get(caller, volume.id)
 
-        def update(tx: Store) -> None:
+        def update(tx: Store) -> tuple[Volume, tuple[VolumeUse, ...]]:
             known = lookup.volume(tx, caller, volume.id, Verb.update)
-            tx.volumes.update(known.model_copy(update={"size": larger.size, "size_bytes": larger.size_bytes}))
-            audit.note_of(tx, caller, Verb.update, known, f"{known.size} to {larger.size}")
+            resized = known.model_copy(update={"size": larger.size, "size_bytes": larger.size_bytes})
+            if resized != known:
+                tx.volumes.update(resized)
+                audit.note_of(tx, caller, Verb.update, known, f"{known.size} to {larger.size}")
+            return resized, _uses(caller, tx.workloads.using(known.id))
+
+        if larger is volume:
+            return await self._whole(*await self._db.write(update))
 
         if problems := await self._db.write(lambda tx: self._allowance.grow(tx, larger)):
             raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
         try:
             await self._engine.resize_volume(larger)
-            await self._db.write(update)
+            resized = await self._db.write(update)
         finally:
             self._allowance.grown(larger)
-        return await self.get(caller, volume.id)
+        return await self._whole(*resized)
 
     async def delete(self, caller: Caller, ref: str) -> Volume:
         """Marks it first, so that nothing new can use it, then destroys the data, then forgets it."""
@@ -233,9 +239,7 @@ class Volumes:
             found = lookup.volume(tx, caller, volume.id, Verb.delete)
             users = tx.workloads.using(found.id)
             if users:
-                named = ", ".join(f"{w.name} ({w.id}, {w.status})" for w in users[:10])
-                stop = " ".join(w.id for w in users[:10])
-                raise InUse(f"Volume {found.name} is in use by {named}.", hint=f"penstock jobs stop {stop}")
+                raise _in_use(found, _uses(caller, users))
             if others:
                 named = ", ".join(others[:10])
                 raise InUse(f"Volume {found.name} is in use by {named}.", hint="End what uses it, then try again.")
@@ -253,6 +257,23 @@ class Volumes:
 
     async def classes(self) -> list[StorageClass]:
         return await self._engine.storage_classes()
+
+
+def _uses(caller: Caller, workloads: Sequence[Workload]) -> tuple[VolumeUse, ...]:
+    """Those of groups that are not the caller's are counted, not named."""
+    theirs = [each for each in workloads if caller.rights.may(Verb.get, Kind.Workload, each.group)]
+    uses = [VolumeUse(id=each.id, name=each.name, status=each.status) for each in theirs]
+    if others := len(workloads) - len(theirs):
+        said = f"{others} workload{'s' if others > 1 else ''} of other groups"
+        uses.append(VolumeUse(id="", name=said, status="active"))
+    return tuple(uses)
+
+
+def _in_use(volume: Volume, uses: Sequence[VolumeUse]) -> InUse:
+    named = ", ".join(f"{use.name} ({use.id}, {use.status})" if use.id else use.name for use in uses[:10])
+    stop = " ".join(use.id for use in uses[:10] if use.id)
+    hint = f"penstock jobs stop {stop}" if stop else "An admin sees them, and can stop them."
+    return InUse(f"Volume {volume.name} is in use by {named}.", hint=hint)
 
 
 def _page(

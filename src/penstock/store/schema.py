@@ -19,7 +19,7 @@ from penstock.errors import StartRefused
 from penstock.store.session import BEGIN_WRITING
 from penstock.store.tables import metadata
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest revision in migrations/versions."""
 
 # Alembic's own table, just as it makes it. Written here so that a fresh database does not cost Alembic's import,

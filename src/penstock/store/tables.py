@@ -7,7 +7,22 @@ never points at another row than it did.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    event,
+)
+
+from penstock.store.guards import AUDIT_STAYS
 
 metadata = MetaData()
 
@@ -182,6 +197,10 @@ audit = Table(
     Column("detail", Text),
     sqlite_autoincrement=True,
 )
+for _dialect, _statements in AUDIT_STAYS.items():
+    for _statement in _statements:
+        _guard = DDL(_statement)  # type: ignore[no-untyped-call]
+        event.listen(audit, "after_create", _guard.execute_if(dialect=_dialect))
 Index("audit_user", audit.c.user_name, audit.c.seq)
 Index("audit_name", audit.c.name, audit.c.seq)
 

@@ -41,6 +41,8 @@ class Check(Model):
     detail: str
     fix: str | None = None
     required: bool = True
+    node: str | None = None
+    """The one it is about: told only to those who may see it."""
 
 
 class CheckList(Model):

@@ -11,7 +11,7 @@ from penstock.wire.pages import Page
 
 class VolumeUse(Model):
     id: str
-    """Empty for what is not Penstock's."""
+    """Empty for what is not Penstock's, and for what is not the caller's to see."""
     name: str
     status: str
 

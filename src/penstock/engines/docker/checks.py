@@ -32,6 +32,7 @@ def left_over(running: Sequence[Seen]) -> list[Check]:
     return [
         Check(
             name=f"containers on {seen.host}",
+            node=seen.host,
             ok=False,
             detail=f"{seen.run.workload_id} is over by the records, and still runs on {seen.host}",
             fix=f"penstock delete wk {seen.run.workload_id} ends and removes it",
@@ -43,9 +44,9 @@ def left_over(running: Sequence[Seen]) -> list[Check]:
 
 def _reached(name: str, message: str | None, link: Link | None) -> Check:
     if message or link is None:
-        return Check(name=f"node {name}", ok=False, detail=message or "not reached", required=False)
+        return Check(name=f"node {name}", node=name, ok=False, detail=message or "not reached", required=False)
     version = link.info.get("ServerVersion", "")
-    return Check(name=f"node {name}", ok=True, detail=f"Docker {version} answers")
+    return Check(name=f"node {name}", node=name, ok=True, detail=f"Docker {version} answers")
 
 
 def _fits(link: Link) -> list[Check]:
@@ -54,17 +55,38 @@ def _fits(link: Link) -> list[Check]:
     found = []
     if link.api.version < FIRST:
         said = f"Docker {link.info.get('ServerVersion')} on {link.host.name} is older than 20.10"
-        found.append(Check(name=f"version of {link.host.name}", ok=False, detail=said, fix="install a newer Docker"))
+        found.append(
+            Check(
+                name=f"version of {link.host.name}",
+                node=link.host.name,
+                ok=False,
+                detail=said,
+                fix="install a newer Docker",
+            )
+        )
     lacking = [word for key, word in (("MemoryLimit", "memory"), ("CpuCfsQuota", "CPUs")) if not link.info.get(key)]
     if lacking:
         said = f"{link.host.name} cannot limit {' and '.join(lacking)}"
-        found.append(Check(name=f"limits of {link.host.name}", ok=False, detail=said, required=False))
+        found.append(
+            Check(name=f"limits of {link.host.name}", node=link.host.name, ok=False, detail=said, required=False)
+        )
     if link.probe.gpu_trouble:
         said = f"nvidia-smi does not show the GPUs of {link.host.name}: {link.probe.gpu_trouble}"
         fix = "`docker run --gpus all IMAGE nvidia-smi` must work there; IMAGE is docker_helper_image, and needs glibc"
-        found.append(Check(name=f"GPUs of {link.host.name}", ok=False, detail=said, fix=fix, required=False))
+        found.append(
+            Check(name=f"GPUs of {link.host.name}", node=link.host.name, ok=False, detail=said, fix=fix, required=False)
+        )
     if not link.info.get("LiveRestoreEnabled"):
         said = f"live-restore is off on {link.host.name}: a restart of Docker ends what runs there"
         fix = '"live-restore": true in /etc/docker/daemon.json'
-        found.append(Check(name=f"live-restore of {link.host.name}", ok=False, detail=said, fix=fix, required=False))
+        found.append(
+            Check(
+                name=f"live-restore of {link.host.name}",
+                node=link.host.name,
+                ok=False,
+                detail=said,
+                fix=fix,
+                required=False,
+            )
+        )
     return found

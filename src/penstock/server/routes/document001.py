@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 
 from penstock.dialects.task import read_task_json
 from penstock.domain.model import iso, now
-from penstock.domain.policy import Kind
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import ENDED, State, Unit
 from penstock.engines.base import LogQuery
@@ -75,7 +75,7 @@ async def list_tasks(request: Request, asked: Asked) -> Json:
 async def stop_tasks(asked: Asked, all_users: AllUsers = False) -> Json:
     """Stops all active tasks of the asked.caller, or of everyone."""
     if all_users:
-        require_all_groups(asked.caller, Kind.Workload)
+        require_all_groups(asked.caller, Kind.Workload, Verb.stop)
     stopped = await asked.parts.workloads.stop_all(asked.caller, everyone=all_users)
     whose = " for all users" if all_users else ""
     return {"count": len(stopped), "status": "stopped", "message": f"Stopped {len(stopped)} tasks{whose}"}

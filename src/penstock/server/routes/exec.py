@@ -57,19 +57,21 @@ Wants = Annotated[Wanted, Depends(_wanted)]
 @router.websocket("/v1/workloads/{ref}/exec")
 async def exec_in_workload(socket: WebSocket, ref: str, asked: Asked, wanted: Wants, part: Part = None) -> None:
     line, sessions = Line(socket), asked.parts.sessions
-    async with sessions.exec(asked.caller, ref, part, wanted.command, wanted.terminal) as session:
+    async with sessions.exec(asked.caller, ref, part, wanted.command, wanted.terminal) as (workload, session):
         await line.accept()
-        result = await line.carry(given(session), over(asked, Kind.Workload))
+        result = await line.carry(given(session), over(asked, Kind.Workload, workload.group))
     await line.end(result)
 
 
 @router.websocket("/v1/volumes/{ref}/shell")
 async def shell_on_volume(socket: WebSocket, ref: str, asked: Asked, wanted: Wants) -> None:
     line, sessions = Line(socket), asked.parts.sessions
-    async with sessions.holding(asked.caller, ref) as workload:
+    async with sessions.holding(asked.caller, ref) as (volume, workload):
         await line.accept()
         shell = sessions.shell(workload, wanted.command, wanted.terminal, line.say)
-        result = await line.carry(shell, over(asked, Kind.Volume), interruptible=wanted.terminal is not None)
+        result = await line.carry(
+            shell, over(asked, Kind.Volume, volume.group), interruptible=wanted.terminal is not None
+        )
     await line.end(result)  # by now the volume is free again
 
 
@@ -93,10 +95,10 @@ def needs_websocket() -> BadRequest:
     return BadRequest("This address speaks WebSocket.", hint=f"open it as one, with the sub-protocol {PROTOCOL}")
 
 
-async def over(asked: Asking, kind: Kind) -> None:
+async def over(asked: Asking, kind: Kind, group: str) -> None:
     """Until the server stops; raises if the caller loses the right to be there."""
     stopped = asyncio.ensure_future(asked.parts.sessions.stopped())
-    refused = asyncio.ensure_future(asked.parts.people.until_refused(asked.caller, Verb.exec, kind))
+    refused = asyncio.ensure_future(asked.parts.people.until_refused(asked.caller, Verb.exec, kind, group))
     try:
         await asyncio.wait([stopped, refused], return_when=asyncio.FIRST_COMPLETED)
         if refused.done():

@@ -50,9 +50,9 @@ async def measure_nodes(asked: Asked, name: str | None = None, limit: Limit = 10
 @router.websocket("/v1/workloads/{ref}/connect")
 async def connect_to_workload(socket: WebSocket, ref: str, asked: Asked, port: Port, part: Part = None) -> None:
     line, sessions = Line(socket, STOPPED), asked.parts.sessions
-    async with sessions.connect(asked.caller, ref, part, port) as session:
+    async with sessions.connect(asked.caller, ref, part, port) as (workload, session):
         await line.accept()
-        result = await line.carry(given(session), over(asked, Kind.Workload))
+        result = await line.carry(given(session), over(asked, Kind.Workload, workload.group))
     await line.end(result)
 
 

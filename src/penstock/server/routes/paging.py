@@ -10,8 +10,9 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from penstock.domain.names import shorten
+from penstock.domain.users import Caller
 from penstock.errors import Invalid, Problem
-from penstock.store.database import Database
+from penstock.server.identity import Asking
 
 Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
@@ -68,12 +69,14 @@ class Named(Called, Dumped, Protocol): ...
 Few = TypeVar("Few", bound=Called)
 
 
-async def until_changed(db: Database, query: Listing) -> None:
+async def until_changed(asked: Asking, query: Listing) -> Caller:
+    """Who asks, with what they may by then."""
     if not query.wait or query.seen is None:
-        return
+        return asked.caller
     if not query.seen.isascii() or not query.seen.isdigit():
         raise Invalid("The wait cannot be used.", problems=[Problem("is not a version of ours", field="seen")])
-    await db.changed(int(query.seen), query.wait)
+    await asked.parts.db.changed(int(query.seen), query.wait)
+    return asked.parts.people.renewed(asked.caller)
 
 
 def words(text: str | None, field: str, known: Sequence[str]) -> list[str] | None:

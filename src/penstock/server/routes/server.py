@@ -8,6 +8,7 @@ import signal
 from fastapi import APIRouter, Response
 
 from penstock import __version__
+from penstock.domain.policy import Kind, Verb
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
 from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
@@ -72,6 +73,7 @@ async def server(asked: Asked) -> Response:
 @router.post("/v1/server/stop", status_code=202, response_model=Health)
 async def stop_server(asked: Asked) -> Response:
     """Stops the server. Jobs that run go on."""
+    await asked.parts.audit.done(asked.caller, Verb.stop, Kind.Server)
     os.kill(os.getpid(), signal.SIGTERM)
     return answer(Health(status="stopping", service="penstock", version=__version__), 202)
 
@@ -80,6 +82,9 @@ async def stop_server(asked: Asked) -> Response:
 async def doctor(asked: Asked) -> Response:
     """What is installed, what is missing, what works."""
     checks = [*await asked.parts.engine.checks(), *asked.parts.adoption.checks(asked.caller)]
+    if any(check.node for check in checks):
+        seen = {None, *(node.name for node in await asked.parts.nodes.seen_by(asked.caller))}
+        checks = [check for check in checks if check.node in seen]
     return answer(CheckList(checks=tuple(checks)))
 
 

@@ -36,10 +36,10 @@ async def list_volumes(request: Request, asked: Asked) -> Response:
     if query.all_users:
         require_all_groups(asked.caller, Kind.Volume)
     phases = words(query.status, "status", PHASES)
-    await until_changed(asked.parts.db, query)
+    caller = await until_changed(asked, query)
     version = asked.parts.db.version
     views, after = await asked.parts.volumes.page(
-        of_everything(asked.caller) if query.everything else asked.caller,
+        of_everything(caller) if query.everything else caller,
         everyone=query.all_users,
         name=query.name,
         phases=[Phase(word) for word in phases] if phases else None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from datetime import datetime
 from typing import Annotated
 
@@ -14,7 +12,7 @@ from starlette.responses import StreamingResponse
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.workloads import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.server.identity import Asked, Asking, of_everything, require_all_groups
+from penstock.server.identity import Asked, of_everything, require_all_groups
 from penstock.server.routes.bodies import KEY, Key, documented, read_body
 from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
 from penstock.wire import Deleted, DryRun, Events, Retry, Submission, Summary, SummaryPage, Uploaded, WorkloadView
@@ -51,10 +49,10 @@ async def list_workloads(request: Request, asked: Asked) -> Response:
         require_all_groups(asked.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
     states = words(query.state, "state", list(State))
-    await until_changed(asked.parts.db, query)
+    caller = await until_changed(asked, query)
     version = asked.parts.db.version
     items, after = await asked.parts.workloads.page(
-        of_everything(asked.caller) if query.everything else asked.caller,
+        of_everything(caller) if query.everything else caller,
         everyone=query.all_users,
         name=query.name,
         states=[State(word) for word in states] if states else None,
@@ -69,7 +67,7 @@ async def list_workloads(request: Request, asked: Asked) -> Response:
 async def stop_all_workloads(asked: Asked, all_users: AllUsers = False) -> Response:
     """Stops every active workload of the asked.caller, or of everyone."""
     if all_users:
-        require_all_groups(asked.caller, Kind.Workload)
+        require_all_groups(asked.caller, Kind.Workload, Verb.stop)
     stopped = await asked.parts.workloads.stop_all(asked.caller, everyone=all_users)
     return page([summary.model_dump_json() for summary in stopped], None, asked.parts.db.version)
 
@@ -83,7 +81,9 @@ async def get_workload(ref: str, asked: Asked) -> Response:
 @router.get("/v1/workloads/{ref}/wait", response_model=WorkloadView)
 async def wait_for_workload(ref: str, asked: Asked, timeout: Annotated[float, Query(ge=0, le=60)] = 30) -> Response:
     """Answers when the workload has ended, or at the timeout with what it is then."""
-    return answer(await asked.parts.workloads.wait(asked.caller, ref, timeout))
+    view = await asked.parts.workloads.wait(asked.caller, ref, timeout)
+    asked.parts.people.require_still(asked.caller, Verb.get, Kind.Workload, view.group)
+    return answer(view)
 
 
 @router.get("/v1/workloads/{ref}/logs", response_class=StreamingResponse)
@@ -104,16 +104,7 @@ async def stream_logs(
     query = LogQuery(follow=follow, tail=tail, since=since)
     part = node if index is None else index
     stream = await asked.parts.logs.open(asked.caller, ref, query, part, attempt)
-    return StreamingResponse(_while_allowed(asked, stream), media_type="text/plain; charset=utf-8")
-
-
-async def _while_allowed(asked: Asking, stream: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """One who loses the right while they follow a log reads no further."""
-    async with aclosing(stream) as chunks:
-        async for chunk in chunks:
-            if not asked.parts.people.may_still(asked.caller, Verb.logs, Kind.Workload):
-                return
-            yield chunk
+    return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
 @router.post("/v1/workloads/{ref}/stop", response_model=Summary)
