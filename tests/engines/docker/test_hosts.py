@@ -53,6 +53,22 @@ async def test_a_node_shows_what_its_document_and_its_engine_say(hosts: Hosts, t
         assert (node.maintenance, node.gpus, node.message) == (False, (), None)
 
 
+async def test_one_engine_under_two_names_takes_no_work_until_one_is_deleted(hosts: Hosts, tmp_path: Path) -> None:
+    machine, other = hosts.hosts
+    again = document(machine, machine.tcp).model_copy(update={"name": "again"})
+    async with opened(settings_for(hosts, tmp_path), ()) as engine:
+        await engine.use_hosts([document(machine), again, document(other)])
+        found = {node.name: (node.ready, node.message) for node in await engine.nodes()}
+        said = "it is the same Docker engine as {}: delete one of the two, until then nothing is started on either"
+        assert found == {
+            machine.name: (False, said.format("again")),
+            "again": (False, said.format(machine.name)),
+            other.name: (True, None),
+        }
+        await engine.use_hosts([again, document(other)])
+        assert [(node.ready, node.message) for node in await engine.nodes()] == [(True, None)] * 2
+
+
 async def test_dead_hosts_cost_the_others_nothing(hosts: Hosts, tmp_path: Path) -> None:
     first, second = hosts.hosts
     dead = [

@@ -163,15 +163,29 @@ class Hosts:
         return [all(gpu.uuid in known for gpu in gpus) for gpus, known in found if gpus]
 
     def nodes(self) -> list[Node]:
-        self._nodes = {link.host.name: self._known_or_made(link) for link in self.links()}
+        twins = self._twins()
+        self._nodes = {name: self._known_or_made(link, twins.get(name)) for name, link in self._links.items()}
         found = [node for _, node in self._nodes.values()]
         return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
 
-    def _known_or_made(self, link: Link) -> tuple[tuple[Any, ...], Node]:
+    def _twins(self) -> dict[str, str]:
+        """Nodes that are one and the same engine, each with another. Its GPUs would be given away once for each."""
+        lives: dict[str, list[str]] = {}
+        for name, link in self._links.items():
+            if link.life and link.looked.is_set():
+                lives.setdefault(link.life.id, []).append(name)
+        return {
+            name: next(other for other in names if other != name)
+            for names in lives.values()
+            if len(names) > 1
+            for name in names
+        }
+
+    def _known_or_made(self, link: Link, twin: str | None) -> tuple[tuple[Any, ...], Node]:
         """All nodes are asked for every second: only one that is different is made anew."""
-        made_of = (link.host, link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set())
+        made_of = (link.host, link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set(), twin)
         known = self._nodes.get(link.host.name)
-        return known if known and known[0] == made_of else (made_of, _node(link))
+        return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
 
 def _elsewhere(link: Link, host: Host | None) -> bool:
@@ -185,8 +199,9 @@ def _is_here(name: str) -> bool:
         return False
 
 
-def _node(link: Link) -> Node:
+def _node(link: Link, twin: str | None) -> Node:
     host, info = link.host, link.info
+    same = f"it is the same Docker engine as {twin}: delete one of the two, until then nothing is started on either"
     return Node(
         name=host.name,
         group=host.group,
@@ -200,8 +215,10 @@ def _node(link: Link) -> Node:
         cpus_milli=int(info.get("NCPU") or 0) * 1000,
         memory_bytes=int(info.get("MemTotal") or 0),
         gpus=_gpus(host, link),
-        ready=link.looked.is_set(),
-        message=link.trouble or ("it is in maintenance: nothing new is started there" if host.maintenance else None),
+        ready=link.looked.is_set() and not twin,
+        message=link.trouble
+        or (same if twin else None)
+        or ("it is in maintenance: nothing new is started there" if host.maintenance else None),
         limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),
     )
 

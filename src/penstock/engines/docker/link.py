@@ -19,7 +19,7 @@ from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.failures import ApiError, Unreachable
-from penstock.engines.docker.outages import ENDING, Outage, engine_began, outage_before
+from penstock.engines.docker.outages import ENDING, Life, Outage, life_of, outage_before
 from penstock.engines.docker.probing import Probe, probe
 from penstock.engines.docker.remembering import Memory, memory_of
 from penstock.engines.docker.script import AGAIN_CODE, NOTE
@@ -50,8 +50,8 @@ class Link:
         self.trouble: str | None = f"{host.name} was not reached yet"
         self.down_since: datetime | None = now()
         self.outages: list[Outage] = []
-        self._began: datetime | None = None
-        """Since when its Docker runs."""
+        self.life: Life | None = None
+        """Of its Docker, as far as is known."""
         self.looked = asyncio.Event()
         """Set while what is known of it is true."""
         self.was_seen = False
@@ -259,10 +259,14 @@ class Link:
 
         await asyncio.gather(*(look(container_id) for container_id in ids))
         await self._judge()
-        self._was_down(await engine_began(self.api))
+        self._was_down(await life_of(self.api))
         for each in found:
             if names.HELPER in (each.get("Labels") or {}) and self._is_left_over(each):
                 await self.api.remove(str(each["Id"]))
+
+    @property
+    def _began(self) -> datetime | None:
+        return self.life.began if self.life else None
 
     def _is_left_over(self, found: Fields) -> bool:
         """Of a server that was killed: what helped it is of no use any more. Before our first look, all of it is."""
@@ -272,15 +276,15 @@ class Link:
         age = now() + self.skew - made
         return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
 
-    def _was_down(self, began: datetime | None) -> None:
+    def _was_down(self, life: Life | None) -> None:
         """By the clock of the host, which is the one its containers' times are of. A connection that was cut ended
         nothing: only where Docker does not say since when it runs, every silence counts."""
-        found = None
+        found, began = None, life.began if life else None
         if began is None and self.down_since:
             found = Outage(self.down_since + self.skew - ENDING, now() + self.skew)
         elif began and began != self._began:
             found = outage_before(began, self._known.values())
-        self._began = began
+        self.life = life
         if found:
             self.outages = [*self.outages, found][-OUTAGES_KEPT:]
 

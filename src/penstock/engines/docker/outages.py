@@ -38,10 +38,20 @@ class Outage:
         return seen.started_at < self.until and self.since <= seen.ended_at <= self.until + BEGINNING
 
 
-async def engine_began(api: Api) -> datetime | None:
-    """By the host's clock; None: it has no such network, and nobody can tell."""
+@dataclass(frozen=True)
+class Life:
+    """Of a Docker engine, from its start to its end."""
+
+    id: str
+    """No other has it: a copied machine has the same `ID` as its original, but makes a network of its own."""
+    began: datetime | None
+    """By the host's clock."""
+
+
+async def life_of(api: Api) -> Life | None:
+    """None: it has no such network, and nobody can tell."""
     found = await api.network(OWN_NETWORK)
-    return read_time(found.get("Created")) if found else None
+    return Life(str(found.get("Id")), read_time(found.get("Created"))) if found else None
 
 
 def outage_before(began: datetime, containers: Iterable[Seen]) -> Outage | None:
