@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.services.notifying import SIGNATURE, signature
+from tests.dripping import Dripping
 from tests.running import RunningServer, start_server
 
 SECRET = "so nobody else can say it"
@@ -58,9 +59,15 @@ def listener() -> Iterator[Listener]:
 
 
 @pytest.fixture
-def server(place, listener) -> Iterator[RunningServer]:
+def dripping() -> Iterator[Dripping]:
+    with Dripping() as dripping:
+        yield dripping
+
+
+@pytest.fixture
+def server(place, listener, dripping) -> Iterator[RunningServer]:
     told = {
-        "PENSTOCK_WEBHOOKS": f"{listener.address}/hooks",
+        "PENSTOCK_WEBHOOKS": f"{listener.address}/hooks,{dripping.address}",
         "PENSTOCK_WEBHOOK_SECRET": SECRET,
         "PENSTOCK_TELEGRAM_TOKEN": "1:bot",
         "PENSTOCK_TELEGRAM_API": listener.address,
@@ -114,6 +121,16 @@ def test_what_comes_after_a_state_that_was_not_heard_waits_for_it(server, listen
     listener.deaf = False
     server.request("POST", f"/v1/workloads/{job['id']}/stop")
     assert [listener.next()[2]["state"] for _ in range(2)] == ["RUNNING", "STOPPED"]
+
+
+def test_those_whose_answer_never_ends_hold_up_no_job_and_nobody_else(server, listener, dripping):
+    slow = [f"{dripping.address}/{number}" for number in range(19)]
+    server.submit(f"run: 'true'\nnotify: {json.dumps([*slow, f'{listener.address}/hooks'])}\n")
+    assert {dripping.reached.get(timeout=PATIENCE) for _ in slow} == {f"/{number}" for number in range(19)}
+    listener.next()
+    job = server.submit(f"run: 'true'\nnotify: {json.dumps([slow[0], f'{listener.address}/hooks'])}\n")
+    assert server.ended(job["id"])["state"] == "EXITED"
+    assert listener.next()[2]["id"] == job["id"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Tells people of the states their workloads enter: by Telegram, or to a webhook of theirs.
 
 What is to be told is in the store from the same write as the state, so a crash loses none of it. It is sent in the
-background, several at once, and tried again for a day; nothing waits for it.
+background and tried again for a day; nothing waits for it, and no recipient waits for another.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import hashlib
 import hmac
 import json
 import logging
-import ssl
-from collections.abc import Sequence
+from collections import defaultdict
 from datetime import timedelta
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,24 +20,18 @@ from penstock.domain.model import now
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.errors import PenstockError
+from penstock.services.posting import Host, NotHeard, host_of
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.outbox import Letter
-from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
 TELEGRAM = "telegram:"
 SIGNATURE = "X-Penstock-Signature"
-AT_ONCE = 64
-SECONDS = 10.0
 FIRST_WAIT, LONGEST_WAIT = 2.0, 600.0
 GIVE_UP = timedelta(days=1)
 BETWEEN_LOOKS = 0.5
 """Seconds: most of what is written concerns nobody here, and a busy server writes much."""
-
-
-class NotHeard(Exception):
-    """The other end did not take it; str() is why."""
 
 
 def refusals(spec: Spec, settings: Settings) -> list[Refusal]:
@@ -71,67 +62,90 @@ class Notifying:
         self._db = db
         self._settings = settings
         self._loop: asyncio.Task[None] | None = None
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        """By recipient: whoever is still to be told something, and waits for no other."""
+        self._hosts: defaultdict[str, Host] = defaultdict(Host)
 
     async def open(self) -> None:
-        self._loop = asyncio.create_task(self._send_when_due())
+        self._loop = asyncio.create_task(self._look())
 
     async def close(self) -> None:
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        tasks = [*([self._loop] if self._loop else []), *self._telling.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for host in self._hosts.values():
+            host.close()
 
-    async def _send_when_due(self) -> None:
+    async def _look(self) -> None:
+        """Begins to tell those who are not being told yet."""
         while True:
+            version = self._db.version
             try:
-                version = self._db.version
-                await self._send()
-                soonest = await self._db.read(lambda tx: tx.outbox.next_due())
+                recipients = await self._db.read(lambda tx: tx.outbox.recipients())
             except (PenstockError, OSError) as error:
-                log.warning("nobody is told anything now: %s", error)
-                await asyncio.sleep(FIRST_WAIT)
+                await _pause(error)
                 continue
-            wait = LONGEST_WAIT if soonest is None else (soonest - now()).total_seconds()
-            if wait > 0:
-                await self._db.changed(version, min(wait, LONGEST_WAIT))
+            for to in recipients:
+                if to not in self._telling:
+                    self._telling[to] = asyncio.create_task(self._tell(to))
+            await self._db.changed(version, LONGEST_WAIT)
             await asyncio.sleep(BETWEEN_LOOKS)
 
-    async def _send(self) -> None:
-        """Each recipient hears of states in the order they were entered, and waits for no other."""
-        while letters := await self._db.read(lambda tx: tx.outbox.due(now(), AT_ONCE)):
-            each: dict[str, list[Letter]] = {}
-            for letter in letters:
-                each.setdefault(letter.to, []).append(letter)
-            await asyncio.gather(*map(self._deliver, each.values()))
+    async def _tell(self, to: str) -> None:
+        """All of it, in the order the states were entered. What was written since the last look is seen by this one or,
+        once it has ended, by the next `_look`."""
+        try:
+            while True:
+                version = self._db.version
+                try:
+                    letter = await self._db.read(lambda tx: tx.outbox.first(to))
+                    if letter:
+                        await self._deliver(letter)
+                    elif self._db.version == version:
+                        return
+                except (PenstockError, OSError) as error:
+                    await _pause(error)
+        finally:
+            del self._telling[to]
 
-    async def _deliver(self, letters: Sequence[Letter]) -> None:
-        for letter in letters:
-            try:
-                await asyncio.to_thread(send, letter, self._settings)
-            except NotHeard as error:
-                if now() - letter.created_at < GIVE_UP:
-                    await self._later(letter)
-                    return
-                log.warning("%s was not told for a day, and is not any more: %s", shown(letter.to), error)
-            await self._db.write(partial(_done, letter))
+    async def _deliver(self, letter: Letter) -> None:
+        wait = (letter.due_at - now()).total_seconds()
+        if wait > 0:
+            await asyncio.sleep(min(wait, LONGEST_WAIT))
+            return
+        try:
+            await self._send(letter)
+        except NotHeard as error:
+            if now() - letter.created_at < GIVE_UP:
+                await self._later(letter)
+                return
+            log.warning("%s was not told for a day, and is not any more: %s", shown(letter.to), error)
+        await self._db.write(lambda tx: tx.outbox.done(letter.seq))
 
     async def _later(self, letter: Letter) -> None:
         wait = min(FIRST_WAIT * 2.0 ** min(letter.tries, 12), LONGEST_WAIT)
         due = now() + timedelta(seconds=wait)
         await self._db.write(lambda tx: tx.outbox.later(letter, due))
 
+    async def _send(self, letter: Letter) -> None:
+        address, body, headers = written(letter, self._settings)
+        await self._hosts[host_of(address)].post(address, body, headers)
 
-def _done(letter: Letter, tx: Store) -> None:
-    tx.outbox.done(letter.seq)
+
+async def _pause(error: Exception) -> None:
+    log.warning("not everybody is told now: %s", error)
+    await asyncio.sleep(FIRST_WAIT)
 
 
-def send(letter: Letter, settings: Settings) -> None:
+def written(letter: Letter, settings: Settings) -> tuple[str, bytes, dict[str, str]]:
+    """Where it goes, what is sent, and the headers that say it is ours."""
     if letter.to.startswith(TELEGRAM):
         address = f"{settings.telegram_api.rstrip('/')}/bot{settings.telegram_token}/sendMessage"
         said = {"chat_id": letter.to.removeprefix(TELEGRAM), "text": sentence(json.loads(letter.doc))}
-        _post(address, json.dumps(said).encode(), {})
-        return
+        return address, json.dumps(said).encode(), {}
     body = letter.doc.encode()
-    _post(letter.to, body, {SIGNATURE: signature(body, settings.webhook_secret)} if settings.webhook_secret else {})
+    return letter.to, body, {SIGNATURE: signature(body, settings.webhook_secret)} if settings.webhook_secret else {}
 
 
 def signature(body: bytes, secret: str) -> str:
@@ -147,24 +161,4 @@ def sentence(told: dict[str, Any]) -> str:
 
 def shown(to: str) -> str:
     """A chat is nobody's secret; the path of a webhook often is one."""
-    return to if to.startswith(TELEGRAM) else f"{urlsplit(to).scheme}://{urlsplit(to).netloc}/…"
-
-
-def _post(address: str, body: bytes, headers: dict[str, str]) -> None:
-    """No redirect is followed: it would lead where the admin has not allowed it."""
-    parts = urlsplit(address)
-    target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
-    connection: HTTPConnection = (
-        HTTPSConnection(parts.netloc, timeout=SECONDS, context=ssl.create_default_context())
-        if parts.scheme == "https"
-        else HTTPConnection(parts.netloc, timeout=SECONDS)
-    )
-    try:
-        connection.request("POST", target, body, {"Content-Type": "application/json", **headers})
-        status = connection.getresponse().status
-    except (OSError, HTTPException, ValueError) as error:
-        raise NotHeard(str(error)) from error
-    finally:
-        connection.close()
-    if not 200 <= status < 300:
-        raise NotHeard(f"answered {status}")
+    return to if to.startswith(TELEGRAM) else f"{host_of(to)}/…"

@@ -12,13 +12,13 @@ from penstock.store.tables import outbox as o
 from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
 
 _ADD = insert(o).inline()
-_DUE = (
-    select(o.c.seq, o.c.to, o.c.doc, o.c.tries, o.c.created_at)
-    .where(o.c.due_at <= value("time"))
+_RECIPIENTS = select(o.c.to).group_by(o.c.to).order_by(func.min(o.c.seq))
+_FIRST = (
+    select(o.c.seq, o.c.to, o.c.doc, o.c.tries, o.c.created_at, o.c.due_at)
+    .where(o.c.to == value("recipient"))
     .order_by(o.c.seq)
-    .limit(value("count"))
+    .limit(1)
 )
-_NEXT = select(func.min(o.c.due_at))
 _LAST = select(func.max(o.c.due_at)).where(o.c.to == value("recipient"))
 _LATER = (
     update(o)
@@ -34,6 +34,7 @@ class Letter(NamedTuple):
     doc: str
     tries: int
     created_at: datetime
+    due_at: datetime
 
 
 class Outbox:
@@ -47,14 +48,15 @@ class Outbox:
         row = {"workload_id": workload_id, "to": storable(to), "doc": storable(doc), "tries": 0}
         self._tx.write(_ADD, row | {"created_at": moment, "due_at": max(moment, last or 0)})
 
-    def due(self, time: datetime, limit: int) -> list[Letter]:
-        """Oldest first."""
-        rows = self._tx.rows(_DUE, {"time": to_ms(time), "count": limit})
-        return [Letter(seq, to, doc, tries, from_ms(created)) for seq, to, doc, tries, created in rows]
+    def recipients(self) -> list[str]:
+        """Whoever is to be told something, now or later; who waits longest first."""
+        return [to for (to,) in self._tx.rows(_RECIPIENTS)]
 
-    def next_due(self) -> datetime | None:
-        [(soonest,)] = self._tx.rows(_NEXT)
-        return None if soonest is None else from_ms(soonest)
+    def first(self, to: str) -> Letter | None:
+        """What they are told next."""
+        for seq, recipient, doc, tries, created, due in self._tx.rows(_FIRST, {"recipient": to}):
+            return Letter(seq, recipient, doc, tries, from_ms(created), from_ms(due))
+        return None
 
     def later(self, letter: Letter, time: datetime) -> None:
         """It was not heard: those that follow to the same recipient wait with it."""
