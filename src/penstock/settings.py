@@ -127,10 +127,11 @@ class Settings:
     webhooks: tuple[str, ...] = ()
     """Addresses this server may tell of workloads' states, each with all that is below it, such as
     `https://hooks.example.org/penstock`. Empty: none, since whoever may submit could otherwise make the server send
-    requests anywhere it can reach."""
+    requests anywhere it can reach. Needs `webhook_secret`."""
 
     webhook_secret: str = ""
-    """What webhooks are signed with: the header X-Penstock-Signature is then `sha256=` and the HMAC of the body."""
+    """What webhooks are signed with: the header X-Penstock-Signature is `sha256=` and the HMAC of the body. A server
+    that has `webhooks` and no secret does not start. Telegram needs none."""
 
     kubernetes_config: str = ""
     """The kubeconfig file; empty is the service account inside a cluster, else $KUBECONFIG, else ~/.kube/config."""

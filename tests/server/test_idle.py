@@ -11,7 +11,7 @@ import pytest
 from tests.running import RunningServer, start_server
 from tests.server.test_attempts import until
 from tests.server.test_looking import Busy, busy
-from tests.server.test_notifying import Listener, listener
+from tests.server.test_notifying import SECRET, Listener, listener
 
 __all__ = ["busy", "listener"]
 
@@ -30,6 +30,7 @@ def start(place: Path, busy: Busy, listener: Listener, compiled_fake: Callable[[
         "FAKE_NVML": "NVIDIA A10,NVIDIA A10",
         "FAKE_NVML_BUSY": str(busy.path),
         "PENSTOCK_WEBHOOKS": f"{listener.address}/hooks",
+        "PENSTOCK_WEBHOOK_SECRET": SECRET,
     }
     started: list[RunningServer] = []
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.services.notifying import SIGNATURE, signature
 from tests.dripping import Dripping
-from tests.running import RunningServer, start_server
+from tests.running import RunningServer, StartFailed, start_server
 
 SECRET = "so nobody else can say it"
 PATIENCE = 90
@@ -90,6 +90,20 @@ def test_a_webhook_hears_each_state_it_asked_for_signed(server, listener):
     ]
     assert second["exit_code"] == 3
     assert headers[SIGNATURE] == signature(json.dumps(first).encode(), SECRET)
+
+
+def test_webhooks_that_nobody_could_tell_from_forged_ones_are_refused_at_the_start(place, listener):
+    with pytest.raises(StartFailed, match=r"webhook_secret is not(.|\n)*openssl rand -hex 32"):
+        start_server(place, webhooks=f"{listener.address}/hooks")
+
+
+def test_telegram_alone_needs_no_secret(place, listener):
+    server = start_server(place, telegram_token="1:bot", telegram_api=listener.address)
+    try:
+        server.submit("run: 'true'\nnotify: telegram:4711\n")
+        assert listener.next()[0] == "/bot1:bot/sendMessage"
+    finally:
+        server.end()
 
 
 def test_telegram_gets_a_sentence(server, listener):

@@ -109,8 +109,16 @@ def _refuse_nonsense(settings: Settings) -> None:
             "kubernetes_quota and kubernetes_network are for namespaces that Penstock makes.",
             hint='Set kubernetes_namespaces to "user" or "group", or make them in your own namespace with kubectl.',
         )
-    if settings.auth != "header":
-        return
+    if settings.webhooks and not settings.webhook_secret:
+        raise StartRefused(
+            "webhooks is set and webhook_secret is not: nobody could tell what this server sends from a forgery.",
+            hint="Set webhook_secret to what 'openssl rand -hex 32' says, and give it to those who listen there.",
+        )
+    if settings.auth == "header":
+        _refuse_unsafe_headers(settings)
+
+
+def _refuse_unsafe_headers(settings: Settings) -> None:
     if settings.mode == "system":
         raise StartRefused("--auth header is for a server of one user; a system server takes tokens.")
     if settings.sandbox == "none":

@@ -36,17 +36,22 @@ BETWEEN_LOOKS = 0.5
 
 def refusals(spec: Spec, settings: Settings) -> list[Refusal]:
     """Whom nobody can be told of anything: the admin decides where this server may send to."""
-    found = []
-    for notice in spec.notify:
-        if notice.to.startswith(TELEGRAM):
-            if not settings.telegram_token:
-                hint = "ask the admin, who sets telegram_token"
-                found.append(Refusal(keys=("notify",), message="this server has no Telegram bot", hint=hint))
-        elif not any(_within(notice.to, address) for address in settings.webhooks):
-            known = ", ".join(settings.webhooks) or "none"
-            said = f"this server does not send to {notice.to}"
-            found.append(Refusal(keys=("notify",), message=said, hint=f"the admin's setting webhooks allows: {known}"))
-    return found
+    return [_refusal(notice.to, settings) for notice in spec.notify if not is_allowed(notice.to, settings)]
+
+
+def _refusal(to: str, settings: Settings) -> Refusal:
+    if to.startswith(TELEGRAM):
+        hint = "ask the admin, who sets telegram_token"
+        return Refusal(keys=("notify",), message="this server has no Telegram bot", hint=hint)
+    known = ", ".join(settings.webhooks) or "none"
+    hint = f"the admin's setting webhooks allows: {known}"
+    return Refusal(keys=("notify",), message=f"this server does not send to {to}", hint=hint)
+
+
+def is_allowed(to: str, settings: Settings) -> bool:
+    if to.startswith(TELEGRAM):
+        return bool(settings.telegram_token)
+    return any(_within(to, address) for address in settings.webhooks)
 
 
 def _within(address: str, allowed: str) -> bool:
@@ -129,6 +134,9 @@ class Notifying:
         await self._db.write(lambda tx: tx.outbox.later(letter, due))
 
     async def _send(self, letter: Letter) -> None:
+        """The settings may be others than when it was written."""
+        if not is_allowed(letter.to, self._settings):
+            raise NotHeard("the settings do not allow it any more")
         address, body, headers = written(letter, self._settings)
         await self._hosts[host_of(address)].post(address, body, headers)
 
@@ -145,7 +153,7 @@ def written(letter: Letter, settings: Settings) -> tuple[str, bytes, dict[str, s
         said = {"chat_id": letter.to.removeprefix(TELEGRAM), "text": sentence(json.loads(letter.doc))}
         return address, json.dumps(said).encode(), {}
     body = letter.doc.encode()
-    return letter.to, body, {SIGNATURE: signature(body, settings.webhook_secret)} if settings.webhook_secret else {}
+    return letter.to, body, {SIGNATURE: signature(body, settings.webhook_secret)}
 
 
 def signature(body: bytes, secret: str) -> str:

@@ -1,0 +1,29 @@
+"""Whom the settings do not allow any more is sent nothing, though it was promised while they did."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.services.notifying import Notifying
+from penstock.settings import Settings
+from penstock.store.database import Database
+from tests.server.test_notifying import PATIENCE, Listener, listener
+
+__all__ = ["listener"]
+
+
+@pytest.mark.parametrize("to", ["{}/hooks", "telegram:4711"])
+async def test_who_is_not_allowed_any_more_is_sent_nothing(tmp_path, listener: Listener, to):
+    to = to.format(listener.address)
+    settings = Settings(webhooks=(f"{listener.address}/others",), webhook_secret="s", telegram_api=listener.address)
+    async with await Database.open(f"sqlite:///{tmp_path / 'penstock.db'}") as db:
+        await db.write(lambda tx: tx.outbox.add("abcd2345", to, '{"name": "a", "id": "b", "state": "EXITED"}'))
+        version = db.version
+        notifying = Notifying(db, settings)
+        await notifying.open()
+        await db.changed(version, PATIENCE)
+        await notifying.close()
+        letter = await db.read(lambda tx: tx.outbox.first(to))
+    assert letter is not None
+    assert letter.tries == 1
+    assert listener.heard.empty()
