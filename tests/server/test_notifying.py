@@ -161,5 +161,19 @@ def test_only_where_the_admin_allows_it_is_anything_sent(server, listener, to):
     address = to.format(listener.address)
     status, answer = server.request("POST", "/v1/workloads", {"text": f"run: 'true'\nnotify: {address}\n"})
     assert status == 422
-    assert f"this server does not send to {address}" in answer["detail"]
-    assert f"{listener.address}/hooks" in answer["detail"]
+    [problem] = answer["problems"]
+    assert problem["message"] == f"this server does not send to {address}"
+
+
+def test_the_hosts_that_are_allowed_are_said_and_not_their_paths_which_are_often_secret(place, listener):
+    allowed = [f"{listener.address}/T0/secret", f"{listener.address}/T1/secret", "https://bot:secret@example.org/hooks"]
+    server = start_server(place, webhooks=",".join(allowed), webhook_secret=SECRET)
+    try:
+        text = f"run: 'true'\nnotify: {listener.address}/T0\n"
+        status, answer = server.request("POST", "/v1/workloads", {"text": text})
+        assert status == 422
+        assert "secret" not in answer["detail"]
+        hint = f"the admin's setting webhooks allows addresses at {listener.address}, https://example.org"
+        assert answer["problems"][0]["hint"] == hint
+    finally:
+        server.end()
