@@ -21,6 +21,7 @@ import pytest
 from penstock.client.http import exchange
 from penstock.client.websocket import Closed, Handshake, WebSocket
 from tests.running import RunningServer, processes_naming, start_server
+from tests.server.test_roles import House
 
 PROTOCOL = "v1.channel.penstock"
 SECONDS = 60
@@ -545,3 +546,60 @@ def test_without_a_sandbox_the_shell_finds_the_volume_all_the_same(place):
         assert out.decode().strip().endswith(f"my-data-{volume}")
     finally:
         server.end()
+
+
+# -- in a group whose name is not its owner's -----------------------------------------------------------------------
+
+MEMBER = {"name": "ann", "groups": [{"name": "lab", "policy": "pwm.all"}]}
+
+
+@pytest.fixture
+def lab(server: RunningServer) -> House:
+    """A server with an admin and a member of a group, who has a volume in it."""
+    house = House(server, {"admin": server.request("POST", "/v1/adm/init", {})[1]["token"]})
+    assert house.ask("admin", "PUT", "/v1/groups/lab", {"name": "lab"})[0] == 200
+    assert house.ask("admin", "PUT", "/v1/users/ann", MEMBER)[0] == 200
+    house.tokens["ann"] = house.ask("admin", "POST", "/v1/tokens", {"user": "ann"})[1]["token"]
+    assert house.ask("ann", "POST", "/v1/volumes", {"name": "data", "size": "1Gi"})[0] == 201
+    return house
+
+
+def in_the_lab(house: House) -> list[str]:
+    return [each["name"] for each in house.ask("admin", "GET", "/v1/workloads?group=lab")[1]["items"]]
+
+
+def her_shell(house: House, *command: str) -> Talk:
+    return talk_tcp(house.server, shell_path("data", *command), {"Authorization": f"Bearer {house.tokens['ann']}"})
+
+
+def test_nothing_is_left_of_a_shell_on_a_volume_of_a_group(lab):
+    assert her_shell(lab, "pwd").result()[:2] == ({"exit_code": 0}, b"/volume\n")
+    assert in_the_lab(lab) == []
+    assert lab.ask("ann", "DELETE", "/v1/volumes/data")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "change", [{"active": False}, {"groups": []}, None], ids=["deactivated", "of no group", "deleted"]
+)
+def test_nothing_is_left_of_the_shell_of_one_who_may_no_longer_be_in_it(lab, change):
+    talking = her_shell(lab, "sh", "-c", "echo up; sleep 600.120; :")
+    talking.until(b"up")
+    method, body = ("DELETE", None) if change is None else ("PUT", MEMBER | change)
+    assert lab.ask("admin", method, "/v1/users/ann", body)[0] == 200
+    talking.close()
+    wait_for(lambda: in_the_lab(lab) == [])
+    assert not sleeping("600.120")
+    assert lab.ask("admin", "DELETE", "/v1/volumes/data?group=lab")[0] == 200
+
+
+def test_a_server_that_is_killed_leaves_no_shell_of_a_group(lab):
+    talking = her_shell(lab, "sh", "-c", "echo up; sleep 600.121; :")
+    talking.until(b"up")
+    lab.server.kill()
+    lab.server = start_server(lab.server.place)
+    try:
+        wait_for(lambda: in_the_lab(lab) == [])
+        assert not sleeping("600.121")
+        assert lab.ask("ann", "DELETE", "/v1/volumes/data")[0] == 200
+    finally:
+        lab.server.end()

@@ -278,19 +278,31 @@ class Sessions:
         return task
 
     async def _end(self, workload: Workload) -> None:
-        """Every step can be repeated by the next server; deleting it is also what its `ttl` of 0 does."""
+        """By its id, whatever its owner may by now. Every step can be repeated by the next server; deleting it is also
+        what its `ttl` of 0 does."""
         owner = Caller(user=workload.user, proof=Proof.socket)
         try:
-            await self._workloads.stop(owner, workload.id)
-            while (await self._workloads.wait(owner, workload.id, LONGEST)).ended_at is None:
-                if self._bell.stopping:
-                    await self._engine.stop(Run.of(workload), 0)
-                    return
-            await self._workloads.delete(owner, workload.id)
+            await self._workloads.stop_for(owner, workload.id)
+            if await self._has_ended(workload):
+                await self._workloads.delete_for(owner, workload.id)
+            else:
+                await self._engine.stop(Run.of(workload), 0)
         except NotFound:
             return
         except (PenstockError, OSError) as error:
             log.warning("%s: the shell could not be ended: %s", workload.id, error)
+
+    async def _has_ended(self, workload: Workload) -> bool:
+        """As soon as it has; False: the server stops before."""
+        with self._bell.listen(workload.id) as rung:
+            while True:
+                rung.clear()
+                found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
+                if found is None or found.ended:
+                    return True
+                if self._bell.stopping:
+                    return False
+                await rung.wait()
 
 
 def _name(volume: Volume) -> str:

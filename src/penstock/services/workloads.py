@@ -9,7 +9,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import WAITING, Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Engine
-from penstock.errors import Conflict
+from penstock.errors import Conflict, NotFound
 from penstock.services import audit, lookup
 from penstock.services.bell import Bell
 from penstock.services.reconcile import Reconciler
@@ -121,6 +121,10 @@ class Workloads:
 
         return self._stopped(await self._db.write(change))
 
+    async def stop_for(self, owner: Caller, workload_id: str) -> None:
+        """In the name of one who may have lost the right to it meanwhile."""
+        self._stopped(await self._db.write(lambda tx: self._ask_to_stop(tx, _by_id(tx, workload_id), owner)))
+
     async def stop_all(self, caller: Caller, *, everyone: bool) -> list[Summary]:
         def change(tx: Store) -> list[Workload]:
             groups = caller.where(Verb.stop, Kind.Workload)
@@ -148,20 +152,35 @@ class Workloads:
         return Summary.of(workload)
 
     async def delete(self, caller: Caller, ref: str) -> Workload:
-        def change(tx: Store) -> Workload:
-            workload = lookup.workload(tx, caller, ref, Verb.delete)
-            if not workload.ended:
-                raise _not_over(workload)
-            moved: Workload = tx.workloads.move(workload, State.DELETED, Reason.DELETED_BY_USER, wants=Wants.DELETE)
-            audit.note_of(tx, caller, Verb.delete, workload)
-            return moved
+        return self._deleted(
+            await self._db.write(lambda tx: _delete(tx, lookup.workload(tx, caller, ref, Verb.delete), caller))
+        )
 
-        workload = await self._db.write(change)
+    async def delete_for(self, owner: Caller, workload_id: str) -> None:
+        """As `stop_for` stops it."""
+        self._deleted(await self._db.write(lambda tx: _delete(tx, _by_id(tx, workload_id), owner)))
+
+    def _deleted(self, workload: Workload) -> Workload:
         self._reconciler.touch(workload.id)
         return workload
 
     async def counts(self) -> dict[str, int]:
         return await self._db.read(lambda tx: tx.workloads.counts())
+
+
+def _by_id(tx: Store, workload_id: str) -> Workload:
+    found = tx.workloads.get(workload_id)
+    if found is None or found.state is State.DELETED:
+        raise NotFound(f"Task {workload_id} not found")
+    return found
+
+
+def _delete(tx: Store, workload: Workload, caller: Caller) -> Workload:
+    if not workload.ended:
+        raise _not_over(workload)
+    deleted: Workload = tx.workloads.move(workload, State.DELETED, Reason.DELETED_BY_USER, wants=Wants.DELETE)
+    audit.note_of(tx, caller, Verb.delete, workload)
+    return deleted
 
 
 def _not_over(workload: Workload) -> Conflict:
