@@ -191,3 +191,22 @@ def test_what_happened_to_a_volume_is_told(module_server):
     _, events = module_server.request("GET", f"/v1/volumes/{volume['id']}/events")
     first = events["items"][0]
     assert (first["reason"], first["about"], first["at"]) == ("CREATED", "volume told", volume["created_at"])
+
+
+@pytest.mark.parametrize(("outer", "readonly"), [("closed", True), ("open:ro", False)])
+@pytest.mark.parametrize("inner", ["{size: 1Mi}", "{size: 1Mi, medium: memory}", "inner"])
+def test_nothing_is_made_in_what_is_mounted_read_only(server, outer, readonly, inner):
+    name = outer.removesuffix(":ro")
+    create(server, name, readonly=readonly)
+    create(server, "inner")
+    kept = directory(server, name)
+    (kept / "there").mkdir()
+    task = f"run: touch $AT/mine\nvolumes: {{/data: '{outer}', $AT: {inner}}}\n"
+    failed = server.ended(server.submit(task.replace("$AT", "/data/there/deep"))["id"])
+    assert (failed["state"], failed["reason"]) == ("CRASHED", "LAUNCH_FAILED")
+    assert failed["message"] == (
+        f"Nothing can be mounted at '/data/there/deep': the volume '{name}' around it is mounted read-only and has no "
+        "directory there/deep. Make that directory where the volume is mounted to write, or choose another path."
+    )
+    assert server.ended(server.submit(task.replace("$AT", "/data/there"))["id"])["state"] == "EXITED"
+    assert list(kept.rglob("*")) == [kept / "there"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.domain.users import Account
@@ -29,19 +29,24 @@ def _bind(mount: BoundMount, claims: Claims) -> Bind:
     source = claims.path(mount.volume)
     if not source.is_dir() or source.is_symlink():
         raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.")
-    read_only = mount.read_only or mount.volume.read_only
-    return Bind(str(source), mount.path, "--ro-bind" if read_only else "--bind")
+    return Bind(str(source), mount.path, "--ro-bind" if _is_read_only(mount) else "--bind")
+
+
+def _is_read_only(mount: BoundMount) -> bool:
+    return mount.read_only or mount.volume.read_only
 
 
 def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
     """A directory in the volume around it, if there is one. In scratch, which is empty, bubblewrap can make it."""
     path = canonical(shown)
-    around: list[tuple[str, Volume | None]] = [(canonical(mount.path), mount.volume) for mount in launch.mounts]
+    around: list[tuple[str, BoundMount | None]] = [(canonical(mount.path), mount) for mount in launch.mounts]
     around += [(canonical(scratch.path), None) for scratch in launch.spec.scratch]
-    around = [(dest, volume) for dest, volume in around if path.startswith(dest.rstrip("/") + "/")]
-    dest, volume = max(around, key=lambda pair: len(pair[0]), default=("", None))
-    if volume:
-        _make_inside(claims.path(volume), path[len(dest) :], launch.account, shown)
+    around = [(dest, mount) for dest, mount in around if path.startswith(dest.rstrip("/") + "/")]
+    dest, mount = max(around, key=lambda pair: len(pair[0]), default=("", None))
+    if mount and _is_read_only(mount):
+        _find_inside(mount.volume, claims.path(mount.volume), path[len(dest) :].strip("/"), shown)
+    elif mount:
+        _make_inside(claims.path(mount.volume), path[len(dest) :].strip("/"), launch.account, shown)
 
 
 def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
@@ -57,13 +62,30 @@ def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
 
 
 def _make_inside(volume: Path, relative: str, account: Account, shown: str) -> None:
+    with disk_errors(volume):
+        _walk(volume, relative, lambda parent, name: _step(parent, name, account, shown))
+
+
+def _find_inside(volume: Volume, path: Path, relative: str, shown: str) -> None:
+    """What is read-only stays as it is: the directory must be there."""
+    with disk_errors(path):
+        try:
+            _walk(path, relative, lambda parent, name: _open_directory(parent, name, shown))
+        except FileNotFoundError as error:
+            raise Conflict(
+                f"Nothing can be mounted at '{shown}': the volume '{volume.name}' around it is mounted read-only and "
+                f"has no directory {relative}.",
+                hint="Make that directory where the volume is mounted to write, or choose another path.",
+            ) from error
+
+
+def _walk(volume: Path, relative: str, step: Callable[[int, str], int]) -> None:
     fd = os.open(volume, _OPEN)
     try:
-        with disk_errors(volume):
-            for part in relative.strip("/").split("/"):
-                inner = _step(fd, part, account, shown)
-                os.close(fd)
-                fd = inner
+        for part in relative.split("/"):
+            inner = step(fd, part)
+            os.close(fd)
+            fd = inner
     finally:
         os.close(fd)
 
