@@ -6,15 +6,18 @@ There is no NFS client in this kernel: that the mount itself works cannot be see
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.domain.names import new_id
 from penstock.domain.users import SHARED_GROUP
 from penstock.domain.volumes import Phase, Storage, StorageKind
-from penstock.domain.workloads import Reason, State
+from penstock.domain.workloads import Reason, State, Unit
+from penstock.engines.docker import claims
 from penstock.engines.docker.claims import Claims, Source
 from penstock.engines.docker.container_settings import read_settings
 from penstock.engines.docker.containers import Place, container
@@ -133,10 +136,59 @@ async def test_a_link_on_the_way_to_a_directory_is_not_followed(engine: DockerEn
     for parts in (["ann", "link"], ["ann", "link", "new"]):
         with pytest.raises(ApiError, match="link leads elsewhere"):
             await engine._claims._walk(link, name, parts, make=True)
-    with pytest.raises(ApiError, match="can't cd"):
+    with pytest.raises(ApiError, match="there is no directory ann/missing, and a read-only mount makes none"):
         await engine._claims._walk(link, name, ["ann", "missing"], make=False)
     _, log = await outcome(engine, a_launch("cd /data; find . | sort", {"/data": volume}))
     assert log.split("\n")[:-1] == [".", "./ann", "./ann/data", "./ann/data/two words", "./ann/link", "./bob"]
+
+
+@pytest.fixture
+def exported(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """A directory of the host stands for the export; says what is in it."""
+    machine = hosts.hosts[0]
+    machine.docker("volume", "create", "export")
+    export = machine.docker("volume", "inspect", "-f", "{{.Mountpoint}}", "export").strip()
+
+    def bound(_: Storage, inside: str, *, read_only: bool) -> dict[str, object]:
+        options = {"type": "none", "o": f"bind,{'ro' if read_only else 'rw'}", "device": f"{export}/{inside}"}
+        return {"Driver": "local", "DriverOpts": options}
+
+    def found() -> list[str]:
+        image = read_settings(Settings(engine="docker")).helper_image
+        said = machine.docker("run", "--rm", "-v", "export:/export:ro", image, "find", "/export", "-mindepth", "1")
+        return sorted(path.removeprefix("/export/") for path in said.splitlines())
+
+    monkeypatch.setattr(claims, "nfs_options", bound)
+    yield found
+    machine.docker("volume", "rm", "export")
+
+
+async def test_a_mount_that_only_reads_makes_no_directory_on_a_storage(
+    hosts: Hosts, tmp_path: Path, exported: Callable[[], list[str]]
+) -> None:
+    async with opened(settings_for(hosts, tmp_path), hosts.hosts[:1], [ZFS]) as engine:
+        volume = a_volume("home", storage="pwmzfs01")
+        await engine.create_volume(volume, the_account())
+        launch = a_launch("ls /data", {"/data": volume})
+
+        async def tried(read_only: bool) -> Unit:
+            mount = launch.mounts[0].model_copy(update={"sub_path": "new/deep", "read_only": read_only})
+            report, _ = await outcome(engine, launch.model_copy(update={"mounts": (mount,), "workload_id": new_id()}))
+            return report.units[0]
+
+        refused = await tried(read_only=True)
+        assert (refused.state, refused.reason) == (State.CRASHED, Reason.LAUNCH_FAILED)
+        assert exported() == ["ann", "ann/home"]
+        assert refused.message == (
+            "The storage pwmzfs01 (192.168.186.65:/pwmzfs01/share_01) cannot be used on host-1: "
+            "there is no directory ann/home/new, and a read-only mount makes none."
+        )
+        assert (await tried(read_only=False)).state is State.EXITED
+        assert exported() == ["ann", "ann/home", "ann/home/new", "ann/home/new/deep"]
+        assert (await tried(read_only=True)).state is State.EXITED
+        for run in await engine.runs():
+            await engine.remove(run)
+        await engine.delete_volume(volume)
 
 
 async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEngine) -> None:

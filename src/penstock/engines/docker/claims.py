@@ -114,7 +114,7 @@ class Claims:
         storage = self.storage_of(volume)
         if storage and storage.kind is StorageKind.nfs:
             link = self._hosts.first()
-            await self._nfs(link, volume, storage)
+            await self._nfs(link, volume, storage, make=not volume.readonly)
             return
         async with self._making:
             home = await self.home_of(volume)
@@ -206,7 +206,7 @@ class Claims:
         storage = self.storage_of(volume)
         if storage and storage.kind is StorageKind.nfs:
             link = self._hosts.first()
-            await self._nfs(link, volume, storage)
+            await self._nfs(link, volume, storage, make=not volume.readonly)
         else:
             home = await self.home_of(volume)
             if home is None:
@@ -259,7 +259,8 @@ class Claims:
         volume, below = mount.volume, mount.sub_path
         storage = self.storage_of(volume)
         if storage and storage.kind is StorageKind.nfs:
-            return Source(await self._nfs(link, volume, storage, below))
+            make = not (mount.read_only or volume.readonly)
+            return Source(await self._nfs(link, volume, storage, below, make=make))
         home = await self.home_of(volume)
         if home != link.host.name:
             where = f"is on {home}" if home else "is not there"
@@ -281,13 +282,13 @@ class Claims:
 
     # -- NFS -----------------------------------------------------------------------------------------------------------
 
-    async def _nfs(self, link: Link, volume: Volume, storage: Storage, below: str | None = None) -> str:
+    async def _nfs(self, link: Link, volume: Volume, storage: Storage, below: str | None = None, *, make: bool) -> str:
         """Its name on this host. The directory is walked to each time: whoever may write beside it could have put a
         link there, and Docker would follow it."""
         inside = path_inside(volume, below)
         mark = f"-{hashlib.sha256(below.encode()).hexdigest()[:12]}" if below else ""
         name = f"{self.name_of(volume)}{mark}"
-        await self._make_directory(link, storage, inside.split("/"), make=not volume.readonly)
+        await self._make_directory(link, storage, inside.split("/"), make=make)
         made = await link.api.create_volume(
             {"Name": name, "Labels": self._labels(volume)} | nfs_options(storage, inside, read_only=volume.readonly)
         )

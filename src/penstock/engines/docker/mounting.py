@@ -14,11 +14,14 @@ _SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?\Z|\[[0-9A-Fa-f
 
 
 WALK = r"""
-cd -P "$1" || exit; here=$1; make=$2; shift 2
+cd -P "$1" || exit; top=$1; here=$1; make=$2; shift 2
 for part; do
-  [ "$make" ] && { [ -e "$part" ] || [ -L "$part" ] || mkdir "$part" || exit; }
-  cd -P "$part" || exit
   here=$here/$part
+  if [ ! -e "$part" ] && [ ! -L "$part" ]; then
+    [ "$make" ] || { echo "there is no directory ${here#"$top"/}, and a read-only mount makes none" >&2; exit 1; }
+    mkdir "$part" || exit
+  fi
+  cd -P "$part" || exit
   [ "$(pwd -P)" = "$here" ] || { echo "$part leads elsewhere" >&2; exit 1; }
 done
 """.strip()
