@@ -140,3 +140,13 @@ def test_an_admin_describes_and_stops_by_name(full):
     _, ended = full.ask("has", "GET", f"/v1/workloads/{made['id']}/wait?timeout=60")
     assert ended["status"] == "stopped"
     assert penstock(full, "admin", "logs", "wk", "to-stop")[0] == 0
+
+
+def test_what_ended_under_one_name_in_two_groups_is_still_not_one(full):
+    for user in JOBS:
+        _, made = full.ask(user, "POST", "/v1/workloads", {"text": "name: over-in-both\nrun: 'true'\n"})
+        full.ask(user, "POST", f"/v1/workloads/{made['id']}/stop")
+        assert full.ask(user, "GET", f"/v1/workloads/{made['id']}/wait?timeout=30")[1]["ended_at"]
+    status, answer = full.ask("admin", "GET", "/v1/workloads/over-in-both")
+    assert (status, answer["code"]) == (409, "ambiguous")
+    assert answer["hint"] == "Name the group with -g, or use one of the ids."

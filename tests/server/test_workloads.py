@@ -158,11 +158,9 @@ def test_a_job_is_deleted_only_after_it_ended(module_server):
     assert module_server.request("GET", f"/v1/workloads/{made['id']}")[0] == 404
 
 
-def test_a_name_several_share_is_ambiguous_unless_one_is_alive(module_server):
+def test_a_name_several_share_is_the_one_that_is_alive_else_the_newest(module_server):
     ids = [module_server.ended(module_server.submit("name: twin\nrun: 'true'\n")["id"])["id"] for _ in range(2)]
-    status, body = module_server.request("GET", "/v1/workloads/twin")
-    assert (status, body["code"]) == (409, "ambiguous")
-    assert all(workload_id in body["detail"] for workload_id in ids)
+    assert module_server.request("GET", "/v1/workloads/twin")[1]["id"] == ids[-1]
     alive = module_server.submit("name: twin\nrun: sleep 60\n")
     assert module_server.request("GET", "/v1/workloads/twin")[1]["id"] == alive["id"]
     module_server.request("POST", "/v1/workloads/twin/stop")

@@ -33,11 +33,18 @@ def volume(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get, *, to_mou
 
 
 def workload(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> Workload:
-    """By id, or by name: the one that is alive, else the only one."""
+    """By id, or by name: the one that is alive, else the newest."""
+    return workloads(tx, caller, ref, verb)[0]
+
+
+def workloads(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> list[Workload]:
+    """By id, or by name: the one that is alive, else all that ended in the one group that has them, newest first."""
     found = _reached(caller, ref, verb, Kind.Workload, lambda group: tx.workloads.find(ref, group))
     alive = [each for each in found if not each.ended]
-    exact = [each for each in found if each.id == ref]
-    return _one(exact or (alive if len(alive) == 1 else found), ref, Kind.Workload)
+    meant = [each for each in found if each.id == ref] or alive or found
+    if meant and not alive and len({each.group for each in meant}) == 1:
+        return meant
+    return [_one(meant, ref, Kind.Workload)]
 
 
 def _reached(

@@ -151,18 +151,27 @@ class Workloads:
         self._reconciler.touch(workload.id)
         return Summary.of(workload)
 
-    async def delete(self, caller: Caller, ref: str) -> Workload:
-        return self._deleted(
-            await self._db.write(lambda tx: _delete(tx, lookup.workload(tx, caller, ref, Verb.delete), caller))
-        )
+    async def delete(self, caller: Caller, ref: str) -> list[Workload]:
+        """The one with this id, or all of this name; the newest first. One that is alive keeps them all."""
+
+        def change(tx: Store) -> list[Workload]:
+            gone: list[Workload] = []
+            meant = lookup.workloads(tx, caller, ref, Verb.delete)
+            while meant:
+                gone += [_forget(tx, caller, workload) for workload in meant]
+                left = tx.workloads.find(ref, meant[0].group)
+                meant = [each for each in left if each.name == ref and each.ended]
+            return gone
+
+        gone = await self._db.write(change)
+        for workload in gone:
+            self._reconciler.touch(workload.id)
+        return gone
 
     async def delete_for(self, owner: Caller, workload_id: str) -> None:
         """As `stop_for` stops it."""
-        self._deleted(await self._db.write(lambda tx: _delete(tx, _by_id(tx, workload_id), owner)))
-
-    def _deleted(self, workload: Workload) -> Workload:
-        self._reconciler.touch(workload.id)
-        return workload
+        gone = await self._db.write(lambda tx: _forget(tx, owner, _by_id(tx, workload_id)))
+        self._reconciler.touch(gone.id)
 
     async def counts(self) -> dict[str, int]:
         return await self._db.read(lambda tx: tx.workloads.counts())
@@ -175,12 +184,12 @@ def _by_id(tx: Store, workload_id: str) -> Workload:
     return found
 
 
-def _delete(tx: Store, workload: Workload, caller: Caller) -> Workload:
+def _forget(tx: Store, caller: Caller, workload: Workload) -> Workload:
     if not workload.ended:
         raise _not_over(workload)
-    deleted: Workload = tx.workloads.move(workload, State.DELETED, Reason.DELETED_BY_USER, wants=Wants.DELETE)
+    moved: Workload = tx.workloads.move(workload, State.DELETED, Reason.DELETED_BY_USER, wants=Wants.DELETE)
     audit.note_of(tx, caller, Verb.delete, workload)
-    return deleted
+    return moved
 
 
 def _not_over(workload: Workload) -> Conflict:

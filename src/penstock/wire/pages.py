@@ -19,7 +19,7 @@ class Deleted(Model):
     name: str
     deleted: bool = True
     message: str | None = None
-    """What it still waits for."""
+    """What it still waits for, or how many went with it."""
 
 
 class Uploaded(Model):

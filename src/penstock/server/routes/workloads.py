@@ -127,9 +127,10 @@ async def workload_events(ref: str, asked: Asked) -> Response:
 
 @router.delete("/v1/workloads/{ref}", response_model=Deleted)
 async def delete_workload(ref: str, asked: Asked) -> Response:
-    """Forgets an ended workload and its logs."""
-    workload = await asked.parts.workloads.delete(asked.caller, ref)
-    return answer(Deleted(id=workload.id, name=workload.name))
+    """Forgets an ended workload and its logs; by name, all of that name."""
+    gone = await asked.parts.workloads.delete(asked.caller, ref)
+    message = f"all {len(gone)} of that name" if len(gone) > 1 else None
+    return answer(Deleted(id=gone[0].id, name=gone[0].name, message=message))
 
 
 @router.put("/v1/uploads", status_code=201, response_model=Uploaded)

@@ -1,0 +1,72 @@
+"""Workloads by name, as document 003 names them: after they ended, by what they ask for, and where they are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Program, Result
+from tests.running import RunningServer
+
+WAITER = "name: {}\nrun: echo {}\n"
+
+
+@pytest.fixture
+def pwmcli(penstock: Program) -> Callable[..., Result]:
+    return lambda *words, **more: penstock(*words, name="pwmcli", **more)
+
+
+def ran(server: RunningServer, name: str, times: int) -> list[str]:
+    """The ids of as many of this name that have ended, the newest first."""
+    made = [server.submit(WAITER.format(name, number))["id"] for number in range(times)]
+    for id_ in made:
+        server.ended(id_)
+    return made[::-1]
+
+
+def test_a_name_that_ended_twice_is_the_newest_to_all_that_read(pwmcli, penstock, server):
+    newest, older = ran(server, "waiter", 2)
+    assert json.loads(pwmcli("get", "wk", "waiter", "-j").out)["id"] == newest
+    assert yaml.safe_load(pwmcli("get", "wk", "waiter", "-o", "yaml").out)["metadata"]["name"] == "waiter"
+    assert newest in pwmcli("describe", "wk", "waiter").out
+    assert pwmcli("logs", "wk", "waiter").out == "1\n"
+    assert json.loads(pwmcli("inspect", "wk", "waiter").out)["id"] == newest
+    assert "waiter is the name of" not in pwmcli("top", "wk", "waiter").err
+    assert penstock("explain", "wk", "waiter", "-o", "name").out == f"{newest}\n"
+    assert pwmcli("stop", "wk", "waiter").out == f"Task {newest} (waiter) is completed\n"
+    assert pwmcli("logs", "wk", older).out == "0\n"
+
+
+def test_one_that_is_alive_goes_before_those_that_ended(pwmcli, server):
+    ran(server, "again", 2)
+    alive = server.submit("name: again\nrun: sleep 600\n")["id"]
+    assert json.loads(pwmcli("get", "wk", "again", "-j").out)["id"] == alive
+    refused = pwmcli("delete", "wk", "again")
+    assert refused.code == 1
+    assert f"again ({alive}) is " in refused.err
+    assert len(json.loads(pwmcli("get", "wk", "-j").out)) >= 3, "none is deleted while one of them is alive"
+
+
+def test_a_name_is_deleted_with_all_that_ended_under_it(pwmcli, server):
+    newest, *_ = ran(server, "gone", 3)
+    assert pwmcli("delete", "wk", "gone").out == f"Workload gone ({newest}) deleted: all 3 of that name\n"
+    missing = pwmcli("get", "wk", "gone")
+    assert (missing.code, "gone not found" in missing.err) == (1, True)
+
+
+def test_an_id_deletes_that_one_only(pwmcli, server):
+    newest, older = ran(server, "kept", 2)
+    assert pwmcli("delete", "wk", older).out == f"Workload kept ({older}) deleted\n"
+    assert json.loads(pwmcli("get", "wk", "kept", "-j").out)["id"] == newest
+
+
+def test_more_of_a_name_than_are_looked_up_at_once_are_deleted(server):
+    for id_ in [server.submit(WAITER.format("many", 1))["id"] for _ in range(23)]:
+        server.request("POST", f"/v1/workloads/{id_}/stop")
+        server.ended(id_)
+    status, gone = server.request("DELETE", "/v1/workloads/many")
+    assert (status, gone["message"]) == (200, "all 23 of that name")
+    assert server.request("GET", "/v1/workloads/many")[0] == 404
