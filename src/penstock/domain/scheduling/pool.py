@@ -95,6 +95,8 @@ class Pool:
         """It is over, or was taken out of the queue. True if that changed anything."""
         if workload_id in self._queue.jobs:
             self._queue.remove(workload_id)
+            if not self._queue.jobs:  # nobody is left to keep room for, and nobody need decide that
+                self._reservations = {}
             self._moved()
             return True
         held = self._held.pop(workload_id, None)
