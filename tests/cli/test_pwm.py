@@ -302,10 +302,20 @@ def test_a_mistake_in_one_document_leaves_the_others_unmade(pwmcli, penstock):
 
 @pytest.mark.parametrize("word", ["stop", "delete"])
 def test_a_thing_or_a_file_is_named_not_both_and_not_neither(pwmcli, word):
-    for words in ([], ["wk", "x", "-f", "x.yaml"]):
+    for words, said in (([], ""), (["wk", "x", "-f", "x.yaml"], ", not both")):
         refused = pwmcli(word, *words)
         assert refused.code == 2
-        assert ", or a file with -f." in refused.err
+        assert f", or a file with -f{said}." in refused.err
+
+
+@pytest.mark.parametrize("word", ["apply", "stop", "delete"])
+def test_of_several_files_none_is_left_out_in_silence(pwmcli, penstock, word):
+    for name in ("a", "b"):
+        (penstock.folder / f"{name}.yaml").write_text(f"name: {name}\nrun: 'true'\n")
+    refused = pwmcli(word, "-f", "a.yaml", "-f", "b.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert "one file at a time, and there are 2. Put them into one, with '---' between the documents" in refused.err
+    assert f"or run 'pwmcli {word}' for each." in refused.err
 
 
 def test_penstock_asks_before_it_deletes_and_pwmcli_does_not(pwmcli, penstock, server):

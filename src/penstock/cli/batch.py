@@ -23,7 +23,22 @@ def optional_file(function: Function) -> Function:
 
 def _file(*, required: bool) -> Callable[[Function], Function]:
     kind = click.Path(dir_okay=False, allow_dash=True)
-    return click.option("-f", "--file", required=required, type=kind, help="The file; - is standard input.")
+    said = "The file; - is standard input."
+    return click.option("-f", "--file", required=required, type=kind, multiple=True, callback=_only_one, help=said)
+
+
+def _only_one(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> str | None:
+    """What is sent is one text, whose lines are counted from one file's first."""
+    if len(files) > 1:
+        said = f"one file at a time, and there are {len(files)}. Put them into one, with '---' between the documents"
+        raise click.BadParameter(f"{said}, or run '{ctx.command_path}' for each.", ctx, param)
+    return files[0] if files else None
+
+
+def thing_or_file(word: str, words: tuple[str, ...], file: str | None) -> None:
+    """One of the two must be named."""
+    if bool(words) == (file is not None):
+        raise click.UsageError(f"Name a {word}, or a file with -f{', not both' if words else ''}.")
 
 
 def documents_body(file: str) -> dict[str, Any]:

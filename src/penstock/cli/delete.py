@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from penstock.cli.batch import documents_body, optional_file, show_results
+from penstock.cli.batch import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.confirm import confirmed
 from penstock.cli.each import each
@@ -47,8 +47,7 @@ def delete(
     Of a file: all jobs of its names, and volumes with all their data. pwmcli asks only before volumes, and only at a
     terminal.
     """
-    if bool(words) == (file is not None):
-        raise click.UsageError("Name a thing, or a file with -f.")
+    thing_or_file("thing", words, file)
     if file is not None:
         return _delete_described(file, group, force, output, api_url)
     kind, ref = one_thing(words, KINDS)

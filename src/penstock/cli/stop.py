@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.batch import documents_body, optional_file, show_results
+from penstock.cli.batch import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.each import each
 from penstock.cli.jobs.stop import becomes
@@ -33,8 +33,7 @@ def stop(words: tuple[str, ...], file: str | None, group: str | None, output: st
 
     They stay listed, with their logs, until they are deleted. What has not started yet is stopped at once.
     """
-    if bool(words) == (file is not None):
-        raise click.UsageError("Name a workload, or a file with -f.")
+    thing_or_file("workload", words, file)
     client = connect(api_url)
     if file is not None:
         answer = client.post("/v1/stop", documents_body(file), {"group": group})
