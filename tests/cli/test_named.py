@@ -70,3 +70,50 @@ def test_more_of_a_name_than_are_looked_up_at_once_are_deleted(server):
     status, gone = server.request("DELETE", "/v1/workloads/many")
     assert (status, gone["message"]) == (200, "all 23 of that name")
     assert server.request("GET", "/v1/workloads/many")[0] == 404
+
+
+# -- by what it asks for ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["describe", "logs", "inspect", "top", "stop", "shell", "delete"])
+def test_gpuw_names_no_workload_that_asks_for_none(pwmcli, server, word):
+    [id_] = ran(server, f"on-cpu-{word}", 1)
+    refused = pwmcli(word, "gpuw", f"on-cpu-{word}")
+    assert (refused.code, refused.out) == (1, "")
+    assert f"Workload on-cpu-{word} asks for no GPUs" in refused.err
+    assert server.request("GET", f"/v1/workloads/{id_}")[0] == 200
+
+
+def test_cpuw_is_what_asks_for_no_gpus(pwmcli, penstock, server):
+    [id_] = ran(server, "on-cpu", 1)
+    assert penstock("explain", "gpuw", "on-cpu").code == 1
+    assert penstock("explain", "cpuw", "on-cpu", "-o", "name").out == f"{id_}\n"
+    assert id_ in pwmcli("describe", "cpuw", "on-cpu").out
+    assert pwmcli("logs", "cpuw", "on-cpu").out == "0\n"
+    assert json.loads(pwmcli("inspect", "cpuw", "on-cpu").out)["id"] == id_
+    assert pwmcli("stop", "cpuw", "on-cpu").out == f"Task {id_} (on-cpu) is completed\n"
+    assert pwmcli("delete", "cpuw", "on-cpu").out == f"Workload on-cpu ({id_}) deleted\n"
+
+
+# -- what is not there, or not taken -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["wk", "vol", "gpu", "node"])
+def test_what_is_not_there_is_not_watched(pwmcli, kind):
+    refused = pwmcli("get", kind, "typo", "-w")
+    assert (refused.code, refused.out) == (1, "")
+    assert "typo not found" in refused.err
+
+
+def test_what_is_watched_by_name_is_found_behind_many_others(penstock, server):
+    [id_] = ran(server, "behind", 1)
+    ran(server, "before", 2)
+    watching = penstock.started("get", "wk", "behind", "-w", "--limit", "1", "-o", "name", name="pwmcli")
+    assert watching.stdout
+    assert watching.stdout.readline() == f"{id_}\n"
+
+
+def test_top_says_what_it_takes(pwmcli):
+    refused = pwmcli("top", "gpu")
+    assert refused.code == 2
+    assert "'gpu' is not one of: wk (workload, workloads), node (nodes), gpuw, cpuw." in refused.err

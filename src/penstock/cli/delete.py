@@ -16,7 +16,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import note
 from penstock.cli.table import Row
 from penstock.cli.tree import command
-from penstock.cli.views import PATHS, SINGLE
+from penstock.cli.views import PATHS, SINGLE, asked_for
 from penstock.client.address import quote
 
 KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")
@@ -52,12 +52,13 @@ def delete(
         return _delete_described(file, group, force, output, api_url)
     kind, ref = one_thing(words, KINDS)
     client = connect(api_url)
+    named = asked_for(client, kind, ref, group)
 
     def delete_one(_: str) -> Row | None:
         if not force and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
             return None
         asked = {"group": group} | ({"force": "true"} if force and kind.noun == "Node" else {})
-        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(ref)}", asked)
+        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(named)}", asked)
         return gone or {"name": ref}
 
     return each([ref], delete_one, output, lambda gone: _said(kind, gone))

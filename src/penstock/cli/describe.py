@@ -13,7 +13,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import print_data, print_facts
 from penstock.cli.table import Column, Row, field, moment, table
 from penstock.cli.tree import command
-from penstock.cli.views import PATHS, SINGLE, view_of
+from penstock.cli.views import PATHS, SINGLE, check_asking, view_of
 from penstock.client import Client
 from penstock.client.address import quote
 
@@ -50,6 +50,7 @@ def describe(words: tuple[str, ...], group: str | None, output: str, api_url: st
         return
     asked: dict[str, Any] = {"group": group} | ({"usage": True} if kind.noun == "Volume" else {})
     thing = client.get(f"{PATHS[kind.noun]}/{quote(ref)}", asked)
+    check_asking(kind, ref, thing)
     events = client.get(f"{PATHS[kind.noun]}/{thing['id']}/events", {"group": group})["items"]
     if output not in ("table", "wide"):
         print_data(thing | {"events": events}, output)

@@ -10,6 +10,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import print_data, print_facts
 from penstock.cli.table import Column, Row, field, short_time, table
 from penstock.cli.tree import command
+from penstock.cli.views import asked_for
 from penstock.client.address import quote
 
 KINDS = KindWord("Workload")
@@ -31,8 +32,10 @@ def explain(words: tuple[str, ...], group: str | None, output: str, api_url: str
 
     Only nodes that its group may use are named. One that "never" fits would not do even if it were empty.
     """
-    _, ref = one_thing(words, KINDS)
-    found = connect(api_url).get(f"/v1/workloads/{quote(ref)}/explain", {"group": group})
+    kind, ref = one_thing(words, KINDS)
+    client = connect(api_url)
+    named = asked_for(client, kind, ref, group)
+    found = client.get(f"/v1/workloads/{quote(named)}/explain", {"group": group})
     if output not in ("table", "wide"):
         print_data(found, output)
         return

@@ -12,7 +12,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import note, print_data, print_items
 from penstock.cli.table import Row
 from penstock.cli.tree import command
-from penstock.cli.views import SINGLE, View, is_called, view_of
+from penstock.cli.views import SINGLE, View, check_asking, is_called, view_of
 from penstock.client import Client
 from penstock.client.address import quote
 from penstock.domain.kinds import ALIASES, APPLIED
@@ -69,7 +69,7 @@ def get(
     if group is None and kind.noun in SINGLE:
         asked["everything"] = True
     if watch:
-        _watch(client, view, asked, ref, limit, output)
+        _watch(client, kind, view, asked, ref, limit, output)
     elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
         return
     elif ref is None:
@@ -123,9 +123,7 @@ def _one(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str
 
 def _single(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> Row:
     thing: Row = client.get(f"{view.path}/{quote(ref)}", asked)
-    if not view.rows([thing]):
-        asks = "GPUs" if kind.asking == "cpu" else "no GPUs"
-        raise NotFound(f"{kind.noun} {ref} asks for {asks}", hint=f"penstock get {ALIASES[kind.noun][0]} {ref}")
+    check_asking(kind, ref, thing)
     return thing
 
 
@@ -144,8 +142,16 @@ def _print(client: Client, view: View, rows: list[Row], output: str) -> None:
     print_items(rows, output, view.columns(rows), ruled=view.ruled)
 
 
-def _watch(client: Client, view: View, asked: dict[str, Any], ref: str | None, limit: int, output: str) -> None:
+def _watch(
+    client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str | None, limit: int, output: str
+) -> None:
+    """What is named must be there when it begins; of all that are called so only those are asked for."""
     from penstock.cli.watch import watch
+
+    if ref is not None and kind.noun in SINGLE:
+        asked = asked | {"name": _single(client, kind, view, asked, ref)["name"]}
+    elif ref is not None:
+        named(client, kind, view, asked, ref)
 
     def rows(items: list[Row]) -> list[Row]:
         found = view.rows(items)

@@ -9,6 +9,7 @@ from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option
 from penstock.cli.output import print_data
 from penstock.cli.tree import command
+from penstock.cli.views import asked_for
 from penstock.client.address import quote
 
 
@@ -27,5 +28,7 @@ def inspect(words: tuple[str, ...], group: str | None, output: str, api_url: str
 
     What looks secret is masked.
     """
-    _, ref = one_thing(words, KindWord("Workload"))
-    print_data(connect(api_url).get(f"/v1/workloads/{quote(ref)}/inspect", {"group": group}), output)
+    kind, ref = one_thing(words, KindWord("Workload"))
+    client = connect(api_url)
+    named = asked_for(client, kind, ref, group)
+    print_data(client.get(f"/v1/workloads/{quote(named)}/inspect", {"group": group}), output)

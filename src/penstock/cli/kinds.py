@@ -92,6 +92,7 @@ def one_thing(words: tuple[str, ...], kinds: KindWord) -> tuple[Kind, str]:
         words = tuple(words[0].split("/", 1))
     if len(words) == 1:
         if kind_named(words[0]) or words[0].lower() in ASKING:
+            kinds.convert(words[0], None, ctx)  # which refuses one that is not for this command
             raise click.UsageError(f"'{words[0]}' is a kind; name one: {ctx.command_path} {words[0]} NAME.", ctx)
         return Kind("Workload", document=speaks_document(ctx)), words[0]
     if len(words) != 2:

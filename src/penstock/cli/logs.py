@@ -11,6 +11,7 @@ from penstock.cli.jobs.logs import log_options, show_log
 from penstock.cli.kinds import KindWord, one_thing, speaks_document
 from penstock.cli.options import group_option
 from penstock.cli.tree import command
+from penstock.cli.views import check_asking
 
 
 @command(
@@ -29,7 +30,7 @@ def logs(words: tuple[str, ...], group: str | None, follow: bool | None, **asked
     penstock goes on until it ends, pwmcli shows what is there; --follow and --no-follow say which. Ctrl-C ends only
     the following: the workload goes on, and the exit code is 0.
     """
-    _, ref = one_thing(words, KindWord("Workload"))
+    kind, ref = one_thing(words, KindWord("Workload"))
     if follow is None:
         follow = not speaks_document(click.get_current_context())
-    show_log(ref, group=group, follow=follow, **asked)
+    show_log(ref, group=group, follow=follow, check=lambda job: check_asking(kind, ref, job), **asked)

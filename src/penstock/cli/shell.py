@@ -31,7 +31,9 @@ def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bo
     it is a shell in its directory; no workload need run.
     """
     from penstock.cli.kinds import KindWord, one_thing
+    from penstock.cli.views import asked_for
 
     kind, ref = one_thing(words, KindWord(*PLACES))
-    path = PLACES[kind.noun].format(quote(ref))
-    return converse(connect(api_url), path, {"group": group}, (), stdin, tty)
+    client = connect(api_url)
+    path = PLACES[kind.noun].format(quote(asked_for(client, kind, ref, group)))
+    return converse(client, path, {"group": group}, (), stdin, tty)

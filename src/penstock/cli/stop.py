@@ -11,6 +11,7 @@ from penstock.cli.jobs.stop import becomes
 from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.tree import command
+from penstock.cli.views import asked_for
 from penstock.client.address import quote
 
 KINDS = KindWord("Workload")
@@ -38,6 +39,6 @@ def stop(words: tuple[str, ...], file: str | None, group: str | None, output: st
     if file is not None:
         answer = client.post("/v1/stop", documents_body(file), {"group": group})
         return show_results(answer["results"], output)
-    _, ref = one_thing(words, KINDS)
-    path = f"/v1/workloads/{quote(ref)}/stop"
+    kind, ref = one_thing(words, KINDS)
+    path = f"/v1/workloads/{quote(asked_for(client, kind, ref, group))}/stop"
     return each([ref], lambda _: client.post(path, query={"group": group}), output, becomes)

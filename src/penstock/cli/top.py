@@ -15,6 +15,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import note, print_data
 from penstock.cli.table import GAP, Column, Row, field, printable, table
 from penstock.cli.tree import command
+from penstock.cli.views import asked_for
 from penstock.cli.watch import redraw
 from penstock.client import Client
 from penstock.client.address import quote
@@ -24,6 +25,7 @@ from penstock.errors import NotFound
 
 PAUSE_SECONDS = 2
 NODES = ("node", "nodes")
+KINDS = KindWord("Workload", "Node")
 
 Ask = Callable[[], Any]
 
@@ -74,10 +76,11 @@ def _asked(client: Client, words: tuple[str, ...], query: dict[str, Any]) -> tup
     """`top node` is all of them."""
     if len(words) == 1 and words[0].lower() in NODES:
         return partial(_nodes, client, query, None), node_lines
-    kind, ref = one_thing(words, KindWord("Workload", "Node"))
+    kind, ref = one_thing(words, KINDS)
     if kind.noun == "Node":
         return partial(_nodes, client, query, ref), node_lines
-    return partial(client.get, f"/v1/workloads/{quote(ref)}/top", query), workload_lines
+    named = asked_for(client, kind, ref, query["group"])
+    return partial(client.get, f"/v1/workloads/{quote(named)}/top", query), workload_lines
 
 
 def _nodes(client: Client, query: dict[str, Any], ref: str | None) -> list[Row]:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from penstock.cli.kinds import Kind
 from penstock.cli.table import Column, Row
 from penstock.client import Client
+from penstock.client.address import quote
+from penstock.domain.kinds import ALIASES
+from penstock.errors import NotFound
 
 PATHS = {
     "Workload": "/v1/workloads",
@@ -108,6 +111,21 @@ COLUMNS = {
     "User": "people:user_columns",
     "Group": "people:group_columns",
 }
+
+
+def asked_for(client: Client, kind: Kind, ref: str, group: str | None) -> str:
+    """By what a command names it to the server: of `gpuw` and `cpuw` it is made sure that it is one."""
+    if not kind.asking:
+        return ref
+    thing: Row = client.get(f"{PATHS[kind.noun]}/{quote(ref)}", {"group": group})
+    check_asking(kind, ref, thing)
+    return str(thing["id"])
+
+
+def check_asking(kind: Kind, ref: str, thing: Row) -> None:
+    if not view_of(kind, wide=False).rows([thing]):
+        asks = "GPUs" if kind.asking == "cpu" else "no GPUs"
+        raise NotFound(f"{kind.noun} {ref} asks for {asks}", hint=f"penstock get {ALIASES[kind.noun][0]} {ref}")
 
 
 def is_called(row: Row, ref: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from penstock.cli.completion import job_names
 from penstock.cli.jobs.follow import Log, goes_on
 from penstock.cli.options import Function, api_url_option, connect
 from penstock.cli.output import note
+from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.client.patience import Patience
@@ -52,11 +54,19 @@ def logs(ref: str, follow: bool | None, **asked: Any) -> None:
 
 
 def show_log(
-    ref: str, *, follow: bool, since: str | None, api_url: str | None, group: str | None = None, **part: int | None
+    ref: str,
+    *,
+    follow: bool,
+    since: str | None,
+    api_url: str | None,
+    group: str | None = None,
+    check: Callable[[Row], None] = lambda job: None,
+    **part: int | None,
 ) -> None:
     query = {**part, "since": _moment(since), "group": group}
     client = connect(api_url)
     job = client.get(f"/v1/workloads/{quote(ref)}", {"group": group})
+    check(job)
     log = Log(client, Patience(client, note), job, query)
     if not follow:
         log.show()
