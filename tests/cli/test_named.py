@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable
 
 import pytest
@@ -117,3 +119,22 @@ def test_top_says_what_it_takes(pwmcli):
     refused = pwmcli("top", "gpu")
     assert refused.code == 2
     assert "'gpu' is not one of: wk (workload, workloads), node (nodes), gpuw, cpuw." in refused.err
+
+
+# -- volumes ------------------------------------------------------------------------------------------------------
+
+DATASET = """
+apiVersion: v1
+kind: Volume
+metadata: {name: imagenet, group: pwm.resource}
+spec: {storage: NODE-local, subPath: imagenet-2012, policy: readonly}
+"""
+
+
+def test_a_dataset_is_described_with_its_path_and_that_it_is_only_read(pwmcli, server):
+    applied = pwmcli("apply", "-f", "-", stdin=DATASET.replace("NODE", os.uname().nodename))
+    assert applied.code == 0, applied.err
+    described = pwmcli("describe", "vol", "imagenet", "-g", "pwm.resource").out
+    facts = dict(re.findall(r"^([A-Z][\w ]+): +(\S+)$", described, re.MULTILINE))
+    assert (facts["Sub Path"], facts["Policy"]) == ("imagenet-2012", "readonly")
+    assert facts["Access Modes"] == "ReadOnlyMany"

@@ -87,9 +87,10 @@ def _show(kind: Kind, thing: Row) -> None:
 
         show_job(thing, history=False)
     else:
+        from penstock.cli.pwm.volumes import policy, sub_path
         from penstock.cli.volumes import show_volume
 
-        show_volume(thing)
+        show_volume(thing, [("Sub Path", sub_path(thing)), ("Policy", policy(thing))])
 
 
 def _said(event: Row) -> str:

@@ -126,7 +126,8 @@ def phase(volume: Row) -> str:
 
 
 def access(volume: Row) -> str:
-    return ",".join(volume["access_modes"])
+    """Of a read-only one, what is left of them."""
+    return "ReadOnlyMany" if volume.get("readonly") else ",".join(volume["access_modes"])
 
 
 def used(volume: Row) -> str:
@@ -157,13 +158,14 @@ def _user(job: Row) -> str:
     return f"{job['name']} ({job['id']}, {job['status']})" if job["id"] else str(job["name"])
 
 
-def show_volume(volume: Row) -> None:
+def show_volume(volume: Row, more: Sequence[tuple[str, str]] = ()) -> None:
+    """`more` is what document 001 has no line for."""
     users = ", ".join(map(_user, volume.get("used_by") or ()))
     facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
     facts += [("Message", volume["message"])] if volume.get("message") else []
     facts += [("Size", volume["size"] or "-"), ("Used", used(volume)), ("Used By", users or "-")]
     place = ("Storage", volume["storage"]) if volume.get("storage") else ("Storage Class", volume["storage_class"])
-    facts += [place, ("Access Modes", access(volume))]
+    facts += [place, *more, ("Access Modes", access(volume))]
     namespace = volume.get("namespace") or volume["group"]
     facts += [("User", volume["user"]), ("Namespace", namespace), ("PVC Name", volume["object_name"])]
     print_facts([*facts, ("Created", short_time(volume["created_at"]))])

@@ -11,8 +11,8 @@ def volume_columns(*, wide: bool) -> list[Column]:
         field("group", "group", least=8),
         field("name", "name", least=NAME),
         Column("storage", lambda row: str(row.get("storage") or row.get("storage_class") or "-"), drop=1, least=8),
-        Column("subPath", lambda row: str(row.get("sub_path") or row.get("object_name") or "-"), drop=2, least=12),
-        Column("policy", _policy),
+        Column("subPath", sub_path, drop=2, least=12),
+        Column("policy", policy),
     ]
     if wide:
         columns += [field("id", "id"), field("size", "size"), field("status", "status", drop=4)]
@@ -20,7 +20,11 @@ def volume_columns(*, wide: bool) -> list[Column]:
     return columns
 
 
-def _policy(row: Row) -> str:
+def sub_path(row: Row) -> str:
+    return str(row.get("sub_path") or row.get("object_name") or "-")
+
+
+def policy(row: Row) -> str:
     only_reads = row.get("readonly") or row.get("access_modes") == ["ReadOnlyMany"]
     return "readonly" if only_reads else "rw"
 
