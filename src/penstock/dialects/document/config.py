@@ -162,10 +162,10 @@ def _pair(reading: PlacedReading, item: Node, path: str) -> tuple[Scalar, Node] 
             return None
         return Scalar(name, quoted=True, mark=item.mark), Scalar(value, quoted=True, mark=item.mark)
     said = read_fields(reading, item, path, NAMED)
-    if lacks(item, "name"):
-        reading.problem("is missing", item, f"{path}.name")
-    empty: Node = Scalar("", quoted=True, mark=item.mark)
-    return (said["name"], said.get("value", (empty, path))[0]) if "name" in said else None
+    for key, hint in (("name", None), ("value", "write 'value: \"\"' for an empty one")):
+        if lacks(item, key):
+            reading.problem("is missing", item, f"{path}.{key}", hint)
+    return (said["name"], said["value"][0]) if "name" in said and "value" in said else None
 
 
 MEANS = {"cmd": "run", "startMode": "terminal", "env": "envs", "labels": "labels"}
