@@ -105,7 +105,7 @@ def test_users_and_groups_alone_are_taken_and_tokens_made_for_them_alone(alone):
     (alone.folder / "users.yaml").write_text(USERS + STOWAWAY)
     refused = alone("user", "apply", "-f", "users.yaml", name="pwmadm")
     assert refused.code == 1
-    assert "users.yaml:28:18: kind: a Workload is not taken here, only User and Group" in refused.err
+    assert "users.yaml:27:7: kind: a Workload is not taken here, only User and Group" in refused.err
     assert "penstock apply -f FILE takes it" in refused.err
     assert alone("get", "user", "ada").code == 1
     assert "stowaway" not in alone("get", "wk").out

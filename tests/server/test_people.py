@@ -170,8 +170,8 @@ run: 'true'
     assert (status, answer["message"]) == (422, "people.yaml cannot be applied; nothing was changed.")
     hint = "penstock apply -f FILE takes it"
     assert [(p["where"], p["message"], p["hint"]) for p in answer["problems"]] == [
-        ("people.yaml:7:18", "a Workload is not taken here, only User and Group", hint),
-        ("people.yaml:12:18", "a Storage is not taken here, only User and Group", hint),
+        ("people.yaml:5:7", "a Workload is not taken here, only User and Group", hint),
+        ("people.yaml:10:7", "a Storage is not taken here, only User and Group", hint),
         ("people.yaml:15:1", "a Task is not taken here, only User and Group", hint),
     ]
     assert house.ask("admin", "GET", "/v1/groups/newcomers")[0] == 404

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
-from penstock.dialects.documents import Document, TaskDocument, identity, read_documents
+from penstock.dialects.documents import Document, TaskDocument, read_documents
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
 from penstock.dialects.task import Task
 from penstock.dialects.task.write import as_task
@@ -266,10 +266,10 @@ def _refuse_other_kinds(documents: Sequence[Document], asked: Application) -> No
     hint = "penstock apply -f FILE takes it"
     problems = []
     for document in documents:
-        kind, (where, _) = _kind(document), identity(document)[3]
+        kind = _kind(document)
         if kind not in asked.kinds:
             said = f"a {kind} is not taken here, only {' and '.join(asked.kinds)}"
-            problems.append(Problem(said, where=where, field="kind", hint=hint))
+            problems.append(Problem(said, where=_kind_place(document), field="kind", hint=hint))
     if problems:
         raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
 
@@ -278,6 +278,13 @@ def _kind(document: Document) -> str:
     if isinstance(document, NounDocument):
         return document.kind
     return CLAIM if isinstance(document, ManifestVolume) else kind_of(document)
+
+
+def _kind_place(document: Document) -> str | None:
+    """Where it says its kind; a task says none, and is known by its name."""
+    if isinstance(document, NounDocument | ManifestVolume):
+        return document.place("kind")[0]
+    return document.task.where("kind") or document.task.where("name")
 
 
 def workload_deed(caller: Caller, document: Runnable, verb: Verb) -> Deed:

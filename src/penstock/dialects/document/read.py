@@ -12,7 +12,7 @@ from penstock.dialects.document.storage import storage
 from penstock.dialects.document.user import user
 from penstock.dialects.document.volume import volume
 from penstock.dialects.document.workload import workload
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, lacks, read_fields, text
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, lacks, placed, read_fields, text
 from penstock.dialects.text import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
@@ -46,8 +46,9 @@ def document(reading: PlacedReading, top: Pairs, kind: str, path: str) -> Worklo
     return NounDocument(kind, noun.name, about.group, noun, reading.places)
 
 
+KIND = placed(text, "kind")
 STATUS = {"status": ("the server wrote it", "remove it")}
 SHAPES = {
-    kind: Shape({"apiVersion": text, "kind": text, "metadata": metadata(kind), "spec": as_it_is}, STATUS)
+    kind: Shape({"apiVersion": text, "kind": KIND, "metadata": metadata(kind), "spec": as_it_is}, STATUS)
     for kind in APPLIED
 }

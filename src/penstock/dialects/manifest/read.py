@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, text
+from penstock.dialects.fields import PlacedReading, Shape, as_it_is, placed, read_fields, text
 from penstock.dialects.manifest.claim import claim
 from penstock.dialects.manifest.job import Services, job
 from penstock.dialects.manifest.names import Metadata, metadata
@@ -114,4 +114,4 @@ def manifest(
 
 
 STATUS = {"status": ("the cluster wrote it", "remove it")}
-MANIFEST = Shape({"apiVersion": text, "kind": text, "metadata": metadata, "spec": as_it_is}, STATUS)
+MANIFEST = Shape({"apiVersion": text, "kind": placed(text, "kind"), "metadata": metadata, "spec": as_it_is}, STATUS)
