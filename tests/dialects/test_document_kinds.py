@@ -211,6 +211,7 @@ def test_a_group_has_limits_and_defaults():
         ("{limits_each: {volume_size: 10}}", "limits_each.volume_size: '10' has no unit"),
         ("{max_duration: 1h}", "max_duration: is not carried: it is what workloads have that say none (write it under"),
         ("{defaults: {max_duration: long}}", "defaults.max_duration: 'long' is not a duration"),
+        ("{defaults: {max_duration: 0}}", "defaults.max_duration: a duration must be more than zero (for example 30m)"),
         ("[]", "must be a mapping, not a list"),
     ],
 )

@@ -156,6 +156,7 @@ def test_durations_are_read_in_seconds(text, seconds):
         ("1m1h", "for example 12h, 30m or 1h30m"),
         ("1.5h", "for example 12h, 30m or 1h30m"),
         ("0s", "for example 30m"),
+        ("0", "for example 30m"),
         ("²", "for example 12h, 30m or 1h30m"),
     ],
 )

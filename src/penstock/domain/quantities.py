@@ -75,7 +75,7 @@ def parse_cpus(text: str) -> int:
 
 def parse_duration(text: str) -> int:
     """Seconds of `12h`, `30m`, `1h30m`, `2d`, `90s`."""
-    found = DURATION.match(text)
+    found = DURATION.match("0s" if text == "0" else text)
     if not text or not found:
         bare = re.fullmatch(r"[0-9]{1,6}", text)
         hint = f"{text}s, {text}m or {text}h" if bare else "for example 12h, 30m or 1h30m"
