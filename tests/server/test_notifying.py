@@ -177,3 +177,31 @@ def test_the_hosts_that_are_allowed_are_said_and_not_their_paths_which_are_often
         assert answer["problems"][0]["hint"] == hint
     finally:
         server.end()
+
+
+DOCUMENT = """\
+apiVersion: v1
+kind: Workload
+metadata: {name: told}
+spec:
+  driver: pwm.docker
+  run: sleep 1
+  plugins:
+    webhook:
+    - url: http://example.org/a
+    - url: http://example.org/b
+"""
+TASK = "name: told\nrun: 'true'\nnotify:\n- http://example.org/a\n- http://example.org/b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (DOCUMENT, [("t.yaml:9:7", "spec.plugins.webhook[0]"), ("t.yaml:10:7", "spec.plugins.webhook[1]")]),
+        (TASK, [("t.yaml:4:3", "notify.http://example.org/a"), ("t.yaml:5:3", "notify.http://example.org/b")]),
+    ],
+)
+def test_each_that_may_not_be_told_is_pointed_at(server, text, places):
+    status, answer = server.request("POST", "/v1/apply", {"text": text, "source": "t.yaml"})
+    assert status == 422
+    assert [(problem["where"], problem["field"]) for problem in answer["problems"]] == places

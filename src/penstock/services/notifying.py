@@ -42,10 +42,10 @@ def refusals(spec: Spec, settings: Settings) -> list[Refusal]:
 def _refusal(to: str, settings: Settings) -> Refusal:
     if to.startswith(TELEGRAM):
         hint = "ask the admin, who sets telegram_token"
-        return Refusal(keys=("notify",), message="this server has no Telegram bot", hint=hint)
+        return Refusal(keys=("notify", to), message="this server has no Telegram bot", hint=hint)
     hosts = ", ".join(dict.fromkeys(map(host_of, settings.webhooks)))  # whoever submits may not know the paths
     hint = f"the admin's setting webhooks allows {f'addresses at {hosts}' if hosts else 'none'}"
-    return Refusal(keys=("notify",), message=f"this server does not send to {to}", hint=hint)
+    return Refusal(keys=("notify", to), message=f"this server does not send to {to}", hint=hint)
 
 
 def is_allowed(to: str, settings: Settings) -> bool:

@@ -41,6 +41,7 @@ def _plugin(key: str, example: str, address: Address) -> Reader:
                 reading.problem("is missing", item, f"{here}.{key}", f"for example '{key}: {example}'")
             on = said.get("sendOn", HOW_IT_ENDED)
             if key in said and on:
+                reading.says(item, here, "notify", said[key])
                 found.append((item, here, Notice(to=said[key], on=on)))
         return found
 

@@ -19,7 +19,7 @@ from penstock.dialects.task.resources import resources
 from penstock.dialects.task.selecting import selectors
 from penstock.dialects.task.together import Place, check_run, check_together, nearest, places_in
 from penstock.dialects.task.waiting import after, queue
-from penstock.dialects.text import Node, Pairs, from_values, invalid, place, read_mapping
+from penstock.dialects.text import Items, Node, Pairs, Scalar, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem
 from penstock.domain.workloads import UNLIMITED, Spec
 from penstock.errors import Invalid
@@ -71,8 +71,7 @@ class Task(NamedTuple):
         node: Node | None = self.text
         found = None
         for key in keys:
-            inside = node.items if isinstance(node, Pairs) else []
-            name, node = next(((name, node) for name, node in inside if name.text == key), (None, None))
+            name, node = next(((name, node) for name, node in _inside(node) if name.text == key), (None, None))
             found = place(self.source, name.mark) if name else found
         return found
 
@@ -89,6 +88,13 @@ class Task(NamedTuple):
 
     def _place(self, keys: tuple[str, ...]) -> Place:
         return nearest(self.places or {}, keys) or (None, ".".join(keys))
+
+
+def _inside(node: Node | None) -> list[tuple[Scalar, Node | None]]:
+    """What stands below a key: other keys with what they say, or the words of a list."""
+    if isinstance(node, Pairs):
+        return list(node.items)
+    return [(item, None) for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
 
 
 def read_task(
