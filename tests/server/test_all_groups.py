@@ -150,3 +150,11 @@ def test_what_ended_under_one_name_in_two_groups_is_still_not_one(full):
     status, answer = full.ask("admin", "GET", "/v1/workloads/over-in-both")
     assert (status, answer["code"]) == (409, "ambiguous")
     assert answer["hint"] == "Name the group with -g, or use one of the ids."
+
+
+@pytest.mark.parametrize("kind", ["GPU", "CPU", "Node"])
+def test_who_may_not_see_what_they_ask_for_is_told_of_that(full, kind):
+    for words in (["get", kind.lower()], ["get", kind.lower(), "-o", "yaml"], ["describe", kind.lower(), "any"]):
+        code, out, err = penstock(full, "blind", *words, "-g", "lab")
+        assert (code, out) == (1, "")
+        assert f"You may not get a {kind} here." in err, words

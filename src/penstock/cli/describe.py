@@ -13,7 +13,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import print_data, print_facts
 from penstock.cli.table import Column, Row, field, moment, table
 from penstock.cli.tree import command
-from penstock.cli.views import PATHS, SINGLE, check_asking, view_of
+from penstock.cli.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
 from penstock.client import Client
 from penstock.client.address import quote
 
@@ -46,7 +46,8 @@ def describe(words: tuple[str, ...], group: str | None, output: str, api_url: st
     kind, ref = one_thing(words, KINDS)
     client = connect(api_url)
     if kind.noun not in SINGLE:
-        _describe_listed(client, kind, ref, group, output)
+        with refused_as_asked(kind):
+            _describe_listed(client, kind, ref, group, output)
         return
     asked: dict[str, Any] = {"group": group} | ({"usage": True} if kind.noun == "Volume" else {})
     thing = client.get(f"{PATHS[kind.noun]}/{quote(ref)}", asked)

@@ -12,7 +12,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.output import note, print_data, print_items
 from penstock.cli.table import Row
 from penstock.cli.tree import command
-from penstock.cli.views import SINGLE, View, check_asking, is_called, view_of
+from penstock.cli.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
 from penstock.client import Client
 from penstock.client.address import quote
 from penstock.domain.kinds import ALIASES, APPLIED
@@ -68,14 +68,15 @@ def get(
     asked: dict[str, Any] = {"group": group}
     if group is None and kind.noun in SINGLE:
         asked["everything"] = True
-    if watch:
-        _watch(client, kind, view, asked, ref, limit, output)
-    elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
-        return
-    elif ref is None:
-        _list(client, kind, view, asked, limit, output)
-    else:
-        _one(client, kind, view, asked, ref, output)
+    with refused_as_asked(kind):
+        if watch:
+            _watch(client, kind, view, asked, ref, limit, output)
+        elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
+            return
+        elif ref is None:
+            _list(client, kind, view, asked, limit, output)
+        else:
+            _one(client, kind, view, asked, ref, output)
 
 
 def _documents(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str | None, limit: int) -> bool:

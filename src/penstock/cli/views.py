@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.cli.kinds import Kind
@@ -10,7 +11,7 @@ from penstock.cli.table import Column, Row
 from penstock.client import Client
 from penstock.client.address import quote
 from penstock.domain.kinds import ALIASES
-from penstock.errors import NotFound
+from penstock.errors import Forbidden, NotFound
 
 PATHS = {
     "Workload": "/v1/workloads",
@@ -111,6 +112,20 @@ COLUMNS = {
     "User": "people:user_columns",
     "Group": "people:group_columns",
 }
+
+
+@contextmanager
+def refused_as_asked(kind: Kind) -> Iterator[None]:
+    """GPUs and CPUs come from the list of nodes; whoever may not see them did not ask for nodes."""
+    try:
+        yield
+    except Forbidden as error:
+        if kind.noun not in ("GPU", "CPU"):
+            raise
+        from penstock.domain import policy
+
+        said = policy.refusal(policy.Verb.get, policy.Kind(kind.noun))
+        raise Forbidden(said, hint=error.hint) from error
 
 
 def asked_for(client: Client, kind: Kind, ref: str, group: str | None) -> str:
