@@ -136,3 +136,27 @@ def test_a_refused_token_says_how_to_give_another(penstock, server):
     refused = penstock("get", "wk")
     assert refused.code == 1
     assert f"penstock profile init prom --force --api-server {server.address} --token -" in refused.err
+
+
+def test_one_in_use_that_is_not_there_is_named_and_mended(penstock, tmp_path):
+    kept = tmp_path / "penstock" / "profiles.json"
+    penstock("profile", "add", "lab", "--api-server", NOBODY)
+    penstock("profile", "add", "other", "--api-server", NOBODY)
+
+    def lose() -> None:
+        kept.write_text(json.dumps(json.loads(kept.read_text()) | {"current": "gone"}))
+
+    lose()
+    for words in (["get", "wk"], ["profile", "using"]):
+        refused = penstock(*words)
+        assert (refused.code, refused.out) == (2, "")
+        assert f"{kept} says to use profile gone, which is not there." in refused.err
+        assert "penstock profile use NAME; there are: lab, other" in refused.err
+    assert penstock("profile", "list", "-o", "name").out == "lab\nother\n"
+    assert penstock("profile", "use", "lab").out == "You are on *lab* profile\n"
+    lose()
+    assert penstock("profile", "del", "gone").out == "Profile gone deleted; you are on no profile now\n"
+    assert penstock("profile", "using").out == "You are on no profile\n"
+    lose()
+    assert penstock("profile", "del", "lab").out == "Profile lab deleted; you are on no profile now\n"
+    assert json.loads(kept.read_text())["current"] is None

@@ -43,7 +43,12 @@ def named_profile(name: str) -> Profile:
 def current_profile() -> Profile | None:
     """The one that is used where a command names no server."""
     known = _read()
-    return _profile(known, known["current"]) if known["current"] else None
+    name = known["current"]
+    if name and name not in known["profiles"]:
+        others = _those(known)
+        hint = f"penstock profile use NAME; {others}" if others else f"penstock profile del {name}"
+        raise SettingsError(f"{profiles_path()} says to use profile {name}, which is not there.", hint=hint)
+    return _profile(known, name) if name else None
 
 
 def add_profile(name: str, server: Url, token: str | None, *, use: bool, replace: bool = False) -> None:
@@ -70,14 +75,15 @@ def use_profile(name: str) -> None:
 
 
 def delete_profile(name: str) -> bool:
-    """Was it the one in use? Then none is any more."""
+    """Was it the one in use, or was that gone before? Then none is any more."""
     was_used = False
 
     def delete(known: Document) -> None:
         nonlocal was_used
-        _require(known, name)
-        del known["profiles"][name]
-        was_used = known["current"] == name
+        if name != known["current"]:  # which may be one that is not there, and is forgotten so
+            _require(known, name)
+        known["profiles"].pop(name, None)
+        was_used = known["current"] is not None and known["current"] not in known["profiles"]
         known["current"] = None if was_used else known["current"]
 
     change_private(profiles_path(), _read, delete)
@@ -106,9 +112,13 @@ def _profile(known: Document, name: str) -> Profile:
 def _require(known: Document, name: str) -> None:
     if name in known["profiles"]:
         return
+    make = "make one: penstock profile init NAME --api-server URL --token TOKEN"
+    raise NotFound(f"There is no profile {name}.", hint=_those(known) or make)
+
+
+def _those(known: Document) -> str:
     there = ", ".join(sorted(known["profiles"]))
-    hint = f"there are: {there}" if there else "make one: penstock profile init NAME --api-server URL --token TOKEN"
-    raise NotFound(f"There is no profile {name}.", hint=hint)
+    return f"there are: {there}" if there else ""
 
 
 def _instead(name: str, use: bool) -> str:
@@ -133,7 +143,7 @@ def _is_ours(known: dict[str, Any]) -> bool:
     if not isinstance(profiles, dict) or not all(map(_is_profile, profiles.values())):
         return False
     current = known.get("current")
-    return current is None or (isinstance(current, str) and current in profiles)
+    return current is None or isinstance(current, str)
 
 
 def _is_profile(entry: object) -> bool:
