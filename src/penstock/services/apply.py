@@ -96,7 +96,7 @@ class Apply:
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
         coming = Coming(
-            volumes={plan.name: plan.volume for plan in [*nouns, *volumes] if plan.volume},
+            volumes={(made.group, made.name): made for plan in [*nouns, *volumes] if (made := plan.volume)},
             storages=tuple(storage for storage in storages_in(said) if storage.name in fresh),
         )
         for number, each in enumerate(documents):
@@ -106,7 +106,7 @@ class Apply:
                 chosen = self._in_group(caller, each, groups_in(said))
                 plan = await self._plan_workload(chosen, each, number, asked, coming)
                 workloads.append(plan)
-                coming.workloads.update({plan.name: plan.workload} if plan.workload else {})
+                coming.workloads.update({(chosen.group, plan.name): plan.workload} if plan.workload else {})
         await self._refuse(caller, found)
         return [*nouns, *volumes, *workloads]
 

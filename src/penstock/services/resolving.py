@@ -23,10 +23,10 @@ Found = Volume | PenstockError
 
 @dataclass(frozen=True)
 class Coming:
-    """What is about to be made from the same text, by name."""
+    """What is about to be made from the same text, by group and name."""
 
-    volumes: dict[str, Volume] = field(default_factory=dict)
-    workloads: dict[str, Workload] = field(default_factory=dict)
+    volumes: dict[tuple[str, str], Volume] = field(default_factory=dict)
+    workloads: dict[tuple[str, str], Workload] = field(default_factory=dict)
     storages: tuple[Storage, ...] = ()
 
 
@@ -49,16 +49,14 @@ async def volumes_of(
     """Every mistake at once. `home` plans a volume that is not there and is to be made on a storage."""
     if not task.spec.mounts:
         return Mounted()
-    found: dict[str, Found] = await db.read(lambda tx: _known(tx, caller, task))
+    found: dict[str, Found] = await db.read(lambda tx: _known(tx, caller, task, coming))
     kept = [each for each in found.values() if isinstance(each, Volume) and (each.made or each.phase is Phase.Bound)]
     ids = {path: volume.id for path, volume in found.items() if isinstance(volume, Volume)}
     homes: dict[str, Volume] = {}
     for mount in task.spec.mounts:
         if not isinstance(found[mount.path], NotFound):
             continue
-        if new := coming.volumes.get(mount.volume):
-            found[mount.path], ids[mount.path] = new, new.id
-        elif mount.storage is not None and mount.group in (None, caller.group):
+        if mount.storage is not None and mount.group in (None, caller.group):
             made = found[mount.path] = await _home(mount, home)
             if isinstance(made, Volume):
                 homes[mount.path], ids[mount.path] = made, made.id
@@ -89,24 +87,34 @@ async def _lost(engine: Engine, volumes: Sequence[Volume]) -> dict[str, str | No
     return {id_: report.message for id_, report in reports.items() if report.phase is Phase.Lost}
 
 
-def _known(tx: Store, caller: Caller, task: Task) -> dict[str, Found]:
+def _known(tx: Store, caller: Caller, task: Task, coming: Coming) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for mount in task.spec.mounts:
         try:
-            found[mount.path] = _mounted(tx, caller, mount)
+            found[mount.path] = _mounted(tx, caller, mount, coming)
         except (NotFound, Ambiguous) as error:
             found[mount.path] = error
     return found
 
 
-def _mounted(tx: Store, caller: Caller, mount: Mount) -> Volume:
-    """In the group it names; else in the one the workload is made in, then in the caller's others."""
-    if mount.group is not None:
-        return lookup.volume(tx, replace(caller, chosen=mount.group), mount.volume)
+def _mounted(tx: Store, caller: Caller, mount: Mount, coming: Coming) -> Volume:
+    """In the group it names; else in the one the workload is made in, then in the caller's others. What comes with the
+    workload counts as if it were there."""
+    own = replace(caller, chosen=mount.group or caller.group)
     try:
-        return lookup.volume(tx, replace(caller, chosen=caller.group), mount.volume)
+        return lookup.volume(tx, own, mount.volume)
     except NotFound:
+        if new := coming.volumes.get((own.group, mount.volume)):
+            return new
+        if mount.group is not None:
+            raise
+    try:
         return lookup.volume(tx, caller, mount.volume, to_mount=True)
+    except NotFound:
+        others = [coming.volumes.get((group, mount.volume)) for group in caller.where(Verb.get, Kind.Volume)]
+        if new := next(filter(None, others), None):
+            return new
+        raise
 
 
 async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
@@ -180,7 +188,7 @@ def awaited_by(
     problems = []
     for ref in (*task.spec.after, *given):
         try:
-            other = coming.workloads.get(ref) or _awaited(tx, caller, ref)
+            other = coming.workloads.get((caller.group, ref)) or _awaited(tx, caller, ref)
             found[other.id] = other
         except (NotFound, Ambiguous) as error:
             mine = ref in task.spec.after
