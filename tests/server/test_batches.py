@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ def volume(name: str, group: str) -> str:
 
 def workload(name: str, group: str | None = None, more: str = "", cmd: str = "sleep 60") -> str:
     whose = f", group: {group}" if group else ""
-    spec = "{driver: pwm.docker, selectors: {cpu: {count: 0}}, config: {cmd: %s}%s}" % (cmd, more)
+    spec = f"{{driver: pwm.docker, selectors: {{cpu: {{count: 0}}}}, config: {{cmd: {cmd}}}{more}}}"
     return f"---\napiVersion: v1\nkind: Workload\nmetadata: {{name: {name}{whose}}}\nspec: {spec}\n"
 
 
@@ -89,3 +90,43 @@ def test_one_waits_only_for_its_own_groups_workloads(groups):
     _, job = groups.ask("admin", "GET", f"/v1/workloads/{second}")
     assert job["message"] == f"waits for first ({first})"
     apply(groups, text, "/v1/delete")
+
+
+# at the same time
+
+
+def at_once(house: House, texts: list[str]) -> list[dict[str, Any]]:
+    """What became of each of these, which are asked for together."""
+    with ThreadPoolExecutor(len(texts)) as asking:
+        answers = list(asking.map(lambda text: apply(house, text), texts))
+    assert {status for status, _ in answers} <= {200, 422}, answers
+    return [answer for _, answer in answers]
+
+
+def test_the_same_file_applied_by_several_at_once_makes_one_of_each(groups):
+    text = volume("raced", "g1") + workload("mounts", "g1", ", volumes: [{name: raced, target: /data}]")
+    text += workload("waits", "g1", ", after: [mounts]")
+    answers = at_once(groups, [text] * 8)
+    made = [{(one["name"], one["id"]) for one in answer["results"]} for answer in answers]
+    assert made == [made[0]] * 8, answers
+    results = sorted(one["result"] for answer in answers for one in answer["results"])
+    assert results == ["created"] * 3 + ["not changed"] * 21
+    ids = dict(made[0])
+    assert (
+        groups.ask("admin", "GET", f"/v1/workloads/{ids['waits']}")[1]["message"]
+        == f"waits for mounts ({ids['mounts']})"
+    )
+    for name in ("mounts", "waits"):
+        found = groups.ask("admin", "GET", f"/v1/workloads?name={name}&group=g1")[1]["items"]
+        assert [one["id"] for one in found] == [ids[name]]
+    apply(groups, text, "/v1/delete")
+
+
+def test_of_different_ones_applied_at_once_the_others_hear_what_differs(groups):
+    texts = [workload("rival", "g1", cmd=f"sleep {number}") for number in range(60, 68)]
+    answers = at_once(groups, texts)
+    [made] = [one for answer in answers for one in answer.get("results", ()) if one["result"] == "created"]
+    others = [str(answer) for answer in answers if made not in answer.get("results", ())]
+    assert len(others) == 7
+    assert all(f"'rival' ({made['id']}) is" in said and "and different: spec.config.cmd" in said for said in others)
+    apply(groups, texts[0], "/v1/delete")

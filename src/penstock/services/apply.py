@@ -7,29 +7,25 @@ again and again; what is there and different is refused, but for a volume that i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
 from penstock.dialects.documents import Document, TaskDocument, read_documents
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
-from penstock.dialects.task import Task
-from penstock.dialects.task.write import as_task
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
-from penstock.domain.secrets import masked
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
-from penstock.domain.workloads import Spec, Workload
-from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NotFound, PenstockError, Problem
+from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
+from penstock.services.differing import alive, different, is_same
 from penstock.services.findings import Findings
 from penstock.services.nouns import Nouns, groups_in, order_of, placed, storages_in
 from penstock.services.people import People
 from penstock.services.places import Places
-from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Planned
+from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned
 from penstock.services.resolving import Coming
 from penstock.services.submit import Prepared, Submit, sends_workdir
 from penstock.services.uploads import Uploads
@@ -39,9 +35,6 @@ from penstock.store.session import Store
 from penstock.wire import Application, Applied, NewVolume, Submission
 
 CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
-DIFFERENCES_SHOWN = 5
-NAMED_BY_USERS = ("envs", "labels", "volumes")
-"""Of what is below these, a text's place is known only as a whole."""
 
 Runnable = TaskDocument | ManifestWorkload | WorkloadDocument
 
@@ -73,8 +66,7 @@ class Apply:
         plans = await self._plan(caller, documents, asked)
         if asked.dry_run:
             return tuple(plan.applied(id=plan.id if plan.result != CREATED else None) for plan in plans)
-        made = [await self._make(plan.caller or caller, plan, _key(key, number)) for number, plan in enumerate(plans)]
-        return tuple(made)
+        return await self._make_all(caller, plans, key)
 
     # planning
 
@@ -86,17 +78,17 @@ class Apply:
         said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         for noun in said:
             with found.of(noun, self._nouns.deed(caller, noun)):
-                nouns.append(await self._nouns.plan(caller, noun, said))
+                nouns.append(await _planned(partial(self._nouns.plan, caller, noun, said)))
                 made.append((nouns[-1], partial(placed, noun)))
         for document in (each for each in documents if isinstance(each, ManifestVolume)):
             with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
-                volumes.append(await self._plan_volume(caller, document))
+                volumes.append(await _planned(partial(self._plan_volume, caller, document)))
                 made.append((volumes[-1], partial(_at, document)))
         groups = [each.noun for each in said if isinstance(each.noun, Group)]
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
         coming = Coming(
-            volumes={(made.group, made.name): made for plan in [*nouns, *volumes] if (made := plan.volume)},
+            volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             storages=tuple(storage for storage in storages_in(said) if storage.name in fresh),
         )
         for number, each in enumerate(documents):
@@ -104,7 +96,7 @@ class Apply:
                 continue
             with found.of(each, workload_deed(caller, each, Verb.create)):
                 chosen = self._in_group(caller, each, groups_in(said))
-                plan = await self._plan_workload(chosen, each, number, asked, coming)
+                plan = await _planned(partial(self._plan_workload, chosen, each, number, asked, coming))
                 workloads.append(plan)
                 coming.workloads.update({(chosen.group, plan.name): plan.workload} if plan.workload else {})
         await self._refuse(caller, found)
@@ -193,12 +185,12 @@ class Apply:
         if name is None:
             problem = Problem("is missing: what is applied is found again by it", where=asked.source, field="name")
             raise Invalid("A task that is applied needs a name.", problems=[problem])
-        alive = await self._db.read(lambda tx: _alive(tx, caller, name))
-        same = next((other for other in alive if _named(other.spec, name) == task.spec), None)
+        there = await self._db.read(lambda tx: alive(tx, caller.group, name))
+        same = next((other for other in there if is_same(other, task)), None)
         if same:
             return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}")
-        if alive:
-            raise Invalid(f"{name} is there and different.", problems=[_different(alive[0], task)])
+        if there:
+            raise Invalid(f"{name} is there and different.", problems=[different(there[0], task)])
         sent = asked.files.get(_file(number))
         submission = Submission.model_validate(
             {
@@ -240,24 +232,46 @@ class Apply:
 
     # making
 
-    async def _make(self, caller: Caller, plan: Planned, key: str | None) -> Applied:
-        """One thing; what stands in its way by now is its own result, and the others go on."""
+    async def _make_all(self, caller: Caller, plans: Sequence[Planned], key: str | None) -> tuple[Applied, ...]:
+        """One thing after the other; what stands in its way by now is its own result, and the others go on."""
+        made, results = Made(), []
+        for number, plan in enumerate(plans):
+            try:
+                applied = await self._make(plan.caller or caller, plan, _key(key, number), made)
+            except PenstockError as error:
+                said = " ".join([error.message, *map(str, error.problems), error.hint or ""]).strip()
+                applied = replace(plan, result=FAILED, id=None, message=said).applied()
+            made.note(plan, applied)
+            results.append(applied)
+        return tuple(results)
+
+    async def _make(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+        """Whoever applies the same at the same time may have been first."""
         try:
-            if plan.write:
-                return plan.applied(result=await plan.write())
-            if plan.result == RESIZED and plan.asked and plan.id:
-                await self._volumes.resize(caller, plan.id, plan.asked.size or "")
-            elif plan.volume and plan.asked:
-                view = await self._volumes.add(caller, plan.volume, plan.asked, key)
-                return plan.applied(id=view.id, message=view.message, notices=view.notices)
-            elif plan.workload:
-                digest = hashlib.sha256(plan.workload.spec.model_dump_json().encode()).hexdigest()
-                made = await self._submit.add(caller, Prepared(plan.workload, plan.homes), key, digest)
-                return plan.applied(id=made.id)
-            return plan.applied()
-        except PenstockError as error:
-            said = " ".join([error.message, *map(str, error.problems), error.hint or ""]).strip()
-            return replace(plan, result=FAILED, id=None, message=said).applied()
+            return await self._make_planned(caller, plan, key, made)
+        except NameTaken:
+            if plan.again is None:
+                raise
+            return await self._make_planned(caller, await plan.again(), key, made)
+
+    async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+        if plan.write:
+            return plan.applied(result=await plan.write())
+        if plan.result == RESIZED and plan.asked and plan.id:
+            await self._volumes.resize(caller, plan.id, plan.asked.size or "")
+        elif plan.volume and plan.asked:
+            view = await self._volumes.add(caller, plan.volume, plan.asked, key)
+            return plan.applied(id=view.id, message=view.message, notices=view.notices)
+        elif plan.workload:
+            digest = hashlib.sha256(plan.workload.spec.model_dump_json().encode()).hexdigest()
+            workload = made.resolved(plan.workload)
+            view_of = await self._submit.add(caller, Prepared(workload, plan.homes), key, digest, alone=True)
+            return plan.applied(id=view_of.id, message=workload.message)
+        return plan.applied()
+
+
+async def _planned(again: Callable[[], Awaitable[Planned]]) -> Planned:
+    return replace(await again(), again=again)
 
 
 def _refuse_other_kinds(documents: Sequence[Document], asked: Application) -> None:
@@ -302,23 +316,6 @@ def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:
     return next((volume for volume in tx.volumes.find(name, caller.group) if volume.name == name), None)
 
 
-def _alive(tx: Store, caller: Caller, name: str) -> list[Workload]:
-    found = tx.workloads.find(name, caller.group)
-    return [each for each in found if each.name == name and not each.ended]
-
-
-def _named(spec: Spec, name: str) -> Spec:
-    """One that was submitted without a name has one by now, and is found by it."""
-    return spec if spec.name == name else spec.model_copy(update={"name": name})
-
-
-def _different(known: Workload, task: Task) -> Problem:
-    differences = _differences(_named(known.spec, known.name), task)
-    said = f"'{known.name}' ({known.id}) is {known.status} and different: {differences}"
-    hint = f"penstock jobs stop {known.id}, then apply it again"
-    return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
-
-
 def _at(document: ManifestVolume, problem: Problem) -> Problem:
     """The problem at the place of the manifest that says it."""
     where, field = document.place(str(problem.get("field")))
@@ -335,33 +332,3 @@ def _key(key: str | None, number: int) -> str | None:
 
 def _shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _differences(known: Spec, task: Task) -> str:
-    """`resources.image_id: a → b; run`, in the words of the text: long ones only by name."""
-    old, new = _flat(as_task(known)), _flat(as_task(task.spec))
-    names = [keys for keys in sorted(old.keys() | new.keys()) if old.get(keys) != new.get(keys)]
-    said = [_difference(task, keys, old.get(keys), new.get(keys)) for keys in names[:DIFFERENCES_SHOWN]]
-    more = f" and {len(names) - DIFFERENCES_SHOWN} more" if len(names) > DIFFERENCES_SHOWN else ""
-    return "; ".join(dict.fromkeys(said)) + more
-
-
-def _difference(task: Task, keys: tuple[str, ...], *values: Any) -> str:
-    name, texts = task.field(*keys), [masked(keys[-1], _said(value)) for value in values]
-    if keys[0] in NAMED_BY_USERS and not name.endswith(f".{keys[-1]}"):
-        name = f"{name} at {keys[-1]}" if keys[0] == "volumes" else f"{name}.{keys[-1]}"
-    long = any(len(text) > 40 or "\n" in text for text in texts)
-    return name if long or texts[0] == texts[1] else f"{name}: {texts[0]} → {texts[1]}"
-
-
-def _said(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _flat(value: Any, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    if isinstance(value, dict) and value:
-        inner = (_flat(below, (*keys, str(key))) for key, below in value.items())
-        return {path: leaf for each in inner for path, leaf in each.items()}
-    return {keys: value}

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
+from penstock.errors import Conflict
 from penstock.wire import Applied, NewVolume
 
 CREATED, CONFIGURED, RESIZED, NOT_CHANGED, FAILED = "created", "configured", "resized", "not changed", "failed"
@@ -30,8 +31,41 @@ class Planned:
     """Who makes it, where the document names another group than theirs."""
     write: Callable[[], Awaitable[str]] | None = None
     """Makes it so, and says what came of it."""
+    again: Callable[[], Awaitable[Planned]] | None = None
+    """Plans it once more, where someone else made one of its name meanwhile."""
 
     def applied(self, **more: Any) -> Applied:
         notices = self.workload.notices if self.workload else ()
         fields = {"id": self.id, "result": self.result, "message": self.message, "notices": notices} | more
         return Applied(kind=self.kind, name=self.name, **fields)
+
+
+@dataclass
+class Made:
+    """What became of what was planned before, for those of the same text that need it."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    """Planned → real: someone else may have made the same meanwhile."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """By the planned id, the names of those that could not be made."""
+
+    def note(self, plan: Planned, applied: Applied) -> None:
+        if planned := plan.volume or plan.workload:
+            if applied.id is None:
+                self.lost[planned.id] = f"{plan.kind} {plan.name}"
+            elif applied.id != planned.id:
+                self.ids[planned.id] = applied.id
+
+    def resolved(self, workload: Workload) -> Workload:
+        """The workload, meaning what is really there."""
+        needs = (*workload.volume_ids.values(), *workload.after_ids)
+        if lost := [self.lost[id_] for id_ in needs if id_ in self.lost]:
+            raise Conflict(f"It needs {', '.join(dict.fromkeys(lost))}, which could not be made.")
+        if not any(id_ in self.ids for id_ in needs):
+            return workload
+        message = workload.message
+        for planned, real in self.ids.items():
+            message = message and message.replace(f"({planned})", f"({real})")
+        mounts = {path: self.ids.get(id_, id_) for path, id_ in workload.volume_ids.items()}
+        after = tuple(self.ids.get(id_, id_) for id_ in workload.after_ids)
+        return workload.model_copy(update={"volume_ids": mounts, "after_ids": after, "message": message})

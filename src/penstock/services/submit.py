@@ -19,6 +19,7 @@ from penstock.engines.base import Engine
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
+from penstock.services.differing import alive
 from penstock.services.holdups import waits_for
 from penstock.services.literals import claim_of
 from penstock.services.people import People
@@ -153,14 +154,18 @@ class Submit:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
         return await self._volumes.wanted(caller, _asked(mount), coming.storages)
 
-    async def add(self, caller: Caller, prepared: Prepared, key: str | None, body: str) -> WorkloadView:
-        """Stores it; durable when this returns."""
+    async def add(
+        self, caller: Caller, prepared: Prepared, key: str | None, body: str, *, alone: bool = False
+    ) -> WorkloadView:
+        """Stores it; durable when this returns. `alone`: not beside another of its name that is alive."""
         workload = await self._with_homes(caller, prepared)
 
         def add(tx: Store) -> tuple[Workload, bool]:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
             if before and (known := tx.workloads.get(before)):
                 return known, False
+            if alone and (others := alive(tx, workload.group, workload.name)):
+                raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():
                 volume = None if claim_of(volume_id) else tx.volumes.get(volume_id)
                 if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
