@@ -130,3 +130,58 @@ def test_of_different_ones_applied_at_once_the_others_hear_what_differs(groups):
     assert len(others) == 7
     assert all(f"'rival' ({made['id']}) is" in said and "and different: spec.config.cmd" in said for said in others)
     apply(groups, texts[0], "/v1/delete")
+
+
+# two of one name
+
+
+def test_two_of_one_name_are_one_too_many_though_only_one_says_its_group(groups):
+    for text, kind in (
+        (workload("dd", "g1") + workload("dd"), "workload"),
+        (volume("dd", "g1") + volume("dd", "g1").replace(", group: g1", ""), "volume"),
+        (workload("dd", "g1") + "---\nname: dd\nrun: sleep 60\n", "workload"),
+    ):
+        status, answer = apply(groups, text, user="both")
+        assert status == 422, answer
+        assert [message for _, _, message in problems(answer)] == [f"a {kind} 'dd' is in this file already"]
+
+
+@pytest.mark.parametrize(("kind", "spec"), [("Storage", "{local: {node: here}}"), ("Node", "{address: 'unix:///x'}")])
+def test_a_name_that_is_taken_once_for_all_groups_is_taken_once_in_a_file(groups, kind, spec):
+    document = f"---\napiVersion: v1\nkind: {kind}\nmetadata: {{name: same, group: %s}}\nspec: {spec}\n"
+    text = document.replace("%s", "g1") + document.replace("%s", "g2")
+    for dry_run in (True, False):
+        status, answer = apply(groups, text, dry_run=dry_run)
+        assert status == 422, answer
+        assert f"a {kind.lower()} 'same' is in this file already" in [message for _, _, message in problems(answer)]
+    found = groups.ask("admin", "GET", f"/v1/{kind.lower()}s")[1]["items"]
+    assert "same" not in [each["name"] for each in found]
+
+
+# order
+
+
+def test_what_waits_may_be_written_before_what_it_waits_for(groups):
+    text = workload("job-c", "g1", ", after: [job-b]") + workload("job-b", "g1", ", after: [job-a]")
+    status, made = apply(groups, text + workload("job-z", "g1") + workload("job-a", "g1"))
+    assert status == 200, made
+    names = [one["name"] for one in made["results"]]
+    assert names == ["job-z", "job-a", "job-b", "job-c"]
+    ids = {one["name"]: one["id"] for one in made["results"]}
+    assert made["results"][3]["message"] == f"waits for job-b ({ids['job-b']})"
+    apply(groups, text + workload("job-z", "g1") + workload("job-a", "g1"), "/v1/delete")
+
+
+def test_those_that_wait_for_each_other_are_named(groups):
+    text = workload("one", "g1", ", after: [two]") + workload("two", "g1", ", after: [three]")
+    text += workload("three", "g1", ", after: [one]") + workload("own", "g1", ", after: [own]")
+    status, answer = apply(groups, text + workload("behind", "g1", ", after: [one]"))
+    assert status == 422, answer
+    assert problems(answer) == [
+        (
+            "all.yaml:5:90",
+            "spec.after",
+            "could never start: one waits for two, which waits for three, which waits for one",
+        ),
+        ("all.yaml:20:90", "spec.after", "could never start: own waits for own"),
+    ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from penstock.dialects.document.nouns import NounDocument, WorkloadDocument
+from penstock.dialects.document.nouns import AskedVolume, NounDocument, WorkloadDocument
 from penstock.dialects.document.read import document
 from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, sequence, text
 from penstock.dialects.manifest.job import Services
@@ -51,7 +51,7 @@ def read_documents(text: str | bytes, source: str) -> list[Document]:
     opened = [one for top in tops for one in _opened(top, source, problems)]
     known = services(opened, source, problems)
     found = [read for one in opened if (read := _document(one, source, problems, known)) is not None]
-    problems += _twice(found)
+    problems += twice(found)
     if problems:
         raise invalid(source, problems)
     return found
@@ -125,27 +125,28 @@ def _task(reading: PlacedReading, top: Pairs, path: str) -> TaskDocument | None:
     return TaskDocument(task) if task else None
 
 
-def _twice(found: list[Document]) -> list[Problem]:
-    """Two of one name would each undo the other."""
+def twice(found: Sequence[Document], home: str | None = None) -> list[Problem]:
+    """Two of one name would each undo the other. `home` is the group of those that name none, where it is known."""
     seen: set[tuple[str, str | None, str]] = set()
     problems = []
     for each in found:
-        kind, group, name, (where, field) = identity(each)
+        kind, group, name, (where, field) = identity(each, home)
         if name and (kind, group, name) in seen:
             problems.append(Problem(f"a {kind} '{name}' is in this file already", where=where, field=field))
         seen.add((kind, group, name))
     return problems
 
 
-def identity(each: Document) -> tuple[str, str | None, str, Place]:
-    """Its kind in a person's words, its group, its name, and where that is said."""
+def identity(each: Document, home: str | None = None) -> tuple[str, str | None, str, Place]:
+    """Its kind in a person's words, its group if its name is taken only there, its name, and where that is said."""
     if isinstance(each, NounDocument):
-        return each.kind.lower(), each.group, each.name, each.place("name")
+        group = each.group or home if isinstance(each.noun, AskedVolume) else None
+        return each.kind.lower(), group, each.name, each.place("name")
     if isinstance(each, ManifestVolume):
-        return "volume", None, each.claim.name, each.place("name")
+        return "volume", home, each.claim.name, each.place("name")
     group = each.group if isinstance(each, WorkloadDocument) else None
     task = each.task
-    return "workload", group, task.spec.name or "", (task.where("name"), task.field("name"))
+    return "workload", group or home, task.spec.name or "", (task.where("name"), task.field("name"))
 
 
 def _list_metadata(reading: PlacedReading, node: Node, path: str) -> None:

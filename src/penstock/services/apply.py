@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
-from penstock.dialects.documents import Document, TaskDocument, read_documents
+from penstock.dialects.documents import Document, TaskDocument, identity, read_documents, twice
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
@@ -23,6 +24,7 @@ from penstock.services.audit import Audit
 from penstock.services.differing import alive, different, is_same
 from penstock.services.findings import Findings
 from penstock.services.nouns import Nouns, groups_in, order_of, placed, storages_in
+from penstock.services.ordering import in_order
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned
@@ -73,6 +75,7 @@ class Apply:
     async def _plan(self, caller: Caller, documents: Sequence[Document], asked: Application) -> list[Planned]:
         """In the order they are made: what others need first. Every problem of every document at once."""
         found = Findings(asked.source, len(documents))
+        found.problems.extend(twice(documents, caller.group))
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
         said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
@@ -91,9 +94,10 @@ class Apply:
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             storages=tuple(storage for storage in storages_in(said) if storage.name in fresh),
         )
-        for number, each in enumerate(documents):
-            if isinstance(each, ManifestVolume | NounDocument):
-                continue
+        order, circles = in_order(documents, caller.group)
+        found.problems.extend(circles)
+        for number in order:
+            each = cast(Runnable, documents[number])
             with found.of(each, workload_deed(caller, each, Verb.create)):
                 chosen = self._in_group(caller, each, groups_in(said))
                 plan = await _planned(partial(self._plan_workload, chosen, each, number, asked, coming))
