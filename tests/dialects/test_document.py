@@ -230,6 +230,33 @@ def test_all_problems_of_all_documents_come_at_once():
     assert [problem.split(":")[1] for problem in problems_of(text)] == ["5", "11", "14"]
 
 
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ('run: "never closed\n', "1:6: a quote is opened and never closed"),
+        ("run: [a, b\n", "1:6: a '[' is not closed, or a ',' is missing"),
+        ("run: a\n b: c\n", "2:3: a ':' stands where no key can be (check the indentation, or quote the text)"),
+        ("run: @a\n", "1:6: a text cannot begin with this character (put it in quotes)"),
+        ("run: *a\n", "1:6: '*a' stands for nothing: there is no '&a' before it"),
+        (f"run: {'[' * 50}\n", "1:45: is nested more than 40 levels deep"),
+    ],
+)
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
+def test_one_that_cannot_be_read_hides_none_of_the_others(broken, said, line):
+    lines = broken.count("\n")
+    text = f"{broken}---\nname: ö\nrun: é\n--- # right\nname: right\nrun: b\n---\n{broken}---\nnme: x\nrun: a\n"
+    found = problems_of(text.replace("\n", line))
+    later = f"{lines + 7 + int(said[0])}{said[1:]}"
+    assert [found[0], found[2]] == [f"d.yaml:{said}", f"d.yaml:{later}"]
+    assert found[1].startswith(f"d.yaml:{lines + 2}:7: name: ")
+    assert found[3].startswith(f"d.yaml:{2 * lines + 9}:1: nme: ")
+    assert len(found) == 4
+
+
+def test_of_very_many_that_cannot_be_read_the_first_are_said():
+    assert len(problems_of("run: @a\n---\n" * 1000)) == 20
+
+
 # anything at all
 
 

@@ -22,6 +22,7 @@ from penstock.dialects.manifest.names import METADATA
 from penstock.dialects.manifest.placement import AFFINITY
 from penstock.dialects.manifest.pod import POD as POD_SHAPE
 from penstock.dialects.manifest.service import SERVICE
+from penstock.dialects.text import FILE_LIMIT, SIZE_LIMIT
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Requests, Resources, Scratch, Spec
 from penstock.errors import Invalid
@@ -176,11 +177,20 @@ def test_what_is_no_document_is_said_at_its_place(text, said):
     assert problems_of(text)[0].startswith(said)
 
 
-def test_the_limits_count_over_all_documents():
-    assert "has more than 1,000 documents" in problems_of("run: a\n---\n" * 1001)[0]
-    assert "has more than 25,000 values" in problems_of(f"run: [{'a, ' * 900}]\n---\n" * 30)[0]
+def test_each_document_has_limits_of_its_own():
+    assert len(read_documents("".join(f"name: j{number}\nrun: a\n---\n" for number in range(2000)), "m.yaml")) == 2000
+    large = f"name: large\nrun: [{'a, ' * 900}]\n---\n"
+    assert len(read_documents("".join(large.replace("large", f"l{number}") for number in range(40)), "m.yaml")) == 40
+    assert "this document has more than 25,000 values" in problems_of(f"run: a\n---\nrun: [{'a, ' * 25_001}]\n")[0]
+    assert problems_of(f"run: a\n---\nrun: {'x' * SIZE_LIMIT}\n")[0] == "m.yaml:2:1: this document is larger than 1 MiB"
     bomb = "a: &a [x, x, x, x]\nb: *a\nrun: a\n---\nrun: *a\n"
-    assert "there is no '&a' before it" in problems_of(bomb)[0]
+    assert "there is no '&a' before it" in problems_of(bomb)[2]
+
+
+def test_a_file_has_limits_too_and_says_what_to_do():
+    assert problems_of("# " + "x" * FILE_LIMIT) == ["m.yaml: is larger than 16 MiB (split it into several files)"]
+    [said] = problems_of(f"run: [{'a, ' * 24_900}]\n---\n" * 42)
+    assert said.endswith("has more than 1,000,000 values in all (split it into several files)")
 
 
 @given(YAMLISH | YAMLISH.map(lambda text: SMALL_POD + text) | YAMLISH.map(lambda text: f"{SMALL_JOB}---\n{text}"))

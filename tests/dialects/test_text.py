@@ -64,8 +64,8 @@ def problems_of(text: str | bytes, source: str = "t.yaml") -> list[str]:
         (b"a: \xff\xfe", "t.yaml:1: is not UTF-8 text (save it as UTF-8)"),
         ("run: a".encode("utf-16"), "t.yaml:1: is not UTF-8 text (save it as UTF-8)"),
         ("a: \ud800", "t.yaml: is not UTF-8 text (save it as UTF-8)"),
-        ("a: " + "x" * SIZE_LIMIT, "t.yaml: is larger than 1024 KiB"),
-        ("a: " + "é" * (SIZE_LIMIT // 2), "t.yaml: is larger than 1024 KiB"),
+        ("a: " + "x" * SIZE_LIMIT, "t.yaml: is larger than 1 MiB"),
+        ("a: " + "é" * (SIZE_LIMIT // 2), "t.yaml: is larger than 1 MiB"),
     ],
 )
 def test_a_text_that_cannot_be_read_has_one_problem_with_its_place(text, said):

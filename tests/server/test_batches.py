@@ -185,3 +185,47 @@ def test_those_that_wait_for_each_other_are_named(groups):
         ),
         ("all.yaml:20:90", "spec.after", "could never start: own waits for own"),
     ]
+
+
+# all that is wrong
+
+
+def test_what_is_wrong_in_one_document_hides_nothing_that_is_wrong_in_another(groups):
+    text = workload("ex", "g1", ", imge: x") + volume("gone", "g1").replace("size: 1Mi", "storage: nonexistent")
+    text += '---\nrun: "never closed\n' + workload("mounts", "g1", ", volumes: [{name: nowhere, target: /data}]")
+    for dry_run in (True, False):
+        status, answer = apply(groups, text, dry_run=dry_run)
+        assert status == 422, answer
+        assert answer["message"] == "all.yaml has 4 problems."
+        assert [(where.split(":")[1], message) for where, _, message in problems(answer)] == [
+            ("5", "is not carried: no field of that name is known; did you mean 'image'?"),
+            ("10", "Storage nonexistent not found"),
+            ("12", "a quote is opened and never closed"),
+            ("17", "Volume nowhere not found"),
+        ]
+
+
+def test_that_what_a_wrong_document_would_make_is_not_there_is_no_news(groups):
+    """Nor what one would make that cannot be read at all."""
+    text = volume("data", "g3").replace("size: 1Mi", "sze: 1Mi") + volume("pool", "g3").replace(
+        "size: 1Mi}", "size: [1Mi}"
+    )
+    text += "---\napiVersion: v1\nkind: Group\nmetadata: {name: g3}\nspec: {limit: 1}\n"
+    text += workload("first", "g3", ", imge: x") + workload("second", "g1", ", after: [first]")
+    text += workload("third", "g3", ", volumes: [{name: data, target: /data}, {name: pool, target: /pool}]")
+    status, answer = apply(groups, text)
+    assert status == 422, answer
+    assert [where.split(":")[1] for where, _, _ in problems(answer)] == ["5", "10", "15", "20"]
+
+
+def test_all_that_differs_in_a_volume_is_said(groups):
+    text = volume("kept", "g1").replace("1Mi", "1Mi, access_modes: [ReadWriteOnce]")
+    assert apply(groups, text)[0] == 200
+    other = text.replace("1Mi", "2Mi, policy: readonly").replace("Once", "Many")
+    status, answer = apply(groups, other)
+    assert status == 422, answer
+    assert sorted((field, message) for _, field, message in problems(answer)) == [
+        ("spec.access_modes", "is ReadWriteOnce and cannot become ReadWriteMany"),
+        ("spec.policy", "is rw and cannot become readonly"),
+        ("spec.size", "is 1Mi and cannot become 2Mi"),
+    ]

@@ -455,8 +455,8 @@ def test_a_group_that_is_not_there_or_not_ones_own_is_a_problem_of_its_document(
     status, answer = house.ask("has", "POST", "/v1/apply", body)
     assert status == 422
     assert [(p["where"], p["field"], p["message"]) for p in answer["problems"]] == [
-        ("together.yaml:8:31", "metadata.group", "Group newcomers not found"),
         ("together.yaml:3:32", "metadata.group", "Group newcomers not found"),
+        ("together.yaml:8:31", "metadata.group", "Group newcomers not found"),
     ]
     of_another = house.ask("has", "POST", "/v1/apply", body | {"text": body["text"].replace("newcomers", "other")})
     assert str(of_another[1]).replace("other", "newcomers") == str(answer)

@@ -45,16 +45,48 @@ class TaskDocument(NamedTuple):
 Document = TaskDocument | ManifestWorkload | ManifestVolume | WorkloadDocument | NounDocument
 
 
+class Whole(NamedTuple):
+    """What was read of a text."""
+
+    documents: list[Document]
+    """Those that are right, in the order of the text."""
+    problems: list[Problem]
+    """Every one of every other."""
+    doubtful: set[str]
+    """Names that those others may have meant to give: that such a thing is not there cannot be told."""
+
+
 def read_documents(text: str | bytes, source: str) -> list[Document]:
     """In the order of the text. Raises Invalid with every problem of every document."""
-    tops, problems = read_mappings(text, source)
+    read = read_whole(text, source)
+    if problems := [*read.problems, *twice(read.documents)]:
+        raise invalid(source, problems)
+    return read.documents
+
+
+def read_whole(text: str | bytes, source: str) -> Whole:
+    """Raises Invalid only for what is wrong with the text as a whole."""
+    tops, problems, doubtful = read_mappings(text, source)
     opened = [one for top in tops for one in _opened(top, source, problems)]
     known = services(opened, source, problems)
-    found = [read for one in opened if (read := _document(one, source, problems, known)) is not None]
-    problems += twice(found)
-    if problems:
-        raise invalid(source, problems)
-    return found
+    found = []
+    for one in opened:
+        before = len(problems)
+        read = _document(one, source, problems, known)
+        if len(problems) > before:
+            doubtful.update(_names(one[0]))
+        elif read is not None:
+            found.append(read)
+    return Whole(found, problems, doubtful)
+
+
+def _names(top: Pairs) -> Iterator[str]:
+    """What a document that is not right calls itself."""
+    for key, node in top.items:
+        if key.text == "name" and isinstance(node, Scalar):
+            yield node.text
+        elif key.text == "metadata" and isinstance(node, Pairs):
+            yield from _names(node)
 
 
 def _opened(top: Pairs, source: str, problems: list[Problem], path: str = "") -> Iterator[Read]:

@@ -3,14 +3,17 @@
 The parser's events are taken one by one and every limit is checked as they come (size before, depth and the number of
 nodes during, aliases counted as often as they repeat), so a small file never becomes a large tree. Scalars stay as
 they were written: what a text means is decided by the field it stands in, never by YAML's guesses.
+
+Of several documents each has its own limits, and one that cannot be read hides none of the others: a line that begins
+with '---' is the start of a document wherever it stands, so the reading goes on there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
@@ -18,11 +21,19 @@ from penstock.dialects.syntax import syntax_problem
 from penstock.domain.names import shorten
 from penstock.errors import Invalid, Problem
 
-SIZE_LIMIT = 1024 * 1024
+MIB = 1024 * 1024
+SIZE_LIMIT = MIB
 DEPTH_LIMIT = 40
 NODES_LIMIT = 25_000
-DOCUMENTS_LIMIT = 1000
+"""Of one document, as the two before."""
+FILE_LIMIT = 16 * MIB
+FILE_NODES_LIMIT = 40 * NODES_LIMIT
+UNREADABLE_LIMIT = 20
+"""After so many documents that cannot be read nobody reads on."""
 PROBLEMS_SHOWN = 100
+BREAK = "\r\n|[\n\r\x85\u2028\u2029]"
+START = re.compile(rf"(?:\A|{BREAK})(---(?=\s|\Z))")
+NAME = re.compile(r"\bname[\"']?:[ \t]*[\"']?([\w.@-]+)")
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|.)", re.IGNORECASE | re.DOTALL)
@@ -30,11 +41,13 @@ LINE_AND_COLUMN = re.compile(r":([0-9]+):([0-9]+)\Z")
 CORE_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
 SEVERAL = "remove the '---'; penstock apply -f takes several"
 EXAMPLE = "a task is at least 'run: echo hello'"
+SPLIT = "split it into several files"
 
 
 class Mark(Protocol):
     """A place in the text, counted from 0."""
 
+    index: int
     line: int
     column: int
 
@@ -66,12 +79,17 @@ def is_null(node: Node) -> bool:
 
 
 def invalid(source: str, problems: list[Problem]) -> Invalid:
-    """One error with every problem in the order of the file, as far as a person would read on."""
+    """One error with every problem."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
+    return Invalid(f"{shorten(source, 200)} has {count}.", problems=in_order(problems))
+
+
+def in_order(problems: Sequence[Problem]) -> list[Problem]:
+    """In the order of the file, as far as a person would read on."""
     shown = sorted(problems, key=_order)[:PROBLEMS_SHOWN]
     if len(problems) > PROBLEMS_SHOWN:
         shown.append(Problem(f"and {len(problems) - PROBLEMS_SHOWN:,} more"))
-    return Invalid(f"{shorten(source, 200)} has {count}.", problems=shown)
+    return shown
 
 
 def _order(problem: Problem) -> tuple[int, ...]:
@@ -84,13 +102,23 @@ def place(source: str, mark: Mark | None) -> str | None:
     return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
 
 
+class Mappings(NamedTuple):
+    """What was read of a text of several documents."""
+
+    tops: list[Pairs]
+    problems: list[Problem]
+    doubtful: set[str]
+    """Names in those that could not be read."""
+
+
 def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     """The one mapping in a YAML text, and the problems that do not end the reading; raises Invalid for the rest."""
-    composer = _Composer(_decoded(text, source), source)
+    composer = _Composer(_decoded(text, source, SIZE_LIMIT), source)
     try:
         node = composer.document()
-    except yaml.YAMLError as error:
-        raise composer.unreadable(error) from None
+    except (yaml.YAMLError, _UnreadableError) as error:
+        composer.note(error)
+        raise invalid(source, composer.problems) from None
     if node is None or is_null(node):
         raise _empty(source)
     if type(node) is not Pairs:
@@ -98,17 +126,23 @@ def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     return node, composer.problems
 
 
-def read_mappings(text: str | bytes, source: str) -> tuple[list[Pairs], list[Problem]]:
-    """The same for a text of several documents, empty ones skipped; the limits count over all of them."""
-    composer = _Composer(_decoded(text, source), source)
-    try:
-        nodes = [node for node in composer.documents() if not is_null(node)]
-    except yaml.YAMLError as error:
-        raise composer.unreadable(error) from None
-    if not nodes:
+def read_mappings(text: str | bytes, source: str) -> Mappings:
+    """The same for a text of several documents, empty ones skipped; raises Invalid only for the text as a whole."""
+    composer = _Composer(_decoded(text, source, FILE_LIMIT), source)
+    nodes: list[Node] = []
+    doubtful: set[str] = set()
+    while True:
+        try:
+            nodes.extend(filter(None, iter(composer.following, None)))
+            break
+        except (yaml.YAMLError, _UnreadableError) as error:
+            composer.note(error)
+            doubtful.update(NAME.findall(composer.skip()))
+    nodes = [node for node in nodes if not is_null(node)]
+    if not nodes and not composer.problems:
         raise _empty(source)
     composer.problems += [_no_mapping(node, source) for node in nodes if type(node) is not Pairs]
-    return [node for node in nodes if type(node) is Pairs], composer.problems
+    return Mappings([node for node in nodes if type(node) is Pairs], composer.problems, doubtful)
 
 
 def _empty(source: str) -> Invalid:
@@ -120,10 +154,12 @@ def _no_mapping(node: Node, source: str) -> Problem:
     return Problem(f"must be lines of 'key: value', not {kind}", where=place(source, node.mark), hint=EXAMPLE)
 
 
-def _decoded(text: str | bytes, source: str) -> str:
+def _decoded(text: str | bytes, source: str, limit: int) -> str:
     name = shorten(source, 200)
-    if len(text) > SIZE_LIMIT:
-        raise invalid(source, [Problem(f"is larger than {SIZE_LIMIT // 1024} KiB", where=name)])
+    hint = SPLIT if limit == FILE_LIMIT else None
+    too_large = Problem(f"is larger than {limit // MIB} MiB", where=name, hint=hint)
+    if len(text) > limit:
+        raise invalid(source, [too_large])
     try:
         raw = text if isinstance(text, bytes) else text.encode()
         decoded = raw.decode()
@@ -131,8 +167,8 @@ def _decoded(text: str | bytes, source: str) -> str:
         line = raw.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else None
         where = f"{name}:{line}" if line else name
         raise invalid(source, [Problem("is not UTF-8 text", where=where, hint="save it as UTF-8")]) from None
-    if len(raw) > SIZE_LIMIT:
-        raise invalid(source, [Problem(f"is larger than {SIZE_LIMIT // 1024} KiB", where=name)])
+    if len(raw) > limit:
+        raise invalid(source, [too_large])
     decoded = decoded.removeprefix("\ufeff")
     if found := FORBIDDEN.search(decoded):
         character = "NUL" if found[0] == "\0" else f"U+{ord(found[0]):04X}"
@@ -150,17 +186,29 @@ def _one_escape(found: re.Match[str]) -> str:
     return f"\\U{ord(pair):08X}"
 
 
+class _UnreadableError(Exception):
+    """This document is not read further; its problem is noted."""
+
+
 class _Composer:
     def __init__(self, text: str, source: str) -> None:
         self.text = text
         self.source = source
         self.problems: list[Problem] = []
-        self._next: Callable[[], Any] = yaml.CBaseLoader(text).get_event
         self._anchors: dict[str, tuple[Node, int] | None] = {}
         self._count = 0
+        self._before = 0
+        """Nodes of the documents before this one."""
+        self._unreadable = 0
+        self._begin(0, 0)
+
+    def _begin(self, at: int, line: int) -> None:
+        """Takes the text from here on. Empty lines in the place of those before it keep its marks right."""
+        self._at, self._shift = at, at - line
+        self._next: Callable[[], Any] = yaml.CBaseLoader("\n" * line + self.text[at:]).get_event
+        self._next()
 
     def document(self) -> Node | None:
-        self._next()
         if type(self._next()) is yaml.StreamEndEvent:
             return None
         node = self._node(self._next(), 0)
@@ -170,20 +218,37 @@ class _Composer:
             raise self._stop("a second document begins here; a file has one", event.start_mark, SEVERAL)
         return node
 
-    def documents(self) -> Iterator[Node]:
-        self._next()
-        count = 0
-        while type(event := self._next()) is not yaml.StreamEndEvent:
-            count += 1
-            if count > DOCUMENTS_LIMIT:
-                raise self._stop(f"has more than {DOCUMENTS_LIMIT:,} documents", event.start_mark)
-            self._anchors.clear()
-            yield self._node(self._next(), 0)
-            self._next()
+    def following(self) -> Node | None:
+        """The next of several documents; None: there is no other."""
+        event = self._next()
+        if type(event) is yaml.StreamEndEvent:
+            return None
+        self._at = event.start_mark.index + self._shift
+        self._before += self._count
+        self._count = 0
+        self._anchors.clear()
+        if self._before > FILE_NODES_LIMIT:
+            self._problem(f"has more than {FILE_NODES_LIMIT:,} values in all", event.start_mark, SPLIT)
+            raise invalid(self.source, self.problems)
+        node = self._node(self._next(), 0)
+        end = self._next().start_mark
+        if end.index + self._shift - self._at > SIZE_LIMIT:
+            self._problem(f"this document is larger than {SIZE_LIMIT // MIB} MiB", event.start_mark)
+        return node
 
-    def unreadable(self, error: yaml.YAMLError) -> Invalid:
-        problem = syntax_problem(error, self.text, lambda mark: place(self.source, mark))
-        return invalid(self.source, [*self.problems, problem])
+    def note(self, error: yaml.YAMLError | _UnreadableError) -> None:
+        if isinstance(error, yaml.YAMLError):
+            problem = syntax_problem(error, self.text, lambda mark: place(self.source, mark))
+            self.problems += [problem] if problem not in self.problems[-1:] else []
+
+    def skip(self) -> str:
+        """Goes on with the document after the one that cannot be read, which is given back as it is written."""
+        self._unreadable += 1
+        found = START.search(self.text, self._at + 1) if self._unreadable < UNREADABLE_LIMIT else None
+        until = found.start(1) if found else len(self.text)
+        skipped = self.text[self._at : until]
+        self._begin(until, len(re.findall(BREAK, self.text[:until])))
+        return skipped
 
     def _node(self, event: Any, depth: int) -> Node:
         kind = type(event)
@@ -248,7 +313,8 @@ class _Composer:
     def _add(self, nodes: int, mark: Mark) -> None:
         self._count += nodes
         if self._count > NODES_LIMIT:
-            raise self._stop(f"has more than {NODES_LIMIT:,} values, repeated ones counted", mark)
+            hint = "write the items of a list as documents, with '---' between them"
+            raise self._stop(f"this document has more than {NODES_LIMIT:,} values, repeated ones counted", mark, hint)
 
     def _check_tag(self, event: Any) -> None:
         if event.tag != "!" and event.tag not in CORE_TAGS:
@@ -257,9 +323,9 @@ class _Composer:
     def _problem(self, message: str, mark: Mark, hint: str | None = None) -> None:
         self.problems.append(Problem(message, where=place(self.source, mark), hint=hint))
 
-    def _stop(self, message: str, mark: Mark, hint: str | None = None) -> Invalid:
+    def _stop(self, message: str, mark: Mark, hint: str | None = None) -> _UnreadableError:
         self._problem(message, mark, hint)
-        return invalid(self.source, self.problems)
+        return _UnreadableError()
 
 
 def from_values(value: Any, depth: int = 0) -> Node:

@@ -6,6 +6,7 @@ again and again; what is there and different is refused, but for a volume that i
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -13,18 +14,19 @@ from functools import partial
 from typing import cast
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
-from penstock.dialects.documents import Document, TaskDocument, identity, read_documents, twice
+from penstock.dialects.documents import Document, TaskDocument, Whole, identity, read_whole, twice
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
+from penstock.dialects.text import in_order
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
-from penstock.services.differing import alive, different, is_same
+from penstock.services.differing import alive, different, is_same, volume_differences
 from penstock.services.findings import Findings
 from penstock.services.nouns import Nouns, groups_in, order_of, placed, storages_in
-from penstock.services.ordering import in_order
+from penstock.services.ordering import by_dependency
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned
@@ -61,20 +63,22 @@ class Apply:
         self._nouns = Nouns(db, people, places, volumes, audit)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
-        documents = read_documents(asked.text, asked.source)
-        _refuse_other_kinds(documents, asked)
-        if not asked.dry_run:
-            self._refuse_missing_files(documents, asked)
-        plans = await self._plan(caller, documents, asked)
+        read = await asyncio.to_thread(read_whole, asked.text, asked.source)
+        _refuse_other_kinds(read, asked)
+        if not read.problems and not asked.dry_run:
+            self._refuse_missing_files(read.documents, asked)
+        plans = await self._plan(caller, read, asked)
         if asked.dry_run:
             return tuple(plan.applied(id=plan.id if plan.result != CREATED else None) for plan in plans)
         return await self._make_all(caller, plans, key)
 
     # planning
 
-    async def _plan(self, caller: Caller, documents: Sequence[Document], asked: Application) -> list[Planned]:
+    async def _plan(self, caller: Caller, read: Whole, asked: Application) -> list[Planned]:
         """In the order they are made: what others need first. Every problem of every document at once."""
-        found = Findings(asked.source, len(documents))
+        documents, found = read.documents, Findings(asked.source, read)
+        if read.problems:
+            asked = asked.model_copy(update={"dry_run": True})
         found.problems.extend(twice(documents, caller.group))
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
@@ -94,7 +98,7 @@ class Apply:
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             storages=tuple(storage for storage in storages_in(said) if storage.name in fresh),
         )
-        order, circles = in_order(documents, caller.group)
+        order, circles = by_dependency(documents, caller.group)
         found.problems.extend(circles)
         for number in order:
             each = cast(Runnable, documents[number])
@@ -155,16 +159,8 @@ class Apply:
     async def _plan_known_volume(
         self, caller: Caller, document: ManifestVolume, found: Volume, wanted: Volume, asked: NewVolume
     ) -> Planned:
-        same_modes = set(found.access_modes) == set(wanted.access_modes)
-        same_class = asked.storage_class is None or found.storage_class == wanted.storage_class
-        different = [
-            *([] if same_modes else [("access_modes", found.access_modes, wanted.access_modes)]),
-            *([] if same_class else [("storage_class", found.storage_class, wanted.storage_class)]),
-        ]
-        if different:
-            said = [f"is {_shown(old)} and cannot become {_shown(new)}" for _, old, new in different]
-            hint = f"penstock volumes delete {found.name} destroys it with its data"
-            problems = [Problem(text, field=each[0], hint=hint) for text, each in zip(said, different, strict=True)]
+        fields = ("access_modes", *(("storage_class",) if asked.storage_class else ()))
+        if problems := volume_differences(found, wanted, fields):
             raise Invalid(f"Volume {found.name} is there and different.", problems=problems)
         if found.size_bytes == wanted.size_bytes:
             return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
@@ -278,18 +274,19 @@ async def _planned(again: Callable[[], Awaitable[Planned]]) -> Planned:
     return replace(await again(), again=again)
 
 
-def _refuse_other_kinds(documents: Sequence[Document], asked: Application) -> None:
+def _refuse_other_kinds(read: Whole, asked: Application) -> None:
     if asked.kinds is None:
         return
     hint = "penstock apply -f FILE takes it"
     problems = []
-    for document in documents:
+    for document in read.documents:
         kind = _kind(document)
         if kind not in asked.kinds:
             said = f"a {kind} is not taken here, only {' and '.join(asked.kinds)}"
             problems.append(Problem(said, where=_kind_place(document), field="kind", hint=hint))
     if problems:
-        raise Invalid(f"{asked.source} cannot be applied; nothing was changed.", problems=problems)
+        said = f"{asked.source} cannot be applied; nothing was changed."
+        raise Invalid(said, problems=in_order([*read.problems, *problems]))
 
 
 def _kind(document: Document) -> str:
@@ -332,7 +329,3 @@ def _file(number: int) -> str:
 
 def _key(key: str | None, number: int) -> str | None:
     return hashlib.sha256(f"{key}/{number}".encode()).hexdigest() if key else None
-
-
-def _shown(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

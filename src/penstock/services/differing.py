@@ -1,12 +1,14 @@
-"""A workload of the same name that is alive: is it the same, and if not, what differs, in the words of the text."""
+"""What is there under the same name: is it the same, and if not, what differs, in the words of the text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.dialects.task import Task
 from penstock.dialects.task.write import as_task
 from penstock.domain.secrets import masked
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.errors import Problem
 from penstock.store.session import Store
@@ -14,6 +16,9 @@ from penstock.store.session import Store
 DIFFERENCES_SHOWN = 5
 NAMED_BY_USERS = ("envs", "labels", "volumes")
 """Of what is below these, a text's place is known only as a whole."""
+VOLUME_FIELDS = ("storage", "sub_path", "readonly", "storage_class", "access_modes", "size")
+OF_THE_STORAGE = ("storage_class", "access_modes")
+"""On another storage these are others, too."""
 
 
 def alive(tx: Store, group: str, name: str) -> list[Workload]:
@@ -65,3 +70,26 @@ def _flat(value: Any, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
         inner = (_flat(below, (*keys, str(key))) for key, below in value.items())
         return {path: leaf for each in inner for path, leaf in each.items()}
     return {keys: value}
+
+
+def volume_differences(found: Volume, wanted: Volume, fields: Sequence[str]) -> list[Problem]:
+    """All of them, each with its field."""
+    different = [each for each in fields if _value(found, each) != _value(wanted, each)]
+    if "storage" in different:
+        different = [each for each in different if each not in OF_THE_STORAGE]
+    hint = f"penstock volumes delete {found.name} destroys it with its data"
+    said = [f"is {_of_volume(found, each)} and cannot become {_of_volume(wanted, each)}" for each in different]
+    return [Problem(text, field=each, hint=hint) for text, each in zip(said, different, strict=True)]
+
+
+def _value(volume: Volume, field: str) -> object:
+    if field == "access_modes":
+        return set(volume.access_modes)
+    return volume.size_bytes if field == "size" else getattr(volume, field)
+
+
+def _of_volume(volume: Volume, field: str) -> str:
+    value = getattr(volume, field)
+    if field == "readonly":
+        return "readonly" if value else "rw"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value or "nothing")

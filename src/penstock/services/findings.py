@@ -6,17 +6,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from penstock.dialects.documents import Document, identity
+from penstock.dialects.documents import Document, Whole, identity
+from penstock.dialects.text import in_order, invalid
 from penstock.domain.audit import Deed
+from penstock.domain.names import shorten
 from penstock.errors import Forbidden, Invalid, Problem
+
+LOST = (
+    "Volume {} not found",
+    "Task {} not found",
+    "Storage {} not found",
+    "Group {} not found",
+    "there is no group '{}'",
+)
+"""How others say that what they need is not there."""
 
 
 @dataclass(frozen=True)
 class Findings:
     source: str
-    documents: int
-    """So many are in it."""
+    read: Whole
     problems: list[Problem] = field(default_factory=list)
+    """Of those that could be read, beyond the text."""
     refused: list[tuple[Document, Deed, Forbidden]] = field(default_factory=list)
 
     @contextmanager
@@ -31,13 +42,23 @@ class Findings:
 
     @property
     def error(self) -> Forbidden | Invalid | None:
-        """One sentence for all of it. Who may not do it is told that and no more."""
+        """One sentence for all of it. Who may not do it is told that and what is wrong with the text, and no more."""
         said = f"{self.source} cannot be applied; nothing was changed."
-        if self.refused and self.documents == 1:
+        unread = self.read.problems
+        if self.refused and len(self.read.documents) == 1 and not unread:
             return self.refused[0][2]
         if self.refused:
-            return Forbidden(said, problems=[_problem(document, error) for document, _, error in self.refused])
-        return Invalid(said, problems=self.problems) if self.problems else None
+            refused = [_problem(document, error) for document, _, error in self.refused]
+            return Forbidden(said, problems=in_order([*unread, *refused]))
+        if unread:
+            return invalid(self.source, [*unread, *self._certain])
+        return Invalid(said, problems=in_order(self.problems)) if self.problems else None
+
+    @property
+    def _certain(self) -> list[Problem]:
+        """Without what is not found because the document that makes it is not right."""
+        lost = {said.format(shorten(name)) for name in self.read.doubtful for said in LOST}
+        return [problem for problem in self.problems if problem["message"] not in lost]
 
 
 def _problem(document: Document, error: Forbidden) -> Problem:

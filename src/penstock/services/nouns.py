@@ -13,6 +13,7 @@ from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
 from penstock.errors import Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
+from penstock.services.differing import VOLUME_FIELDS, volume_differences
 from penstock.services.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
 from penstock.services.places import Place, Places, kind_of, said_of_lost
 from penstock.services.planned import CONFIGURED, CREATED, FAILED, NOT_CHANGED, Planned
@@ -146,15 +147,9 @@ class Nouns:
         found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
-        fields = ("storage", "sub_path", "readonly", "storage_class", "access_modes", "size_bytes")
-        different = [each for each in fields if getattr(found, each) != getattr(wanted, each)]
-        if different:
-            said = f"is {getattr(found, different[0])} and cannot become {getattr(wanted, different[0])}"
-            hint = f"penstock volumes delete {found.name} destroys it with its data"
-            raise Invalid(
-                f"Volume {found.name} is there and different.",
-                problems=[placed(document, Problem(said, field=different[0], hint=hint))],
-            )
+        if problems := volume_differences(found, wanted, VOLUME_FIELDS):
+            said = f"Volume {found.name} is there and different."
+            raise Invalid(said, problems=[placed(document, each) for each in problems])
         return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
 
     # undoing

@@ -14,7 +14,7 @@ NAMED = 10
 """So many of a circle are named."""
 
 
-def in_order(documents: Sequence[Document], home: str) -> tuple[list[int], list[Problem]]:
+def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], list[Problem]]:
     """Numbers of the workloads, without those that would wait for themselves; these are problems. `home` is the group
     of those that name none."""
     waits = _waits(documents, home)

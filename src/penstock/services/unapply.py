@@ -46,7 +46,7 @@ class Unapply:
 
     async def delete(self, caller: Caller, asked: Documents, *, force: bool = False) -> tuple[Applied, ...]:
         """Workloads first, so that nothing uses the volumes any more. With `force` also nodes that do not answer."""
-        documents = read_documents(asked.text, asked.source)
+        documents = await asyncio.to_thread(read_documents, asked.text, asked.source)
         until = time.monotonic() + PATIENCE
         jobs = [each for each in documents if not isinstance(each, ManifestVolume | NounDocument)]
         claims = [each.claim.name for each in documents if isinstance(each, ManifestVolume)]
@@ -65,7 +65,7 @@ class Unapply:
     async def stop(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
         """Each workload that is not over; what it is now is its result."""
         results = []
-        for document in read_documents(asked.text, asked.source):
+        for document in await asyncio.to_thread(read_documents, asked.text, asked.source):
             if isinstance(document, ManifestVolume):
                 results.append(Applied(kind=CLAIM, name=document.claim.name, result=NOT_RUNNING))
             elif isinstance(document, NounDocument):

@@ -3,6 +3,8 @@ What reads and writes them is imported here."""
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -53,7 +55,8 @@ async def convert(body: Conversion, asked: Asked) -> Response:
     from penstock.dialects.convert import Target, convert
 
     image, to = asked.parts.settings.kubernetes_image, Target(body.to) if body.to else None
-    return answer(Converted(text=convert(body.text, body.source, image=image, to=to, group=asked.caller.group)))
+    said = partial(convert, body.text, body.source, image=image, to=to, group=asked.caller.group)
+    return answer(Converted(text=await asyncio.to_thread(said)))
 
 
 Applied = Annotated[
