@@ -66,7 +66,11 @@ class Settings:
     """Further names the Host header may have, beside localhost, loopback addresses and `host`."""
 
     body_limit: str = "4Mi"
-    """Largest request body, uploads excepted."""
+    """Largest request body, uploads and whole files of documents excepted."""
+
+    documents_limit: str = "24Mi"
+    """Largest request body that is a whole file of documents (apply, stop, delete, convert). Of a file 16 MiB are read
+    at most; as JSON it is somewhat larger."""
 
     workdir_limit: str = "512Mi"
     """Largest packed workdir a job may send along."""
@@ -360,7 +364,7 @@ def _table(raw: Any) -> dict[str, str]:
 def _check_amount(key: str, value: Any) -> None:
     if key in ("cpus", "memory") and value == "":
         return
-    if key in ("body_limit", "workdir_limit", "log_limit", "memory"):
+    if key in ("body_limit", "documents_limit", "workdir_limit", "log_limit", "memory"):
         parse_bytes(value, bare=False)
     elif key in ("cpus", "default_cpus"):
         parse_cpus(value)

@@ -229,3 +229,29 @@ def test_all_that_differs_in_a_volume_is_said(groups):
         ("spec.policy", "is rw and cannot become readonly"),
         ("spec.size", "is 1Mi and cannot become 2Mi"),
     ]
+
+
+# large ones
+
+
+@pytest.mark.parametrize("path", ["/v1/apply", "/v1/stop", "/v1/delete"])
+def test_a_file_of_several_mib_is_taken(groups, path):
+    text = "".join(f"---\nname: long-{number}\nrun: |\n  true # {'x' * 200_000}\n" for number in range(30))
+    status, answer = apply(groups, text, path, **({"dry_run": True} if path == "/v1/apply" else {}))
+    assert status == 200, answer
+    assert len(answer["results"]) == 30
+
+
+def test_a_file_that_is_too_large_is_refused_with_what_to_do(groups):
+    text = "---\nname: long\nrun: 'true'\n# " + "x" * (17 << 20)
+    status, answer = apply(groups, text)
+    assert (status, answer["problems"]) == (
+        422,
+        [{"where": "all.yaml", "message": "is larger than 16 MiB", "hint": "split it into several files"}],
+    )
+    status, answer = apply(groups, text + "x" * (8 << 20))
+    assert (status, answer["message"], answer["hint"]) == (
+        413,
+        "The body is larger than 24Mi.",
+        "See the setting documents_limit.",
+    )

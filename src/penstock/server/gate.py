@@ -12,6 +12,7 @@ from penstock.errors import BadRequest, Forbidden, PenstockError, TooLarge, Wron
 from penstock.settings import Settings
 
 UPLOAD = "/v1/uploads"
+WHOLE_FILES = frozenset({"/v1/apply", "/v1/stop", "/v1/delete", "/v1/convert"})
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -19,8 +20,7 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._hosts = {*LOOPBACK, settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
-        self._limit = parse_bytes(settings.body_limit)
-        self._limit_text = settings.body_limit
+        self._limits = {name: (parse_bytes(said), said) for name, said in _said(settings).items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -34,7 +34,7 @@ class Gate:
         if scope["type"] == "websocket" or scope["path"] == UPLOAD or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, self._counted(receive), send)
+            await self._app(scope, self._counted(_limit_of(scope), receive), send)
 
     def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> PenstockError | None:
         """A page in a browser can be made to send requests here under another name (DNS rebinding): look at Host."""
@@ -45,8 +45,8 @@ class Gate:
         has_body = length != b"0" or b"transfer-encoding" in headers
         if scope["path"] == UPLOAD or not has_body:
             return None
-        if length.isdigit() and int(length) > self._limit:
-            return self._too_large()
+        if length.isdigit() and int(length) > self._limits[_limit_of(scope)][0]:
+            return self._too_large(_limit_of(scope))
         if not headers.get(b"content-type", b"").split(b";")[0].strip().lower().endswith(b"json"):
             return WrongMediaType("The body must be JSON.", hint="Send it with 'Content-Type: application/json'.")
         return None
@@ -55,22 +55,31 @@ class Gate:
         name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdigit() else host
         return name.lower() in self._hosts
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"The body is larger than {self._limit_text}.", hint="See the setting body_limit.")
+    def _too_large(self, setting: str) -> TooLarge:
+        return TooLarge(f"The body is larger than {self._limits[setting][1]}.", hint=f"See the setting {setting}.")
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _counted(self, setting: str, receive: Receive) -> Receive:
         """For a body that does not say how long it is."""
-        seen = 0
+        seen, (limit, _) = 0, self._limits[setting]
 
         async def counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._limit:
-                raise self._too_large()
+            if seen > limit:
+                raise self._too_large(setting)
             return message
 
         return counted
+
+
+def _said(settings: Settings) -> dict[str, str]:
+    return {"body_limit": settings.body_limit, "documents_limit": settings.documents_limit}
+
+
+def _limit_of(scope: Scope) -> str:
+    """The setting that says how large the body may be."""
+    return "documents_limit" if scope["path"] in WHOLE_FILES else "body_limit"
 
 
 def _refuse_origin(headers: dict[bytes, bytes]) -> PenstockError | None:
