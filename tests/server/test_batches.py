@@ -255,3 +255,35 @@ def test_a_file_that_is_too_large_is_refused_with_what_to_do(groups):
         "The body is larger than 24Mi.",
         "See the setting documents_limit.",
     )
+
+
+def many(count: int) -> str:
+    """More than this machine has room for."""
+    whole = ", selectors: {cpu: {count: 1}}"
+    text = "".join(workload(f"member-{number}", "g1") for number in range(count))
+    return text.replace(", selectors: {cpu: {count: 0}}", whole)
+
+
+def settled(house: House) -> list[dict[str, Any]]:
+    """Those members, once each runs or was told why it waits."""
+    path = "/v1/workloads?group=g1&limit=500"
+    while True:
+        _, page = house.ask("admin", "GET", path)
+        found = [one for one in page["items"] if one["name"].startswith("member-")]
+        if all(one["state"] in ("RUNNING", "QUEUED") and one["reason"] != "SUBMITTED" for one in found):
+            return found
+        house.ask("admin", "GET", f"{path}&wait=5&seen={page['version']}")
+
+
+def test_when_a_batch_is_stopped_none_of_it_starts_in_the_place_of_another(groups):
+    text = many(60)
+    status, made = apply(groups, text)
+    assert status == 200, made
+    ran = {one["id"] for one in settled(groups) if one["state"] == "RUNNING"}
+    assert 0 < len(ran) < 60
+    _, stopped = apply(groups, text, "/v1/stop")
+    assert [one["name"] for one in stopped["results"]] == [f"member-{number}" for number in range(60)]
+    ended = [groups.ask("admin", "GET", f"/v1/workloads/{one['id']}/wait?timeout=60")[1] for one in stopped["results"]]
+    assert {one["id"] for one in ended if "ASSIGNED" in [line["state"] for line in one["history"]]} == ran
+    _, gone = apply(groups, text, "/v1/delete")
+    assert {one["result"] for one in gone["results"]} == {"deleted"}

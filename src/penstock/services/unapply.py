@@ -6,14 +6,16 @@ import asyncio
 import itertools
 import logging
 import time
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
-from penstock.dialects.documents import read_documents
+from penstock.dialects.documents import Document, read_documents
 from penstock.dialects.manifest import ManifestVolume
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
-from penstock.domain.workloads import Workload
+from penstock.domain.workloads import WAITING, Workload
 from penstock.errors import Forbidden, NotFound, PenstockError
 from penstock.services.apply import CLAIM, Runnable, kind_of, workload_deed
 from penstock.services.audit import Audit
@@ -25,7 +27,7 @@ from penstock.services.volumes import Volumes
 from penstock.services.workloads import Workloads
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Applied, Documents
+from penstock.wire import Applied, Documents, Summary
 
 log = logging.getLogger(__name__)
 STOPPING, NOT_RUNNING = "is being stopped", "not running"
@@ -48,9 +50,10 @@ class Unapply:
         """Workloads first, so that nothing uses the volumes any more. With `force` also nodes that do not answer."""
         documents = await asyncio.to_thread(read_documents, asked.text, asked.source)
         until = time.monotonic() + PATIENCE
-        jobs = [each for each in documents if not isinstance(each, ManifestVolume | NounDocument)]
+        jobs = [each for each in documents if _runs(each)]
         claims = [each.claim.name for each in documents if isinstance(each, ManifestVolume)]
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of, reverse=True)
+        await self._stop_jobs(caller, jobs)
         gone = await asyncio.gather(*(self._delete_workload(caller, job, until) for job in jobs))
         return (
             *itertools.chain(*gone),
@@ -64,37 +67,49 @@ class Unapply:
 
     async def stop(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
         """Each workload that is not over; what it is now is its result."""
-        results = []
-        for document in await asyncio.to_thread(read_documents, asked.text, asked.source):
+        documents = await asyncio.to_thread(read_documents, asked.text, asked.source)
+        told = iter(await self._stop_jobs(caller, [each for each in documents if _runs(each)]))
+        results: list[Applied] = []
+        for document in documents:
             if isinstance(document, ManifestVolume):
                 results.append(Applied(kind=CLAIM, name=document.claim.name, result=NOT_RUNNING))
             elif isinstance(document, NounDocument):
                 results.append(Applied(kind=document.kind, name=document.name, result=NOT_RUNNING))
             else:
-                results += await self._stop_workload(caller, document)
+                results += next(told)
         return tuple(results)
 
-    async def _stop_workload(self, caller: Caller, document: Runnable) -> list[Applied]:
-        kind = kind_of(document)
+    async def _stop_jobs(self, caller: Caller, jobs: Sequence[Runnable]) -> list[list[Applied]]:
+        """Those that have no place yet first: nothing else can stop them from getting one."""
+        found = [await self._found(caller, job) for job in jobs]
+        alive = [(chosen, each) for chosen, there in found for each in there if not each.ended]
+        alive.sort(key=lambda one: one[1].state not in WAITING)
+        stopped = await self._workloads.stop_these([(chosen, each.id) for chosen, each in alive])
+        told = {each.id: said for (_, each), said in zip(alive, stopped, strict=True)}
+        return [await self._told(chosen, job, there, told) for job, (chosen, there) in zip(jobs, found, strict=True)]
+
+    async def _found(self, caller: Caller, document: Runnable) -> tuple[Caller, list[Workload]]:
+        """All of its name in its group, and the caller, asking about that."""
         name = document.task.spec.name or ""
         try:
             chosen = self._in_group(caller, document)
         except NotFound:
-            return [Applied(kind=kind, name=name, result=NOT_PRESENT)]
-        found = await self._db.read(lambda tx: _named(tx, chosen, name))
-        alive = [each for each in found if not each.ended]
-        if not alive:
-            return [Applied(kind=kind, name=name, result=NOT_RUNNING if found else NOT_PRESENT)]
+            return caller, []
+        return chosen, await self._db.read(lambda tx: _named(tx, chosen, name))
+
+    async def _told(
+        self, caller: Caller, document: Runnable, found: Sequence[Workload], told: Mapping[str, Summary | PenstockError]
+    ) -> list[Applied]:
+        kind, name = kind_of(document), document.task.spec.name or ""
         results = []
-        for each in alive:
-            try:
-                stopped = await self._workloads.stop(chosen, each.id)
-            except PenstockError as error:
-                results.append(await self._failed(chosen, kind, workload_deed(chosen, document, Verb.stop), error))
+        for id_ in (each.id for each in found if each.id in told):
+            said = told[id_]
+            if isinstance(said, PenstockError):
+                results.append(await self._failed(caller, kind, workload_deed(caller, document, Verb.stop), said))
             else:
-                said = STOPPING if stopped.ended_at is None else stopped.status
-                results.append(Applied(kind=kind, name=name, id=each.id, result=said))
-        return results
+                result = STOPPING if said.ended_at is None else said.status
+                results.append(Applied(kind=kind, name=name, id=id_, result=result))
+        return results or [Applied(kind=kind, name=name, result=NOT_RUNNING if found else NOT_PRESENT)]
 
     async def _delete_workload(self, caller: Caller, document: Runnable, until: float) -> list[Applied]:
         """All of that name, those that ended long ago, too: the name is free afterwards."""
@@ -134,6 +149,10 @@ class Unapply:
             await self._audit.denied(caller, deed)
         said = f"{error.message} {error.hint or ''}".strip()
         return Applied(kind=kind, name=deed.name, result=FAILED, message=said)
+
+
+def _runs(document: Document) -> TypeGuard[Runnable]:
+    return not isinstance(document, ManifestVolume | NounDocument)
 
 
 def _named(tx: Store, caller: Caller, name: str) -> list[Workload]:

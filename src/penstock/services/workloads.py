@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.workloads import WAITING, Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Engine
-from penstock.errors import Conflict, NotFound
+from penstock.errors import Conflict, NotFound, PenstockError
 from penstock.services import audit, lookup
 from penstock.services.bell import Bell
 from penstock.services.reconcile import Reconciler
@@ -20,6 +22,8 @@ from penstock.wire import Summary, WorkloadView
 
 LARGEST_PAGE = 500
 PAGES_KEPT = 100
+AT_ONCE = 256
+"""So many are asked to stop in one transaction, so that others need not wait long for theirs."""
 
 
 class Workloads:
@@ -124,6 +128,23 @@ class Workloads:
     async def stop_for(self, owner: Caller, workload_id: str) -> None:
         """In the name of one who may have lost the right to it meanwhile."""
         self._stopped(await self._db.write(lambda tx: self._ask_to_stop(tx, _by_id(tx, workload_id), owner)))
+
+    async def stop_these(self, asked: Sequence[tuple[Caller, str]]) -> list[Summary | PenstockError]:
+        """What each is then, or why it is not stopped. None gives back its place before all are asked, so that none
+        starts in the place of another."""
+        stopped: list[Workload | PenstockError] = []
+        for some in (asked[start : start + AT_ONCE] for start in range(0, len(asked), AT_ONCE)):
+            stopped += await self._db.write(partial(self._ask_each_to_stop, some))
+        return [self._stopped(each) if isinstance(each, Workload) else each for each in stopped]
+
+    def _ask_each_to_stop(self, asked: Sequence[tuple[Caller, str]], tx: Store) -> list[Workload | PenstockError]:
+        found: list[Workload | PenstockError] = []
+        for caller, id_ in asked:
+            try:
+                found.append(self._ask_to_stop(tx, lookup.workload(tx, caller, id_, Verb.stop), caller))
+            except PenstockError as error:
+                found.append(error)
+        return found
 
     async def stop_all(self, caller: Caller, *, everyone: bool) -> list[Summary]:
         def change(tx: Store) -> list[Workload]:
