@@ -287,3 +287,15 @@ def test_when_a_batch_is_stopped_none_of_it_starts_in_the_place_of_another(group
     assert {one["id"] for one in ended if "ASSIGNED" in [line["state"] for line in one["history"]]} == ran
     _, gone = apply(groups, text, "/v1/delete")
     assert {one["result"] for one in gone["results"]} == {"deleted"}
+
+
+def test_each_of_a_batch_is_told_its_own_place_in_the_queue(groups):
+    text = many(30)
+    status, made = apply(groups, text)
+    assert status == 200, made
+    messages = [one["message"] for one in made["results"]]
+    first = next(number for number, message in enumerate(messages) if message)
+    waiting = [f"needs 1 CPU; 0 of {first} are free" for _ in messages[first:]]
+    expected = [said + (f"; {ahead} ahead in the queue" if ahead else "") for ahead, said in enumerate(waiting)]
+    assert messages == [None] * first + expected
+    apply(groups, text, "/v1/delete")

@@ -243,7 +243,13 @@ class Apply:
                 applied = replace(plan, result=FAILED, id=None, message=said).applied()
             made.note(plan, applied)
             results.append(applied)
-        return tuple(results)
+        return await self._with_places(plans, results)
+
+    async def _with_places(self, plans: Sequence[Planned], results: Sequence[Applied]) -> tuple[Applied, ...]:
+        """What one of several waits for is known when all are in the queue: each was planned as if it were alone."""
+        new = [one.id for plan, one in zip(plans, results, strict=True) if plan.workload and one.id == plan.id]
+        said = await self._submit.said_of([id_ for id_ in new if id_]) if len(new) > 1 else {}
+        return tuple(one.model_copy(update={"message": said[one.id]}) if one.id in said else one for one in results)
 
     async def _make(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
         """Whoever applies the same at the same time may have been first."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,9 @@ RETRY = 1.0
 GPU_LOOK = 5.0
 HOST_LOOK = 1.0
 """Of Docker hosts the engine knows without asking them."""
+
+LOOK_PATIENCE = 2.0
+"""Seconds that whoever made several things at once waits to be told the place of each."""
 
 SOON = "it starts in a moment"
 
@@ -72,6 +75,8 @@ class Placement:
         self._groups: set[str] = set()
         self._saying = Saying(db, bell, self._pool, self._outside)
         self._wake = asyncio.Event()
+        self._looked = asyncio.Event()
+        """Set when all that waits was looked at; then there is another for the next time."""
 
     async def open(self) -> None:
         self._learn_groups()
@@ -125,6 +130,16 @@ class Placement:
         if not self._pool.settled:
             return {}
         return self._pool.causes(id_ for id_ in workload_ids if id_ in self._pool.waiting)
+
+    async def said_of(self, workload_ids: Sequence[str]) -> dict[str, str | None]:
+        """What each waits for once all of them were looked at; None: it has a place. Not of those that are held up by
+        something else, and of none where that takes too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_PATIENCE):
+                while not self._pool.settled and any(id_ in self._pool.waiting for id_ in workload_ids):
+                    await self._looked.wait()
+        placed = {id_: None for id_ in workload_ids if id_ in self._pool.held}
+        return placed | {id_: cause.message for id_, cause in self.causes(workload_ids).items()}
 
     async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
         """One that is not stored yet, to ask about."""
@@ -231,6 +246,8 @@ class Placement:
         while starts := self._pool.decide(now()):
             if not await self._place(starts):
                 return
+        self._looked.set()
+        self._looked = asyncio.Event()
         await self._say()
 
     async def _say(self) -> None:

@@ -180,6 +180,11 @@ class Submit:
             self._reconciler.submitted(made)
         return WorkloadView.whole(made, (), (), self._reconciler.limits)
 
+    async def said_of(self, workload_ids: Sequence[str]) -> dict[str, str | None]:
+        """Of several that were added: what each waits for, each with its own place in the queue."""
+        placement = self._reconciler.placement
+        return await placement.said_of(workload_ids) if placement else {}
+
     async def _with_homes(self, caller: Caller, prepared: Prepared) -> Workload:
         """Makes what is not there yet; what someone made meanwhile is the same one."""
         ids: dict[str, str] = {}
