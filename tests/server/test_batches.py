@@ -264,6 +264,19 @@ def many(count: int) -> str:
     return text.replace(", selectors: {cpu: {count: 0}}", whole)
 
 
+def test_any_number_of_documents_is_applied_stopped_and_deleted_with_a_result_for_each(groups):
+    text, names = many(1500), [f"member-{number}" for number in range(1500)]
+    for path, words in (
+        ("/v1/apply", {"created"}),
+        ("/v1/stop", {"stopped", "is being stopped"}),
+        ("/v1/delete", {"deleted"}),
+    ):
+        status, answer = apply(groups, text, path)
+        assert status == 200, answer
+        assert [one["name"] for one in answer["results"]] == names
+        assert {one["result"] for one in answer["results"]} <= words
+
+
 def settled(house: House) -> list[dict[str, Any]]:
     """Those members, once each runs or was told why it waits."""
     path = "/v1/workloads?group=g1&limit=500"

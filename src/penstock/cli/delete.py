@@ -18,6 +18,7 @@ from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, asked_for
 from penstock.client.address import quote
+from penstock.client.api import FILE_SECONDS
 
 KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")
 VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
@@ -72,7 +73,8 @@ def _delete_described(file: str, group: str | None, force: bool, output: str, ap
         click.echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
         return 0
     asked = {"group": group} | ({"force": "true"} if force else {})
-    return show_results(connect(api_url).post("/v1/delete", body, asked)["results"], output)
+    answer = connect(api_url).post("/v1/delete", body, asked, timeout=FILE_SECONDS)
+    return show_results(answer["results"], output)
 
 
 def _agreed(question: str, *, volumes: bool) -> bool:

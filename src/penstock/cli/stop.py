@@ -13,6 +13,7 @@ from penstock.cli.options import api_url_option, connect, group_option, output_o
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
 from penstock.client.address import quote
+from penstock.client.api import FILE_SECONDS
 
 KINDS = KindWord("Workload")
 
@@ -37,7 +38,7 @@ def stop(words: tuple[str, ...], file: str | None, group: str | None, output: st
     thing_or_file("workload", words, file)
     client = connect(api_url)
     if file is not None:
-        answer = client.post("/v1/stop", documents_body(file), {"group": group})
+        answer = client.post("/v1/stop", documents_body(file), {"group": group}, timeout=FILE_SECONDS)
         return show_results(answer["results"], output)
     kind, ref = one_thing(words, KINDS)
     path = f"/v1/workloads/{quote(asked_for(client, kind, ref, group))}/stop"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.client.websocket import WebSocket
 
 ANSWER_SECONDS = 120.0
+FILE_SECONDS = 1200.0
+"""A whole file of documents may take longer."""
 LARGEST_PAGE = 500
 AWAY = (502, 503, 504)
 """What a proxy answers for a server that is not there."""
@@ -85,14 +87,22 @@ class Client:
     def get(self, path: str, query: Query | None = None, *, timeout: float | None = None) -> Any:
         return self._json("GET", path, query, retry=True, timeout=timeout)
 
-    def post(self, path: str, body: Any = None, query: Query | None = None, *, create: bool = False) -> Any:
+    def post(
+        self,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        *,
+        create: bool = False,
+        timeout: float | None = None,
+    ) -> Any:
         """`create` sends an Idempotency-Key, so that asking again after a broken connection makes nothing twice."""
         extra = {"Idempotency-Key": os.urandom(16).hex()} if create else {}
         data = None
         if body is not None:
             data = json.dumps(body).encode()
             extra["Content-Type"] = "application/json"
-        return self._json("POST", path, query, data, extra, retry=create)
+        return self._json("POST", path, query, data, extra, retry=create, timeout=timeout)
 
     def put(self, path: str, body: bytes | Fill) -> Any:
         return self._json("PUT", path, None, body, {"Content-Type": "application/octet-stream"}, retry=True)

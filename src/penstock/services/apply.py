@@ -25,11 +25,11 @@ from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken
 from penstock.services.audit import Audit
 from penstock.services.differing import alive, different, is_same, volume_differences
 from penstock.services.findings import Findings
-from penstock.services.nouns import Nouns, groups_in, order_of, placed, storages_in
+from penstock.services.nouns import Nouns, Said, placed
 from penstock.services.ordering import by_dependency
 from penstock.services.people import People
 from penstock.services.places import Places
-from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned
+from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned, together
 from penstock.services.resolving import Coming
 from penstock.services.submit import Prepared, Submit, sends_workdir
 from penstock.services.uploads import Uploads
@@ -82,8 +82,8 @@ class Apply:
         found.problems.extend(twice(documents, caller.group))
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
-        said = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
-        for noun in said:
+        said = Said.of(documents)
+        for noun in said.documents:
             with found.of(noun, self._nouns.deed(caller, noun)):
                 nouns.append(await _planned(partial(self._nouns.plan, caller, noun, said)))
                 made.append((nouns[-1], partial(placed, noun)))
@@ -91,19 +91,19 @@ class Apply:
             with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
                 volumes.append(await _planned(partial(self._plan_volume, caller, document)))
                 made.append((volumes[-1], partial(_at, document)))
-        groups = [each.noun for each in said if isinstance(each.noun, Group)]
+        groups = [each.noun for each in said.documents if isinstance(each.noun, Group)]
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
         coming = Coming(
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
-            storages=tuple(storage for storage in storages_in(said) if storage.name in fresh),
+            storages=tuple(storage for storage in said.storages if storage.name in fresh),
         )
         order, circles = by_dependency(documents, caller.group)
         found.problems.extend(circles)
         for number in order:
             each = cast(Runnable, documents[number])
             with found.of(each, workload_deed(caller, each, Verb.create)):
-                chosen = self._in_group(caller, each, groups_in(said))
+                chosen = self._in_group(caller, each, said.groups)
                 plan = await _planned(partial(self._plan_workload, chosen, each, number, asked, coming))
                 workloads.append(plan)
                 coming.workloads.update({(chosen.group, plan.name): plan.workload} if plan.workload else {})
@@ -233,17 +233,22 @@ class Apply:
     # making
 
     async def _make_all(self, caller: Caller, plans: Sequence[Planned], key: str | None) -> tuple[Applied, ...]:
-        """One thing after the other; what stands in its way by now is its own result, and the others go on."""
-        made, results = Made(), []
-        for number, plan in enumerate(plans):
-            try:
-                applied = await self._make(plan.caller or caller, plan, _key(key, number), made)
-            except PenstockError as error:
-                said = " ".join([error.message, *map(str, error.problems), error.hint or ""]).strip()
-                applied = replace(plan, result=FAILED, id=None, message=said).applied()
-            made.note(plan, applied)
-            results.append(applied)
+        """What stands in the way of one by now is its own result, and the others go on."""
+        made, results = Made(), list[Applied]()
+        for some in together(plans):
+            keys = [_key(key, len(results) + number) for number in range(len(some))]
+            making = (self._make_or_say(caller, plan, key, made) for plan, key in zip(some, keys, strict=True))
+            for plan, applied in zip(some, await asyncio.gather(*making), strict=True):
+                made.note(plan, applied)
+                results.append(applied)
         return await self._with_places(plans, results)
+
+    async def _make_or_say(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+        try:
+            return await self._make(plan.caller or caller, plan, key, made)
+        except PenstockError as error:
+            said = " ".join([error.message, *map(str, error.problems), error.hint or ""]).strip()
+            return replace(plan, result=FAILED, id=None, message=said).applied()
 
     async def _with_places(self, plans: Sequence[Planned], results: Sequence[Applied]) -> tuple[Applied, ...]:
         """What one of several waits for is known when all are in the queue: each was planned as if it were alone."""

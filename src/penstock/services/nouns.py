@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from penstock.dialects.document import AskedVolume, NounDocument
@@ -27,12 +28,20 @@ ORDER = ("Group", "User", "Storage", "Node", "Volume")
 DELETED, NOT_PRESENT = "deleted", "not present"
 
 
-def groups_in(documents: Iterable[NounDocument]) -> frozenset[str]:
-    return frozenset(each.name for each in documents if isinstance(each.noun, Group))
+@dataclass(frozen=True)
+class Said:
+    """All documents of one text that are no workloads, in the order they are made."""
 
+    documents: tuple[NounDocument, ...]
+    groups: frozenset[str]
+    storages: tuple[Storage, ...]
 
-def storages_in(documents: Iterable[NounDocument]) -> list[Storage]:
-    return [noun for each in documents if isinstance(noun := each.within(SHARED_GROUP), Storage)]
+    @classmethod
+    def of(cls, documents: Iterable[object]) -> Said:
+        nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
+        groups = frozenset(each.name for each in nouns if isinstance(each.noun, Group))
+        found = (each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage))
+        return cls(tuple(nouns), groups, tuple(noun for noun in found if isinstance(noun, Storage)))
 
 
 def order_of(document: NounDocument) -> tuple[int, bool]:
@@ -50,17 +59,16 @@ class Nouns:
 
     # making
 
-    async def plan(self, caller: Caller, document: NounDocument, coming: Sequence[NounDocument]) -> Planned:
+    async def plan(self, caller: Caller, document: NounDocument, coming: Said) -> Planned:
         """`coming` is all that is made from the same text."""
-        groups = groups_in(coming)
-        caller = self._among(caller, document, groups)
+        caller = self._among(caller, document, coming.groups)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
             return self._plan_user(caller, document, noun, coming)
         if isinstance(noun, Group):
             return self._plan_group(caller, document, noun)
         if isinstance(noun, AskedVolume):
-            return await self._plan_volume(caller, document, noun, storages_in(coming))
+            return await self._plan_volume(caller, document, noun, coming.storages)
         return self._plan_place(caller, document, noun)
 
     def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
@@ -97,14 +105,14 @@ class Nouns:
             return kind, "", document.name
         return kind, document.name if kind is Kind.Group else self._group_of(caller, document), document.name
 
-    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: Sequence[NounDocument]) -> Planned:
+    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: Said) -> Planned:
         self._people.refuse_unruly(caller)
         try:
-            self._people.refuse_wrong(user, groups_in(coming))
+            self._people.refuse_wrong(user, coming.groups)
         except Invalid as error:
             raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         known = self._people.user(user.name)
-        users = [each.noun for each in coming if isinstance(each.noun, User)]
+        users = [each.noun for each in coming.documents if isinstance(each.noun, User)]
         if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
             problem = Problem(NO_ADMIN, field="groups", hint=ANOTHER_ADMIN)
             raise Invalid(NO_ADMIN, problems=[placed(document, problem)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from penstock.errors import Conflict
 from penstock.wire import Applied, NewVolume
 
 CREATED, CONFIGURED, RESIZED, NOT_CHANGED, FAILED = "created", "configured", "resized", "not changed", "failed"
+
+AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,24 @@ class Planned:
         notices = self.workload.notices if self.workload else ()
         fields = {"id": self.id, "result": self.result, "message": self.message, "notices": notices} | more
         return Applied(kind=self.kind, name=self.name, **fields)
+
+
+def together(plans: Sequence[Planned]) -> Iterator[list[Planned]]:
+    """In their order, those that can share a write: new workloads of which none needs another of them."""
+    some: list[Planned] = []
+    ids: set[str] = set()
+    for plan in plans:
+        new = plan.workload
+        if some and (new is None or plan.homes or len(some) == AT_ONCE or ids.intersection(new.after_ids)):
+            yield some
+            some, ids = [], set()
+        if new is None or plan.homes:
+            yield [plan]
+        else:
+            some.append(plan)
+            ids.add(new.id)
+    if some:
+        yield some
 
 
 @dataclass

@@ -31,6 +31,8 @@ from penstock.wire import Applied, Documents, Summary
 
 log = logging.getLogger(__name__)
 STOPPING, NOT_RUNNING = "is being stopped", "not running"
+AT_ONCE = 64
+"""So many are deleted at the same time, so that others who ask meanwhile need not wait for all of them."""
 PATIENCE = 60.0
 """Seconds that what runs has to end; then its volumes stay, and the same can be asked again."""
 
@@ -54,7 +56,8 @@ class Unapply:
         claims = [each.claim.name for each in documents if isinstance(each, ManifestVolume)]
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of, reverse=True)
         await self._stop_jobs(caller, jobs)
-        gone = await asyncio.gather(*(self._delete_workload(caller, job, until) for job in jobs))
+        turns = asyncio.Semaphore(AT_ONCE)
+        gone = await asyncio.gather(*(self._delete_workload(caller, job, until, turns) for job in jobs))
         return (
             *itertools.chain(*gone),
             *[await self._delete_volume(caller, name) for name in claims],
@@ -111,8 +114,14 @@ class Unapply:
                 results.append(Applied(kind=kind, name=name, id=id_, result=result))
         return results or [Applied(kind=kind, name=name, result=NOT_RUNNING if found else NOT_PRESENT)]
 
-    async def _delete_workload(self, caller: Caller, document: Runnable, until: float) -> list[Applied]:
+    async def _delete_workload(
+        self, caller: Caller, document: Runnable, until: float, turns: asyncio.Semaphore
+    ) -> list[Applied]:
         """All of that name, those that ended long ago, too: the name is free afterwards."""
+        async with turns:
+            return await self._delete_all_named(caller, document, until)
+
+    async def _delete_all_named(self, caller: Caller, document: Runnable, until: float) -> list[Applied]:
         kind = kind_of(document)
         name = document.task.spec.name or ""
         gone: list[Applied] = []

@@ -15,7 +15,7 @@ from penstock.cli.output import note, print_data
 from penstock.cli.table import coloured
 from penstock.cli.tree import command
 from penstock.client import Client
-from penstock.client.api import Query
+from penstock.client.api import FILE_SECONDS, Query
 from penstock.errors import FilesNeeded, Invalid, Problem, TooLarge
 
 PATH = "/v1/workloads"
@@ -125,8 +125,9 @@ def active_venv(client: Client) -> dict[str, Any]:
 
 def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, query: Query | None = None) -> Any:
     """Submit; where the server asks for the directory the text names, pack it, send it and submit again."""
+    timeout = None if path == PATH else FILE_SECONDS
     try:
-        return client.post(path, body, query, create=True)
+        return client.post(path, body, query, create=True, timeout=timeout)
     except FilesNeeded as asked:
         from pathlib import Path
 
@@ -136,7 +137,7 @@ def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, quer
         files = {field: upload(client, Path(base, named), limit) for field, named in asked.details["files"].items()}
     except TooLarge as error:
         raise TooLarge(f"{body['source']} is too large. {error.message}", hint=error.hint) from error
-    return client.post(path, body | {"files": files}, query, create=True)
+    return client.post(path, body | {"files": files}, query, create=True, timeout=timeout)
 
 
 def _show_dry_run(answer: dict[str, Any], base: str, output: str) -> int:
