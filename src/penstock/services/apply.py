@@ -14,7 +14,7 @@ from functools import partial
 from typing import cast
 
 from penstock.dialects.document import NounDocument, WorkloadDocument
-from penstock.dialects.documents import Document, TaskDocument, Whole, identity, read_whole, twice
+from penstock.dialects.documents import Document, TaskDocument, Whole, read_whole, twice
 from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
 from penstock.dialects.text import in_order
 from penstock.domain.audit import Deed
