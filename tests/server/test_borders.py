@@ -115,6 +115,18 @@ def test_users_of_a_volume_are_named_to_those_who_may_see_them(house):
     house.ask("has", "POST", f"/v1/workloads/{job['id']}/stop")
 
 
+def test_what_differs_is_told_to_those_who_may_see_it(house):
+    a_user(house, "blind-writer", [{"name": "lab", "policy": {"Workload": ["apply"], "Node": ["use"]}}])
+    text = "name: hidden\nenvs: {DB: confidential}\nrun: sleep 600\n"
+    assert applied(house, "has", text)[0] == 200
+    for user, told in (("has", True), ("blind-writer", False)):
+        status, answer = applied(house, user, text.replace("confidential", "mine"))
+        assert status == 422
+        assert "and different" in answer["problems"][0]["message"]
+        assert ("confidential" in str(answer)) is told
+    house.ask("has", "POST", "/v1/workloads/hidden/stop")
+
+
 def test_what_the_server_counts_is_for_those_who_look_after_it(house):
     a_user(house, "prometheus", [{"name": "pwm.all", "policy": {"Server": ["inspect"]}}])
     assert house.ask("has", "GET", "/metrics")[0] == 403

@@ -190,7 +190,8 @@ class Apply:
         if same:
             return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}")
         if there:
-            raise Invalid(f"{name} is there and different.", problems=[different(there[0], task)])
+            seen = caller.rights.may(Verb.get, Kind.Workload, caller.group)
+            raise Invalid(f"{name} is there and different.", problems=[different(there[0], task, seen=seen)])
         sent = asked.files.get(_file(number))
         submission = Submission.model_validate(
             {

@@ -35,9 +35,11 @@ def _named(spec: Spec, name: str) -> Spec:
     return spec if spec.name == name else spec.model_copy(update={"name": name})
 
 
-def different(known: Workload, task: Task) -> Problem:
-    differences = _differences(_named(known.spec, known.name), task)
-    said = f"'{known.name}' ({known.id}) is {known.status} and different: {differences}"
+def different(known: Workload, task: Task, *, seen: bool) -> Problem:
+    """`seen`: whoever applies it may also see what is there."""
+    said = f"'{known.name}' ({known.id}) is {known.status} and different"
+    if seen:
+        said += f": {_differences(_named(known.spec, known.name), task)}"
     hint = f"penstock jobs stop {known.id}, then apply it again"
     return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
 
