@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.domain.scheduling.making import ask, decided, gpus, job, later, node, pool_of, running
+from dataclasses import replace
+
+from tests.domain.scheduling.making import GI, ask, decided, gpus, job, later, node, pool_of, running
 
 HOUR = 3600
 
@@ -89,3 +91,48 @@ def test_each_kind_of_job_has_its_first_protected():
     assert decided(pool) == {}
     pool.release("y")
     assert decided(pool) == {"a10s": ["a"]}
+
+
+def test_each_kind_has_its_first_protected_on_one_node_too():
+    held = [running("x", cpus=1, uuids=("box-0",), max_duration=HOUR)]
+    waiting = [job("memory", ask(1, 64)), job("both", ask(1, gpus=2), since=1), job("small", ask(1, gpus=1), since=2)]
+    held[0] = replace(held[0], places=(replace(held[0].places[0], memory_bytes=4 * GI),))
+    pool = pool_of(node(has=2), held=held, waiting=waiting)
+    assert decided(pool) == {}
+    pool.enqueue(job("short", ask(1, gpus=1), since=3, max_duration=HOUR))
+    assert decided(pool) == {"short": ["box"]}
+    pool.release("x")
+    pool.release("short")
+    assert decided(pool, later(HOUR)) == {"memory": ["box"], "both": ["box"]}
+
+
+def test_what_passes_fits_beside_all_that_is_kept_there_together():
+    held = [running("x", cpus=4, max_duration=HOUR)]
+    waiting = [job("a", ask(3)), job("b", ask(3, 1), since=1), job("c", ask(2), since=2)]
+    pool = pool_of(node(cpus=6), held=held, waiting=waiting)
+    assert decided(pool) == {}
+    pool.release("x")
+    assert decided(pool, later(HOUR)) == {"a": ["box"], "b": ["box"]}
+
+
+def test_one_that_will_be_over_before_another_has_its_turn_has_room_kept_until_then():
+    held = [running("x", cpus=1, max_duration=HOUR), running("y", cpus=1, max_duration=3 * HOUR)]
+    waiting = [job("all", ask(3)), job("two", ask(2), since=1, max_duration=HOUR)]
+    pool = pool_of(node(cpus=3), held=held, waiting=waiting)
+    pool.enqueue(job("one", ask(1), since=2, max_duration=2 * HOUR))  # over before "all" begins, and yet in the way
+    assert decided(pool) == {}
+    pool.release("x")
+    assert decided(pool, later(HOUR)) == {"two": ["box"]}
+
+
+def test_room_is_kept_for_eight_kinds():
+    """Those beyond keep their turn only."""
+    held = [running("x", cpus=1, max_duration=HOUR)]
+    waiting = [job(f"j{number}", ask(4, number), since=number) for number in range(8)]
+    ninth = job("ninth", ask(1, 0, gpus=2), since=8)
+    passes = job("passes", ask(0, 0, gpus=1), since=9)
+    taken = running("y", cpus=0, uuids=("box-0",), max_duration=HOUR)
+    full = pool_of(node(cpus=4, has=2), held=[*held, taken], waiting=[*waiting, ninth, passes])
+    assert decided(full) == {"passes": ["box"]}
+    room = pool_of(node(cpus=4, has=2), held=[*held, taken], waiting=[*waiting[1:], ninth, passes])
+    assert decided(room) == {}

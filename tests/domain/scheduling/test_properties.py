@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.domain.nodes import Node
 from penstock.domain.scheduling import Ask, Held, Job, Place, Pool
 from penstock.domain.scheduling.fitting import count, first_end, half
 from penstock.domain.users import Group, Limits
@@ -248,6 +249,22 @@ def _run(pool: Pool, until: str | None = None) -> dict[str, datetime]:
                 pool.release(held.job.id)
 
 
+def _busy(there: list[Node], earlier: list[Job], coming: list[Job]) -> Pool:
+    """What came earlier runs as far as there was room; the others wait."""
+    pool = Pool()
+    for each in there:
+        pool.see(each)
+    for each in earlier:
+        pool.enqueue(each)
+    pool.decide(NOW)
+    for each in earlier:
+        if each.id in pool.waiting:
+            pool.release(each.id)
+    for each in coming:
+        pool.enqueue(each)
+    return pool
+
+
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_nothing_that_passes_delays_the_first_that_waits(data):
@@ -255,21 +272,27 @@ def test_nothing_that_passes_delays_the_first_that_waits(data):
     earlier = [data.draw(jobs(number)) for number in range(4)]
     head = job("head", data.draw(asks()), priority=5, max_duration=10)
     others = [data.draw(jobs(number)) for number in range(10, 18)]
-    alone, among = Pool(), Pool()
-    for pool, coming in ((alone, [head]), (among, [head, *others])):
-        for each in there:
-            pool.see(each)
-        for each in earlier:
-            pool.enqueue(each)
-        pool.decide(NOW)
-        for each in earlier:
-            if each.id in pool.waiting:
-                pool.release(each.id)
-        for each in coming:
-            pool.enqueue(each)
-    without = _run(alone, "head")
+    without = _run(_busy(there, earlier, [head]), "head")
     if "head" in without:
-        assert _run(among, "head")["head"] <= without["head"]
+        assert _run(_busy(there, earlier, [head, *others]), "head")["head"] <= without["head"]
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_on_one_node_nothing_that_passes_delays_the_first_of_any_kind_that_waits(data):
+    """On several, what passes one changes where those after it have room first."""
+    there = [data.draw(nodes("n0"))]
+    earlier = [data.draw(jobs(number)) for number in range(4)]
+    wanted = data.draw(st.lists(asks(), min_size=2, max_size=4, unique_by=lambda each: each.shape))
+    heads = [
+        job(f"head{place}", each, priority=9 - place, max_duration=data.draw(st.sampled_from((10, 20, None))))
+        for place, each in enumerate(wanted)
+    ]
+    others = [data.draw(jobs(number)) for number in range(10, 18)]
+    without, among = _run(_busy(there, earlier, heads)), _run(_busy(there, earlier, heads + others))
+    for head in heads:
+        if head.id in without:
+            assert among[head.id] <= without[head.id]
 
 
 @given(st.data())

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from penstock.domain.scheduling.asks import Held, Job, Place
+from penstock.domain.scheduling.asks import Job, Place
 from penstock.domain.scheduling.fitting import count, fill
-from penstock.domain.scheduling.reservations import Reservation
+from penstock.domain.scheduling.reservations import Kept, beside, over
 from penstock.domain.scheduling.rooms import Free, Room
 from penstock.domain.scheduling.shapes import Choice, Shape
 
 
 class Choosing:
-    def __init__(self, rooms: Mapping[str, Room], reservations: Mapping[str, Reservation], now: datetime) -> None:
+    def __init__(self, rooms: Mapping[str, Room], kept: Kept, now: datetime) -> None:
         self._rooms = rooms
-        self._reservations = reservations
+        self._kept = kept
         self._now = now
-        self._beside: dict[tuple[str, bool], Free] = {}
+        self._beside: dict[str, dict[int, Free]] = {}
+        """By node, and how many of those it is kept for could be delayed."""
 
-    def started(self, held: Held) -> None:
-        """Its nodes are different now."""
-        for place in held.places:
-            self._beside.pop((place.node, True), None)
-            self._beside.pop((place.node, False), None)
+    def changed(self, nodes: Iterable[str]) -> None:
+        """Something started there, or more is kept."""
+        for name in nodes:
+            self._beside.pop(name, None)
 
     def find(self, job: Job, shape: Shape, most: int, least: int) -> tuple[Place, ...] | None:
         """All its places, of one product if that can be; or as many as there are, if they are enough."""
@@ -87,16 +87,18 @@ class Choosing:
         return picked
 
     def _fits(self, job: Job, choice: Choice, name: str) -> int:
-        if name not in self._reservations:
+        if name not in self._kept:
             return choice.counts[name]
         return count(job.ask, choice.products, self._free(job, name), self._rooms[name].node)
 
     def _free(self, job: Job, name: str) -> Free:
         """What it may use of a node: all that is free, if none of those ahead has a reservation."""
-        kept = self._reservations.get(name)
+        kept, room = self._kept.get(name), self._rooms[name]
         if kept is None:
-            return self._rooms[name].free
-        over = kept.over_by_then(job, self._now)
-        if (name, over) not in self._beside:
-            self._beside[name, over] = kept.beside(over, self._rooms[name])
-        return self._beside[name, over]
+            return room.free
+        end = over(job, self._now)
+        known = self._beside.setdefault(name, {})
+        number = sum(each.begins_before(end) for each in kept)
+        if number not in known:
+            known[number] = beside(kept, room, end)
+        return known[number]

@@ -16,7 +16,7 @@ from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory
 from penstock.domain.scheduling.limits import Usage
 from penstock.domain.scheduling.never import NO_NODE, never, never_shared
 from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
-from penstock.domain.scheduling.reservations import Reservation
+from penstock.domain.scheduling.reservations import Kept, beside, over
 from penstock.domain.scheduling.rooms import Room
 from penstock.domain.scheduling.rounds import ways, wish
 from penstock.domain.scheduling.shapes import Shape, Shapes
@@ -50,13 +50,11 @@ class Explanation:
 class Scene:
     """All that an explanation looks at."""
 
-    def __init__(
-        self, rooms: Mapping[str, Room], usage: Usage, shapes: Shapes, reservations: Mapping[str, Reservation]
-    ) -> None:
+    def __init__(self, rooms: Mapping[str, Room], usage: Usage, shapes: Shapes, kept: Kept) -> None:
         self._rooms = rooms
         self._usage = usage
         self._shapes = shapes
-        self._reservations = reservations
+        self._kept = kept
 
     def seen_by(self, ask: Ask) -> list[Room]:
         found = (room for room in self._rooms.values() if ask.may_use(room.node))
@@ -101,10 +99,10 @@ class Scene:
     def _beside_all(self, job: Job, shape: Shape, now: datetime) -> int:
         """How many places there are beside what is kept for others."""
         changed: dict[str, int] = {}
-        for name, kept in self._reservations.items():
+        for name, kept in self._kept.items():
             if name in shape.widest.counts:
-                beside = kept.beside(kept.over_by_then(job, now), self._rooms[name])
-                changed[name] = count(job.ask, shape.widest.products, beside, self._rooms[name].node)
+                free = beside(kept, self._rooms[name], over(job, now))
+                changed[name] = count(job.ask, shape.widest.products, free, self._rooms[name].node)
         if job.ask.together:
             return max((shape.widest.counts | changed).values(), default=0)
         return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
@@ -156,10 +154,10 @@ class Scene:
     def _answer(self, job: Job, shape: Shape, most: int, room: Room) -> Answer:
         found = obstacles(job.ask, room) + self._beyond(job, room)
         fits = shape.widest.counts.get(room.node.name, 0)
-        kept = self._reservations.get(room.node.name)
-        if not found and kept and kept.job.id != job.id:
-            beside = kept.beside(False, room)
-            if count(job.ask, shape.widest.products, beside, room.node) < min(most, fits):
+        kept = [each for each in self._kept.get(room.node.name, ()) if each.job.id != job.id]
+        if not found and kept:
+            free = beside(kept, room, None)
+            if count(job.ask, shape.widest.products, free, room.node) < min(most, fits):
                 found.append(Obstacle("kept", "has room, but it is kept for one that is ahead in the queue"))
         if not found and fits < most:
             found.append(Obstacle("places", f"has room for {fits} of {most} places"))

@@ -36,11 +36,13 @@ class Pool:
         self._usage = Usage(self._groups)
         self._total = Amount()
         self._shapes = Shapes(self._rooms)
-        self._reservations: dict[str, Reservation] = {}
+        self._reservations: dict[str, list[Reservation]] = {}
         self._order: Iterator[Job] = iter(())
         self._places: dict[str, int] | None = None
         self._settled = False
         """Nothing happened since a round in which nothing could start."""
+        self._expected: datetime | None = None
+        """When the first of those has room for whom it is kept: if that does not come, others may be expected first."""
 
     # what happens
 
@@ -131,9 +133,9 @@ class Pool:
     def decide(self, now: datetime, most: int = 64) -> list[Held]:
         """What starts now, already counted as held. Ask again until nothing more does: each start moves the turns.
 
-        Time alone lets nothing start, so where nothing happened nothing is looked at.
+        Time alone lets nothing start, so where nothing happened nothing is looked at, unless something should have.
         """
-        if self._settled:
+        if self._settled and (self._expected is None or now <= self._expected):
             return []
         self._learn()
         a_round = Round(self._queue, self._rooms, self._usage, self._total, self._shapes, now)
@@ -143,7 +145,8 @@ class Pool:
             starts.append(held)
             if len(starts) >= most:
                 break
-        self._reservations = a_round.reservations
+        self._reservations = a_round.kept
+        self._expected = a_round.expected
         self._settled = not starts
         return starts
 

@@ -1,20 +1,19 @@
 """Room kept for those that wait at the head of the queue, so that nothing behind them delays them.
 
-The first that waits of each shape has a reservation: the nodes where it will have room first, and when that is, by the
-ends of what runs there. A later job may use these nodes if it is over by then, or if it fits beside. Where the ends
-are not known, it must fit beside what is free now.
+The first that waits of each shape has a reservation: the nodes where it will have room first beside what is kept for
+those before it, and when that is. A later job may use these nodes if it is over by then, or if it fits beside all that
+is kept there. Where the ends of what runs are not known, it must fit beside what is free now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from penstock.domain.scheduling.asks import Ask, Job
 from penstock.domain.scheduling.fitting import spend
 from penstock.domain.scheduling.rooms import Free, Room
-from penstock.domain.scheduling.shapes import Shape
 
 RESERVATIONS = 8
 """Further shapes keep their order, but no room."""
@@ -27,46 +26,57 @@ class Reservation:
     """Of one place."""
     products: tuple[str, ...]
     starts: datetime | None
-    """At the latest; None: nobody knows when what is in its way ends."""
+    """At the latest; None: nobody knows when what is in its way ends, and that may be any moment."""
+    ends: datetime | None
+    """None is not known."""
     nodes: dict[str, int]
     """How many of its places are there."""
 
-    def over_by_then(self, job: Job, now: datetime) -> bool:
-        """Does its max_duration show that it does not delay this one?"""
-        if self.starts is None or job.max_duration is None:
-            return False
-        return now + timedelta(seconds=job.max_duration) <= self.starts
+    def begins_before(self, end: datetime | None) -> bool:
+        """Might what ends then, or nobody knows when, delay it?"""
+        return self.starts is None or end is None or self.starts < end
 
-    def beside(self, over_by_then: bool, room: Room) -> Free:
-        """What of this node a later job may use."""
-        if over_by_then:
-            return room.free
-        then = room.free_at(self.starts) if self.starts else room.free
-        places = self.nodes[room.node.name]
-        return room.free.common(spend(self.ask, self.products, places, then, room.node))
+    def has_its_room(self, moment: datetime) -> bool:
+        if self.starts is None:
+            return True
+        return self.starts <= moment and (self.ends is None or moment < self.ends)
 
 
-def reserve(job: Job, places: int, shape: Shape, taken: Collection[str], now: datetime) -> Reservation | None:
-    """Where and when it will have its places first, on nodes that no one before it has reserved; None: nowhere."""
-    nodes: dict[str, int] = {}
-    starts: datetime | None = now
-    missing = places
-    for later, when, name, more in shape.steps(places):
-        if name in taken:
-            continue
-        if later:
-            starts = _moment(when, now)
-        had = nodes.get(name, 0)
-        used = min(more, places - had if job.ask.together else missing)
-        nodes[name] = had + used
-        missing = places - nodes[name] if job.ask.together else missing - used
-        if not missing:
-            found = {name: places} if job.ask.together else nodes
-            return Reservation(job, shape.ask, shape.widest.products, starts, found)
-    return None
+Kept = Mapping[str, Sequence[Reservation]]
+"""By node, in the order of their turns."""
 
 
-def _moment(when: tuple[object, ...], now: datetime) -> datetime | None:
-    """What should be over already is expected to end any moment."""
-    unknown, end = when[0], when[1]
-    return max(end, now) if not unknown and isinstance(end, datetime) else None
+def over(job: Job, begins: datetime) -> datetime | None:
+    """When a job that begins then has ended; None is not known."""
+    return None if job.max_duration is None else begins + timedelta(seconds=job.max_duration)
+
+
+def beside(kept: Iterable[Reservation], room: Room, end: datetime | None) -> Free:
+    """What of this node a job may use from now until `end` without delaying one of these."""
+    those = [each for each in kept if each.begins_before(end)]
+    free = spent((each for each in those if each.starts is None), room, room.free)
+    return _common(free, those, room, {each.starts for each in those if each.starts})
+
+
+def beside_from(kept: Iterable[Reservation], room: Room, begins: datetime, end: datetime | None) -> Free:
+    """The same of a job that begins later."""
+    those = [each for each in kept if each.begins_before(end)]
+    starts = {each.starts for each in those if each.starts and each.starts > begins}
+    return _common(_at(those, room, begins), those, room, starts)
+
+
+def spent(kept: Iterable[Reservation], room: Room, free: Free) -> Free:
+    for each in kept:
+        free = spend(each.ask, each.products, each.nodes[room.node.name], free, room.node)
+    return free
+
+
+def _common(free: Free, kept: Sequence[Reservation], room: Room, moments: Iterable[datetime]) -> Free:
+    """There is less when something starts, and only then."""
+    for moment in moments:
+        free = free.common(_at(kept, room, moment))
+    return free
+
+
+def _at(kept: Iterable[Reservation], room: Room, moment: datetime) -> Free:
+    return spent((each for each in kept if each.has_its_room(moment)), room, room.free_at(moment))

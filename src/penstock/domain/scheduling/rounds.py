@@ -10,9 +10,10 @@ from heapq import heapify, heappop, heapreplace
 from penstock.domain.scheduling.asks import FOR_EVER, Ask, Held, Job, lasts
 from penstock.domain.scheduling.choosing import Choosing
 from penstock.domain.scheduling.fitting import half
+from penstock.domain.scheduling.keeping import reserve
 from penstock.domain.scheduling.limits import Amount, Usage
 from penstock.domain.scheduling.queue import Came, Kind, Line, Queue, Waiting, came
-from penstock.domain.scheduling.reservations import RESERVATIONS, Reservation, reserve
+from penstock.domain.scheduling.reservations import RESERVATIONS, Reservation
 from penstock.domain.scheduling.rooms import Room
 from penstock.domain.scheduling.shapes import Shape, Shapes
 
@@ -46,14 +47,15 @@ class Round:
     def __init__(
         self, queue: Queue, rooms: Mapping[str, Room], usage: Usage, total: Amount, shapes: Shapes, now: datetime
     ) -> None:
-        self.reservations: dict[str, Reservation] = {}
-        """By node."""
+        self.kept: dict[str, list[Reservation]] = {}
+        """By node, in the order of their turns."""
         self._queue = queue
+        self._rooms = rooms
         self._usage = usage
         self._total = total
         self._shapes = shapes
         self._now = now
-        self._choosing = Choosing(rooms, self.reservations, now)
+        self._choosing = Choosing(rooms, self.kept, now)
         self._shares: dict[str, float] = {}
         self._reserved: set[Ask] = set()
         self._too_long: dict[Kind, int] = {}
@@ -80,12 +82,17 @@ class Round:
                 if self._might_start(line) and (held := self._attempt(line, line.jobs[0])):
                     yield held
                     self._shares.pop(key[1], None)
-                    self._choosing.started(held)
+                    self._choosing.changed(place.node for place in held.places)
                 following = self._following(key, line.kind)
                 if following:
                     heapreplace(mine, following)
                 else:
                     heappop(mine)
+
+    @property
+    def expected(self) -> datetime | None:
+        """When the first has room of those for whom it is kept, if that is known."""
+        return min((each.starts for kept in self.kept.values() for each in kept if each.starts), default=None)
 
     def _lines(self, waiting: Waiting) -> list[tuple[Came, Line]]:
         """The first of each kind of which anything might still start."""
@@ -153,6 +160,8 @@ class Round:
     def _keep(self, job: Job, shape: Shape, places: int) -> None:
         if shape.ask in self._reserved or len(self._reserved) >= RESERVATIONS:
             return
-        if found := reserve(job, places, shape, self.reservations, self._now):
+        if found := reserve(job, places, shape, self.kept, self._rooms, self._now):
             self._reserved.add(shape.ask)
-            self.reservations.update(dict.fromkeys(found.nodes, found))
+            self._choosing.changed(found.nodes)
+            for name in found.nodes:
+                self.kept.setdefault(name, []).append(found)

@@ -1,0 +1,122 @@
+"""Where and when one that waits will have room first, beside what is kept for those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from heapq import heapify, heappop, heappush
+from typing import cast
+
+from penstock.domain.scheduling.asks import Job
+from penstock.domain.scheduling.fitting import count
+from penstock.domain.scheduling.reservations import Kept, Reservation, beside, beside_from, over, spent
+from penstock.domain.scheduling.rooms import Free, Moment, Room
+from penstock.domain.scheduling.shapes import Shape, Step
+
+SURE, UNSURE, NOT_BEFORE = range(3)
+"""How the first of a moment is to be understood."""
+LAST = "~"
+"""Of what comes at the same moment, nodes of which something is kept come last."""
+INSTANT = timedelta(microseconds=1)
+
+
+def reserve(
+    job: Job, places: int, shape: Shape, kept: Kept, rooms: Mapping[str, Room], now: datetime
+) -> Reservation | None:
+    """None: nowhere."""
+    nodes: dict[str, int] = {}
+    total = 0
+    last: Moment = (SURE, now, "")
+    for later, when, name, more in _Coming(job, places, shape, kept, rooms, now).steps():
+        if later:
+            last = cast(Moment, when)
+        nodes[name] = nodes.get(name, 0) + more
+        total += more
+        if job.ask.together and nodes[name] >= places:
+            return _reservation(job, shape, {name: places}, last, now)
+        if not job.ask.together and total >= places:
+            nodes[name] -= total - places
+            return _reservation(job, shape, {each: number for each, number in nodes.items() if number}, last, now)
+    return None
+
+
+def _reservation(job: Job, shape: Shape, nodes: dict[str, int], last: Moment, now: datetime) -> Reservation:
+    """What should be over already is expected to end any moment."""
+    how, when, _ = last
+    starts = None if how == UNSURE else max(when, now)
+    return Reservation(
+        job, shape.ask, shape.widest.products, starts, over(job, starts) if starts and how == SURE else None, nodes
+    )
+
+
+class _Coming:
+    def __init__(
+        self, job: Job, places: int, shape: Shape, kept: Kept, rooms: Mapping[str, Room], now: datetime
+    ) -> None:
+        self._job = job
+        self._places = places
+        self._shape = shape
+        self._kept = kept
+        self._rooms = rooms
+        self._now = now
+
+    def steps(self) -> Iterator[Step]:
+        """As the shape knows them; but nodes of which something is kept are looked at anew, when they could be next."""
+        self._shape.look()
+        shared = [guess for name in self._kept for guess in self._guess(self._rooms[name])]
+        heapify(shared)
+        for step in self._shape.steps(self._places):
+            if step[2] not in self._kept:
+                while shared and shared[0] < step:
+                    yield from self._next(shared)
+                yield step
+        while shared:
+            yield from self._next(shared)
+
+    def _guess(self, room: Room) -> list[Step]:
+        name = room.node.name
+        if name in self._shape.widest.counts:
+            return [(0, room.key(self._shape.ask.gpus > 0), name, 0)]
+        return [(1, room.soonest, name, 0)] if room.soonest and self._shape.fits_empty(name) else []
+
+    def _next(self, shared: list[Step]) -> Iterator[Step]:
+        step = heappop(shared)
+        if step[3]:
+            yield step
+            return
+        for each in self._beside(self._rooms[step[2]]):
+            heappush(shared, each)
+
+    def _beside(self, room: Room) -> Iterator[Step]:
+        """How much more room there is at each moment, or less: what begins too late is not over before another's turn
+        comes."""
+        name, kept, had = room.node.name, self._kept[room.node.name], 0
+        for later, when, free in self._moments(room, kept):
+            fits = count(self._shape.ask, self._shape.widest.products, free, room.node)
+            if fits != had:
+                yield (1, when, name, fits - had) if later else (0, room.key(self._shape.ask.gpus > 0), name, fits)
+            had = fits
+            if had >= self._places:
+                return
+
+    def _moments(self, room: Room, kept: Iterable[Reservation]) -> Iterator[tuple[int, Moment, Free]]:
+        """What it may use of a node: now, whenever that may change, and once what has no end is gone."""
+        job, now = self._job, self._now
+        yield 0, (SURE, now, ""), beside(kept, room, over(job, now))
+        known = {max(held.ends, now) for held, _ in room.later if held.ends}
+        known |= {each.ends for each in kept if each.ends}
+        if job.max_duration is not None:
+            lasts = timedelta(seconds=job.max_duration)
+            known |= {each.starts - lasts + INSTANT for each in kept if each.starts and each.starts - lasts >= now}
+        for moment in sorted(known):
+            yield 1, (SURE, moment, LAST), beside_from(kept, room, moment, over(job, moment))
+        endless = [each for each in kept if each.ends is None]
+        free = room.free
+        for held, free in room.later:
+            if held.ends is None:
+                yield 1, held.end_key, spent(endless, room, free)
+        starts = [each.starts for each in endless]
+        if any(held.ends is None for held in room.held.values()) or None in starts:
+            yield 1, (UNSURE, now, LAST), free
+        else:  # one that has not begun must be over first
+            yield 1, (NOT_BEFORE, min((each for each in starts if each), default=now), LAST), free
