@@ -91,6 +91,16 @@ def test_a_higher_priority_goes_first(server: RunningServer) -> None:
     assert ended["high"]["started_at"] < ended["low"]["started_at"]
 
 
+def test_one_that_passes_all_others_is_not_told_to_wait_for_them(server: RunningServer) -> None:
+    first = server.submit("resources: {cpus: 1}\nrun: sleep 60\n")
+    until(lambda: server.request("GET", f"/v1/workloads/{first['id']}")[1]["state"] == "RUNNING")
+    low = server.submit("resources: {cpus: 2}\nrun: 'true'\n")
+    until(lambda: _says(server, low["id"], "needs 2 CPUs"))
+    high = server.submit("priority: 10\nresources: {cpus: 1}\nrun: 'true'\n")
+    assert high["message"] is None
+    assert "QUEUED" not in [line["state"] for line in server.ended(high["id"])["history"]]
+
+
 def _says(server: RunningServer, id_: str, words: str) -> dict[str, Any] | None:
     _, found = server.request("GET", f"/v1/workloads/{id_}")
     return found if words in (found["message"] or "") else None

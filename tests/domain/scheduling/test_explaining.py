@@ -121,8 +121,8 @@ def test_a_job_that_has_not_come_yet_is_told_what_it_would_wait_for():
     assert pool.outlook(job("a", ask(3)), NOW) == no_room("needs 3 CPUs; 2 of 4 are free")
     pool.enqueue(job("big", ask(4)))
     decided(pool)
-    assert pool.outlook(job("a", ask(1), max_duration=60), NOW) is None
-    assert "kept for those ahead" in pool.outlook(job("a", ask(1)), NOW).message
+    assert pool.outlook(job("a", ask(1), since=1, max_duration=60), NOW) is None
+    assert "kept for those ahead" in pool.outlook(job("a", ask(1), since=1), NOW).message
 
 
 def test_no_room_is_kept_once_nobody_waits():

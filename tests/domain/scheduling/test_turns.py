@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.domain.scheduling.causes import beyond_limit
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.making import ask, decided, job, node, pool_of, running
+from tests.domain.scheduling.making import ask, decided, job, later, node, pool_of, running
 
 
 def order(pool):
@@ -50,6 +50,46 @@ def test_the_place_in_the_queue_is_known_and_moves():
     assert [pool.ahead(each) for each in "abc"] == [0, 1, 2]
     decided(pool)
     assert [pool.ahead(each) for each in "bc"] == [0, 1]
+
+
+def test_what_a_limit_keeps_out_is_ahead_of_nobody():
+    groups = [Group(name="vision", limits=Limits(gpus=0))]
+    waiting = [job(each, ask(gpus=1), since=place, group="vision") for place, each in enumerate("vw")]
+    waiting += [job(each, ask(8), since=5 + place, group="speech") for place, each in enumerate("st")]
+    pool = pool_of(node(has=1), held=[running("x", group="speech")], waiting=waiting, groups=groups)
+    assert decided(pool) == {}
+    assert [pool.ahead(each) for each in "st"] == [0, 1]
+    assert pool.why("w") == "group vision may have 0 GPUs at once: 0 are taken, needs 1"
+    assert pool.explain("w").ahead is None
+    assert pool.outlook(job("u", ask(8), since=9, group="speech"), later(9)).message.endswith("; 2 ahead in the queue")
+    assert "ahead" not in pool.outlook(job("u", ask(gpus=1), since=9, group="vision"), later(9)).message
+    pool.set_group(Group(name="vision", limits=Limits(gpus=1)))
+    assert [pool.ahead(each) for each in "vswt"] == [0, 1, 2, 3]
+
+
+def test_what_is_said_of_one_that_comes_counts_only_those_whose_turn_is_before():
+    held = [running("x", cpus=2, group="vision")]
+    waiting = [job(f"v{number}", ask(4), since=number, group="vision") for number in range(3)]
+    pool = pool_of(node(cpus=4), held=held, waiting=waiting)
+    assert decided(pool) == {}
+    behind = "room is kept for those ahead in the queue; with a max_duration it might pass them; 3 ahead in the queue"
+    assert pool.outlook(job("new", since=9, group="vision"), later(9)).message == behind
+    assert pool.outlook(job("new", since=9, group="vision", priority=10), later(9)) is None
+    assert pool.outlook(job("new", since=9, group="speech"), later(9)) is None
+    said = pool.outlook(job("new", ask(3), since=9, group="vision", priority=10), later(9)).message
+    assert said == "needs 3 CPUs; 2 of 4 are free"
+    pool.enqueue(job("new", since=9, group="vision", priority=10))
+    assert decided(pool, later(9)) == {"new": ["box"]}
+
+
+def test_the_place_that_one_will_have_is_told_before_it_comes():
+    coming = [("vision", 0), ("speech", 0), ("vision", 1), ("ann", -1), ("speech", 0), ("vision", 0)]
+    pool = pool_of(node(cpus=4), held=[running("x", cpus=4)])
+    for since, (group, priority) in enumerate(coming):
+        new = job(f"j{since}", ask(2), since=since, group=group, priority=priority)
+        said = pool.outlook(new, later(9)).message
+        pool.enqueue(new)
+        assert said == pool.why(new.id)
 
 
 def test_beyond_the_limit_of_its_group_a_job_waits_and_is_in_nobodys_way():

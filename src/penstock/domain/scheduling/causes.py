@@ -19,11 +19,15 @@ class Cause:
     @property
     def state(self) -> State:
         """A rule turns it down until it is asked again; or it is to come as soon as there is room."""
-        return State.DENIED if self.reason in RULES else State.QUEUED
+        return State.DENIED if self.by_rule else State.QUEUED
+
+    @property
+    def by_rule(self) -> bool:
+        return self.reason in RULES
 
     def behind(self, ahead: int) -> Cause:
-        """With its place in the queue."""
-        return Cause(self.reason, f"{self.message}; {ahead} ahead in the queue") if ahead else self
+        """With its place in the queue, unless it is a rule that it waits for."""
+        return self if self.by_rule or not ahead else Cause(self.reason, f"{self.message}; {ahead} ahead in the queue")
 
 
 def no_room(message: str) -> Cause:

@@ -5,7 +5,7 @@ Nodes of groups it may not use are never mentioned: they read as if they were no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,10 +13,11 @@ from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask, Job
 from penstock.domain.scheduling.causes import Cause, beyond_limit, no_room
 from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
-from penstock.domain.scheduling.limits import Usage
+from penstock.domain.scheduling.limits import Amount, Usage
 from penstock.domain.scheduling.never import NO_NODE, never, never_shared
 from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
-from penstock.domain.scheduling.reservations import Kept, beside, over
+from penstock.domain.scheduling.queue import Came, came
+from penstock.domain.scheduling.reservations import Kept, Reservation, beside, over
 from penstock.domain.scheduling.rooms import Room
 from penstock.domain.scheduling.rounds import ways, wish
 from penstock.domain.scheduling.shapes import Shape, Shapes
@@ -42,17 +43,18 @@ class Answer:
 class Explanation:
     sentence: str
     """Why it waits."""
-    ahead: int
-    """In the queue."""
+    ahead: int | None
+    """In the queue; None: a rule keeps it out."""
     answers: tuple[Answer, ...] = ()
 
 
 class Scene:
     """All that an explanation looks at."""
 
-    def __init__(self, rooms: Mapping[str, Room], usage: Usage, shapes: Shapes, kept: Kept) -> None:
+    def __init__(self, rooms: Mapping[str, Room], usage: Usage, total: Amount, shapes: Shapes, kept: Kept) -> None:
         self._rooms = rooms
         self._usage = usage
+        self._total = total
         self._shapes = shapes
         self._kept = kept
 
@@ -69,7 +71,8 @@ class Scene:
         shape = self._looked_at(job.ask)
         most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
-        return Explanation(self.cause(job).behind(ahead).message, ahead, answers)
+        cause = self.cause(job)
+        return Explanation(cause.behind(ahead).message, None if cause.by_rule else ahead, answers)
 
     def cause(self, job: Job) -> Cause:
         """Why it waits, without its place in the queue."""
@@ -77,7 +80,7 @@ class Scene:
         _, least = wish(job, shape, self._usage)
         return self._limit(job, least) or self._lack(job, shape, self._left(job, shape), least) or _kept(job)
 
-    def outlook(self, job: Job, ahead: int, now: datetime) -> Cause | None:
+    def outlook(self, job: Job, now: datetime) -> Cause | None:
         """For one that is not in the queue: None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
@@ -85,7 +88,7 @@ class Scene:
         cause = self._limit(job, least) or self._lack(job, shape, left, least)
         if cause is None and left and self._beside_all(job, left, now) < least:
             cause = _kept(job)
-        return cause.behind(ahead) if cause else None
+        return cause
 
     def never(self, job: Job) -> dict[str, str]:
         """What no node has comes first; what a limit forbids stands beside."""
@@ -101,11 +104,19 @@ class Scene:
         changed: dict[str, int] = {}
         for name, kept in self._kept.items():
             if name in shape.widest.counts:
-                free = beside(kept, self._rooms[name], over(job, now))
+                free = beside(self._before(job, kept), self._rooms[name], over(job, now))
                 changed[name] = count(job.ask, shape.widest.products, free, self._rooms[name].node)
         if job.ask.together:
             return max((shape.widest.counts | changed).values(), default=0)
         return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
+
+    def _before(self, job: Job, kept: Iterable[Reservation]) -> list[Reservation]:
+        """Of those for whom room is kept, the ones that have their turn before this one."""
+        mine = self._turn(job)
+        return [each for each in kept if self._turn(each.job) < mine]
+
+    def _turn(self, job: Job) -> tuple[int, float, Came]:
+        return -job.priority, self._usage.of(job.group).share_of(self._total), came(job)
 
     def _limit(self, job: Job, least: int) -> Cause | None:
         said = self._usage.why(job, least) if self._usage.places_now(job) < least else None
@@ -154,7 +165,7 @@ class Scene:
     def _answer(self, job: Job, shape: Shape, most: int, room: Room) -> Answer:
         found = obstacles(job.ask, room) + self._beyond(job, room)
         fits = shape.widest.counts.get(room.node.name, 0)
-        kept = [each for each in self._kept.get(room.node.name, ()) if each.job.id != job.id]
+        kept = self._before(job, self._kept.get(room.node.name, ()))
         if not found and kept:
             free = beside(kept, room, None)
             if count(job.ask, shape.widest.products, free, room.node) < min(most, fits):

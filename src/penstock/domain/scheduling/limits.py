@@ -29,6 +29,9 @@ class Amount:
         self.cpus_milli += ask.places * (ask.cpus_milli or 0)
         self.memory_bytes += ask.places * (ask.memory_bytes or 0)
 
+    def plus(self, more: Amount) -> Amount:
+        return Amount(self.gpus + more.gpus, self.cpus_milli + more.cpus_milli, self.memory_bytes + more.memory_bytes)
+
     def copy(self) -> Amount:
         return Amount(self.gpus, self.cpus_milli, self.memory_bytes, self.workloads)
 
@@ -43,6 +46,7 @@ class Amount:
 
 _Show = Callable[[int], str]
 NOTHING = Amount()
+NO_LIMITS = Limits()
 UNBOUNDED = 1 << 40
 
 
@@ -70,6 +74,11 @@ class Usage:
         if group and not job.unlimited:
             yield f"group {group.name}", group.limits, self.of(group.name)
             yield f"{job.user} in group {group.name}", group.limits_each, self.of(group.name, job.user)
+
+    def limits(self, group: str) -> bool:
+        """Is there any limit in this group?"""
+        found = self._groups.get(group)
+        return found is not None and (found.limits != NO_LIMITS or found.limits_each != NO_LIMITS)
 
     def places_ever(self, job: Job) -> int:
         """How many places its limits leave it when nothing else runs."""

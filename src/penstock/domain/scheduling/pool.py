@@ -16,7 +16,7 @@ from penstock.domain.scheduling.limits import Amount, Usage
 from penstock.domain.scheduling.queue import Queue
 from penstock.domain.scheduling.reservations import Reservation
 from penstock.domain.scheduling.rooms import Room, usable
-from penstock.domain.scheduling.rounds import Round
+from penstock.domain.scheduling.rounds import Round, ways, wish
 from penstock.domain.scheduling.shapes import Shapes
 from penstock.domain.users import Group
 
@@ -39,6 +39,8 @@ class Pool:
         self._reservations: dict[str, list[Reservation]] = {}
         self._order: Iterator[Job] = iter(())
         self._places: dict[str, int] | None = None
+        self._out: dict[tuple[int, str], set[str]] | None = None
+        """Those that a limit keeps out, by priority downwards and group."""
         self._settled = False
         """Nothing happened since a round in which nothing could start."""
         self._expected: datetime | None = None
@@ -69,11 +71,11 @@ class Pool:
     def set_group(self, group: Group) -> None:
         if self._groups.get(group.name) != group:
             self._groups[group.name] = group
-            self._settled = False
+            self._moved()
 
     def lose_group(self, name: str) -> None:
         if self._groups.pop(name, None):
-            self._settled = False
+            self._moved()
 
     def enqueue(self, job: Job) -> None:
         """It waits from now on; one that had places gives them back."""
@@ -119,7 +121,7 @@ class Pool:
 
     def _moved(self) -> None:
         self._settled = False
-        self._places = None
+        self._places = self._out = None
 
     def _count(self, before: Node | None, after: Node | None) -> None:
         for node, sign in ((before, -1), (after, 1)):
@@ -174,14 +176,31 @@ class Pool:
         return self._held
 
     def ahead(self, workload_id: str) -> int:
-        """How many wait ahead of it, if those that come now change nothing."""
-        if workload_id not in self._queue.jobs:
-            raise KeyError(workload_id)
+        """How many wait ahead of it, if those that come now change nothing. What a limit keeps out is in nobody's way,
+        and nobody in its."""
+        job, out = self._queue.jobs[workload_id], self._kept_out()
+        if workload_id in out.get((-job.priority, job.group), ()):
+            return 0
         if self._places is None:
-            self._places, self._order = {}, self._queue.order(self._usage, self._total)
+            self._places, self._order = {}, self._queue.order(self._usage, self._total, out)
         while workload_id not in self._places:
             self._places[next(self._order).id] = len(self._places)
         return self._places[workload_id]
+
+    def _kept_out(self) -> dict[tuple[int, str], set[str]]:
+        if self._out is None:
+            self._learn()
+            limited = [(key, found) for key, found in self._queue.waiting.items() if self._usage.limits(key[1])]
+            self._out = {
+                key: {job.id for line in found.each_line() if self._beyond(line.jobs[0]) for job in line.jobs}
+                for key, found in limited
+            }
+        return self._out
+
+    def _beyond(self, job: Job) -> bool:
+        """Do its limits leave it nothing, for now?"""
+        shape = self._shapes.of(job.ask)
+        return not ways(job, shape, *wish(job, shape, self._usage), self._usage, self._shapes)
 
     def holders(self) -> dict[str, str]:
         """GPU uuid → id of the workload that has it."""
@@ -212,11 +231,14 @@ class Pool:
 
     def first(self, most: int) -> list[str]:
         """Those at the head of the queue, in order."""
-        return [job.id for job in islice(self._queue.order(self._usage, self._total), most)]
+        return [job.id for job in islice(self._queue.order(self._usage, self._total, {}), most)]
 
     def outlook(self, job: Job, now: datetime) -> Cause | None:
         """Why a job that came now would wait; None if it would start."""
-        return self._scene.outlook(job, len(self._queue.jobs), now)
+        cause = self._scene.outlook(job, now)
+        if cause is None or cause.by_rule:
+            return cause
+        return cause.behind(self._queue.before(job, self._usage, self._total, self._kept_out()))
 
     def never(self, job: Job) -> dict[str, str]:
         """Why it could not run even if nothing else did, by what it asks for; nothing, if it could."""
@@ -225,7 +247,7 @@ class Pool:
     @property
     def _scene(self) -> explaining.Scene:
         self._learn()
-        return explaining.Scene(self._rooms, self._usage, self._shapes, self._reservations)
+        return explaining.Scene(self._rooms, self._usage, self._total, self._shapes, self._reservations)
 
 
 def _face(node: Node, held: Mapping[str, Held]) -> tuple[Any, ...]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from datetime import datetime
-from heapq import heapify, heappop, heapreplace
+from heapq import merge
 
 from penstock.domain.scheduling.asks import Ask, Job
 from penstock.domain.scheduling.limits import Amount, Usage
 
 Came = tuple[datetime, str]
 """First come, first served: since when, and the id."""
+Out = Mapping[tuple[int, str], Collection[str]]
+"""Ids of those that a limit keeps out, by priority downwards and group."""
 
 
 def came(job: Job) -> Came:
@@ -53,17 +55,54 @@ class Line:
             self.came = came(self.jobs[0])
 
 
+class Row:
+    """Jobs of one group and priority as they came, with what the first of them would have: none, one, two and so on."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = jobs
+        self._sums = [Amount()]
+
+    def changed(self, place: int) -> None:
+        """From this one on they are others."""
+        del self._sums[place + 1 :]
+
+    def turn(self, place: int, held: Amount, total: Amount) -> float:
+        while len(self._sums) <= place:
+            following = self._sums[-1].copy()
+            following.expect(self.jobs[len(self._sums) - 1].ask)
+            self._sums.append(following)
+        return held.plus(self._sums[place]).share_of(total)
+
+    def before(self, turn: tuple[float, Came], held: Amount, total: Amount) -> int:
+        """The more of them have started, the later is the next."""
+        places = range(len(self.jobs))
+        return bisect_left(places, turn, key=lambda place: (self.turn(place, held, total), came(self.jobs[place])))
+
+
 class Waiting:
     """The jobs of one group and priority."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
         """As they came."""
+        self._row = Row(self.jobs)
         self.lines: dict[Kind, dict[tuple[str, int | None], Line]] = {}
         """By user and max_duration."""
 
+    def each_line(self) -> Iterator[Line]:
+        for alike in self.lines.values():
+            yield from alike.values()
+
+    def but(self, out: Container[str] | None) -> list[Job]:
+        return [job for job in self.jobs if job.id not in out] if out else self.jobs
+
+    def row(self, out: Container[str] | None) -> Row:
+        return Row(self.but(out)) if out else self._row
+
     def add(self, kind: Kind, job: Job) -> None:
-        insort(self.jobs, job, key=came)
+        place = bisect_left(self.jobs, came(job), key=came)
+        self.jobs.insert(place, job)
+        self._row.changed(place)
         alike = self.lines.setdefault(kind, {})
         line = alike.get((job.user, job.max_duration))
         if line is None:
@@ -71,7 +110,9 @@ class Waiting:
         line.add(job)
 
     def remove(self, kind: Kind, job: Job) -> None:
-        del self.jobs[bisect_left(self.jobs, came(job), key=came)]
+        place = bisect_left(self.jobs, came(job), key=came)
+        del self.jobs[place]
+        self._row.changed(place)
         alike = self.lines[kind]
         line = alike[job.user, job.max_duration]
         line.remove(job)
@@ -121,20 +162,35 @@ class Queue:
         for job in jobs:
             self.add(job)
 
-    def order(self, usage: Usage, total: Amount) -> Iterator[Job]:
-        """All of them, as if each had its turn and started."""
+    def order(self, usage: Usage, total: Amount, out: Out) -> Iterator[Job]:
+        """All of them but `out`, as if each had its turn and started."""
         for priority in sorted({priority for priority, _ in self.waiting}):
-            waiting = {group: iter(found.jobs) for (each, group), found in self.waiting.items() if each == priority}
-            held = {group: usage.of(group).copy() for group in waiting}
-            firsts = ((group, next(jobs)) for group, jobs in waiting.items())
-            heap = [(held[group].share_of(total), *came(job), group, job) for group, job in firsts]
-            heapify(heap)
-            while heap:
-                *_, group, job = heap[0]
-                yield job
-                held[group].expect(job.ask)
-                following = next(waiting[group], None)
-                if following:
-                    heapreplace(heap, (held[group].share_of(total), *came(following), group, following))
-                else:
-                    heappop(heap)
+            turns = [
+                _turns(found.but(out.get((each, group))), usage.of(group), total)
+                for (each, group), found in self.waiting.items()
+                if each == priority
+            ]
+            yield from (job for _, _, job in merge(*turns))
+
+    def before(self, job: Job, usage: Usage, total: Amount, out: Out) -> int:
+        """How many would have their turn before one that is not among them. Asked of each that comes, however many
+        there are: none is gone through that need not."""
+        own = self.waiting.get((-job.priority, job.group), Waiting())
+        row = own.row(out.get((-job.priority, job.group)))
+        mine = row.turn(bisect_left(row.jobs, came(job), key=came), usage.of(job.group), total), came(job)
+        found = 0
+        for (priority, group), waiting in self.waiting.items():
+            kept_out = out.get((priority, group))
+            if priority < -job.priority:
+                found += len(waiting.jobs) - len(kept_out or ())
+            elif priority == -job.priority:
+                found += waiting.row(kept_out).before(mine, usage.of(group), total)
+        return found
+
+
+def _turns(jobs: Iterable[Job], held: Amount, total: Amount) -> Iterator[tuple[float, Came, Job]]:
+    """Of one group and priority: each has its turn the later, the more those before it have."""
+    held = held.copy()
+    for job in jobs:
+        yield held.share_of(total), came(job), job
+        held.expect(job.ask)
