@@ -243,7 +243,7 @@ class Placement:
         if self._several or any(room.node.gpus for room in self._pool.rooms.values()):
             await self.look()
         await self._find_volumes()
-        while starts := self._pool.decide(now()):
+        while (starts := self._pool.decide(now())) or not self._pool.settled:
             if not await self._place(starts):
                 return
         self._looked.set()
@@ -273,6 +273,9 @@ class Placement:
 
     async def _place(self, starts: list[Held]) -> bool:
         """Writes them down. False: something stood in the way, and it is better to look again in a moment."""
+        if not starts:  # of very many kinds some were not looked at yet, and others want to be served, too
+            await asyncio.sleep(0)
+            return True
         placed = []
         for held in starts:  # counted from now on, so that a submit during the write sees it
             port = self._ports[held.job.id] = free_port(held.job.id, self._ports.values())

@@ -66,7 +66,7 @@ def pool_of(*nodes: Node, waiting: list[Job] = (), held: list[Held] = (), groups
 def decided(pool: Pool, now: datetime = NOW) -> dict[str, list[str]]:
     """Who starts, and on which nodes."""
     found: dict[str, list[str]] = {}
-    while starts := pool.decide(now):
+    while (starts := pool.decide(now)) or not pool.settled:
         found |= {held.job.id: [place.node for place in held.places] for held in starts}
     return found
 

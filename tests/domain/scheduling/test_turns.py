@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.domain.scheduling.causes import beyond_limit
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import ask, decided, job, later, node, pool_of, running
@@ -211,3 +213,26 @@ def test_an_array_has_as_many_places_as_its_limit_leaves_shares():
     pool = big_and_small(waiting=[job("a", ask(None, 0, gpus=1, places=9, array=True), group="vision")])
     pool.set_group(Group(name="vision", limits=Limits(cpus_milli=5000)))
     assert decided(pool) == {"a": ["small", "small"]}
+
+
+def test_of_very_many_kinds_all_have_their_turn():
+    held = [running("x", "full", cpus=8)]
+    waiting = [job(f"j{number:03}", ask(1, node="full"), since=number) for number in range(600)]
+    waiting = [replace(each, ask=replace(each.ask, memory_bytes=number)) for number, each in enumerate(waiting)]
+    pool = pool_of(node("full", 8), node("other", 8), held=held, waiting=waiting)
+    pool.enqueue(job("last", ask(1, node="other"), since=999))
+    assert pool.decide(later(999)) == []
+    assert not pool.settled
+    assert decided(pool, later(999)) == {"last": ["other"]}
+    assert pool.settled
+    assert pool.why("j599") == "needs 1 CPU; 0 of 8 are free; 599 ahead in the queue"
+
+
+def test_what_comes_meanwhile_is_looked_at_in_its_turn():
+    held = [running("x", cpus=8)]
+    waiting = [job(f"j{number:03}", ask(1), since=number) for number in range(600)]
+    waiting = [replace(each, ask=replace(each.ask, memory_bytes=number)) for number, each in enumerate(waiting)]
+    pool = pool_of(node(cpus=8), held=held, waiting=waiting)
+    assert pool.decide(later(999)) == []
+    pool.release("x")
+    assert list(decided(pool, later(999))) == [f"j{number:03}" for number in range(8)]

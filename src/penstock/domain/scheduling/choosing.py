@@ -16,7 +16,7 @@ class Choosing:
     def __init__(self, rooms: Mapping[str, Room], kept: Kept, now: datetime) -> None:
         self._rooms = rooms
         self._kept = kept
-        self._now = now
+        self.now = now
         self._beside: dict[str, dict[int, Free]] = {}
         """By node, and how many of those it is kept for could be delayed."""
 
@@ -96,7 +96,7 @@ class Choosing:
         kept, room = self._kept.get(name), self._rooms[name]
         if kept is None:
             return room.free
-        end = over(job, self._now)
+        end = over(job, self.now)
         known = self._beside.setdefault(name, {})
         number = sum(each.begins_before(end) for each in kept)
         if number not in known:

@@ -43,6 +43,8 @@ class Pool:
         """Those that a limit keeps out, by priority downwards and group."""
         self._settled = False
         """Nothing happened since a round in which nothing could start."""
+        self._round: tuple[Round, Iterator[Held | None]] | None = None
+        """One that was broken off before all were looked at."""
         self._expected: datetime | None = None
         """When the first of those has room for whom it is kept: if that does not come, others may be expected first."""
 
@@ -121,7 +123,7 @@ class Pool:
 
     def _moved(self) -> None:
         self._settled = False
-        self._places = self._out = None
+        self._places = self._out = self._round = None
 
     def _count(self, before: Node | None, after: Node | None) -> None:
         for node, sign in ((before, -1), (after, 1)):
@@ -133,24 +135,38 @@ class Pool:
     # what is decided
 
     def decide(self, now: datetime, most: int = 64) -> list[Held]:
-        """What starts now, already counted as held. Ask again until nothing more does: each start moves the turns.
+        """What starts now, already counted as held. Ask again until nothing more does and all is settled: each start
+        moves the turns, and of very many kinds of jobs some are looked at in one go.
 
         Time alone lets nothing start, so where nothing happened nothing is looked at, unless something should have.
         """
         if self._settled and (self._expected is None or now <= self._expected):
             return []
-        self._learn()
-        a_round = Round(self._queue, self._rooms, self._usage, self._total, self._shapes, now)
+        self._settled = False
+        a_round, turns = self._going_on(now)
         starts: list[Held] = []
-        for held in a_round.turns():
+        for held in turns:
+            if held is None:
+                break
             self.hold(held)
             starts.append(held)
             if len(starts) >= most:
                 break
+        else:
+            self._settled = not starts
+        self._round = None if starts or self._settled else (a_round, turns)
         self._reservations = a_round.kept
         self._expected = a_round.expected
-        self._settled = not starts
         return starts
+
+    def _going_on(self, now: datetime) -> tuple[Round, Iterator[Held | None]]:
+        """The round in which some were not looked at yet, if nothing happened since; else another."""
+        if self._round:
+            self._round[0].go_on(now)
+            return self._round
+        self._learn()
+        a_round = Round(self._queue, self._rooms, self._usage, self._total, self._shapes, now)
+        return a_round, a_round.turns()
 
     def _learn(self) -> None:
         if self._shapes.learn():

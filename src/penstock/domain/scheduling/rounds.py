@@ -18,7 +18,7 @@ from penstock.domain.scheduling.rooms import Room
 from penstock.domain.scheduling.shapes import Shape, Shapes
 
 KINDS = 256
-"""So many different asks are looked at in a round; beyond, a job waits for others to be gone."""
+"""So many different asks are looked at in one go."""
 ENDLESS = FOR_EVER + 1
 
 
@@ -63,8 +63,12 @@ class Round:
         self._out: set[Line] = set()
         """Beyond a limit of their user or group."""
 
-    def turns(self) -> Iterator[Held]:
-        """Those that start, one by one; the caller takes each out of the queue and into its rooms."""
+    def go_on(self, now: datetime) -> None:
+        self._now = self._choosing.now = now
+
+    def turns(self) -> Iterator[Held | None]:
+        """Those that start, one by one; the caller takes each out of the queue and into its rooms. None: so many kinds
+        were looked at that something else should have its turn before the others are."""
         heap = [(key[0], self._share(key[1]), *came(each.jobs[0]), key) for key, each in self._queue.waiting.items()]
         heapify(heap)
         lines: dict[tuple[int, str], list[tuple[Came, Line]]] = {}
@@ -79,6 +83,8 @@ class Round:
                 heapreplace(heap, (*fresh, key))  # its group has more by now, or its first cannot start
             else:
                 line = mine[0][1]
+                if self._enough(line):
+                    yield None
                 if self._might_start(line) and (held := self._attempt(line, line.jobs[0])):
                     yield held
                     self._shares.pop(key[1], None)
@@ -114,6 +120,10 @@ class Round:
                 first = line
         return (first.came, first) if first else None
 
+    def _enough(self, line: Line) -> bool:
+        looked_at = len(self._too_long)
+        return line.kind not in self._too_long and looked_at > 0 and looked_at % KINDS == 0
+
     def _might_start(self, line: Line) -> bool:
         return line.lasts < self._too_long.get(line.kind, ENDLESS) and line not in self._out
 
@@ -126,9 +136,6 @@ class Round:
     def _attempt(self, line: Line, job: Job) -> Held | None:
         """None: it waits. Beyond a limit of its user or group it is in nobody's way; else room is kept for it."""
         kind = line.kind
-        if kind not in self._too_long and len(self._too_long) >= KINDS:
-            self._out.add(line)
-            return None
         self._too_long.setdefault(kind, ENDLESS)
         shape = self._shapes.of(kind.ask)
         most, least = wish(job, shape, self._usage)
