@@ -232,6 +232,13 @@ def test_memory_processes_and_use_of_gpus_are_shown(with_gpus, busy, stranger):
     assert pool["holders"] == [{"user": None, "what": "not of Penstock", "workload": None, "count": 1}]
 
 
+def test_a_refusal_counts_a_gpu_that_others_use_as_taken(with_gpus, busy, stranger):
+    busy.says(f"0 {1 << 30} 9 {stranger.pid}")
+    status, refused = with_gpus.request("POST", "/v1/workloads", {"text": "resources: {accelerators: A10:3}\nrun: a\n"})
+    assert status == 422
+    assert refused["problems"][0]["message"].endswith("has 2 × NVIDIA A10 (1 free)")
+
+
 def test_a_gpu_that_others_use_is_given_to_nobody_until_they_have_gone(with_gpus, busy, stranger):
     busy.says(f"0 {1 << 30} 9 {stranger.pid}")
     both = with_gpus.submit("name: both\nresources: {cpus: 1, accelerators: 'A10:2'}\nrun: sleep 600\n")

@@ -143,7 +143,7 @@ class Placement:
 
     async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
         """One that is not stored yet, to ask about."""
-        if self._several:
+        if self._several or workload.spec.resources.gpus:  # what others do on this machine's GPUs nobody tells
             await self.look()
         try:
             homes = await self._homes(volumes)
