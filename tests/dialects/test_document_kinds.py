@@ -191,7 +191,7 @@ def test_a_group_has_limits_and_defaults():
     text = a(
         "Group",
         "{limits: {gpus: 8, cpus: 64, workloads: 20, volume_size: 2Ti}, limits_each: {gpus: 0, cpus: 1500m},"
-        " defaults: {max_duration: 12h, idle_timeout: 30m}, stop_idle: true}",
+        " defaults: {max_duration: 12h, idle_timeout: 30m}, stop_idle: true, max_priority: 5}",
     )
     assert noun_of(text) == Group(
         name="one",
@@ -200,6 +200,7 @@ def test_a_group_has_limits_and_defaults():
         max_duration=43_200,
         idle_timeout=1800,
         stop_idle=True,
+        max_priority=5,
     )
 
 

@@ -197,6 +197,7 @@ NOUNS = st.one_of(
         max_duration=SECONDS,
         idle_timeout=SECONDS,
         stop_idle=st.booleans(),
+        max_priority=st.integers(0, 1000),
     ),
     st.builds(
         User,

@@ -255,8 +255,26 @@ def test_nothing_of_a_deactivated_user_starts_any_more_and_what_runs_goes_on(lab
     assert lab.server.ended(waits["id"])["state"] == "EXITED"
 
 
+def test_a_group_goes_before_others_only_as_far_as_an_admin_allows(lab: Lab) -> None:
+    lab.group("vision")
+    lab.user("ann", "vision")
+    lab.group("speech", max_priority=5)
+    lab.user("bob", "speech")
+    body = {"text": "name: high\npriority: 6\nrun: 'true'\n", "source": "train.yaml"}
+    for user, group, most in (("ann", "vision", 0), ("bob", "speech", 5)):
+        status, refused = lab.ask(user, "POST", "/v1/workloads", body)
+        assert status == 422
+        [problem] = refused["problems"]
+        assert (problem["where"], problem["field"]) == ("train.yaml:2:1", "priority")
+        assert problem["message"] == f"is 6; group {group} may have {most} at most"
+        assert problem["hint"] == f"an admin can raise max_priority of group {group}"
+    lab.submit("ann", "priority: -6\nrun: 'true'\n")
+    lab.submit("bob", "priority: 5\nrun: 'true'\n")
+    lab.submit("root", "priority: 1000\nrun: 'true'\n")
+
+
 def test_priorities_and_limits_hold_after_a_restart(place: Path, lab: Lab) -> None:
-    lab.group("vision", limits={"workloads": 1})
+    lab.group("vision", limits={"workloads": 1}, max_priority=1)
     lab.user("ann", "vision")
     first = lab.submit("ann", "name: one\nrun: sleep 60\n")
     until(lambda: lab.seen("ann", first["id"])["state"] == "RUNNING")

@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from penstock.domain.model import Model
 from penstock.domain.policy import EVERYTHING, OF_NO_GROUP, SHARED_GROUP, Kind, Rights, Verb, refusal
 from penstock.errors import Forbidden
@@ -61,6 +63,8 @@ class Group(Model):
     """Of all its members together."""
     limits_each: Limits = Limits()
     """Of each of them."""
+    max_priority: int = Field(default=0, ge=0, le=1000)
+    """The highest its workloads may have; lower than others any may be."""
     max_duration: int | None = None
     """Seconds of a workload that says none."""
     idle_timeout: int | None = None

@@ -12,7 +12,7 @@ from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
 from penstock.domain.scheduling import Cause, Job
-from penstock.domain.users import Caller
+from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Reason, Spec, State, Workload
 from penstock.engines.base import Engine
@@ -94,7 +94,7 @@ class Submit:
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
         job = await self._job(workload, mounted.volumes, coming)
-        problems += [*self._never_fits(task, job), *mounted.problems]
+        problems += [*self._too_high(caller, task), *self._never_fits(task, job), *mounted.problems]
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
             others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
@@ -219,6 +219,17 @@ class Submit:
             Problem(each.message, where=task.where(*each.keys), field=task.field(*each.keys), hint=each.hint)
             for each in [*refusals, *notifying.refusals(task.spec, self._settings)]
         ]
+
+    def _too_high(self, caller: Caller, task: Task) -> list[Problem]:
+        """Else anyone could go before all other groups. Where nobody is written down, nobody could allow it."""
+        if caller.written is None or caller.admin or self._engine.schedules:
+            return []
+        group = self._people.group(caller.group) or Group(name=caller.group)
+        if task.spec.priority <= group.max_priority:
+            return []
+        said = f"is {task.spec.priority}; group {group.name} may have {group.max_priority} at most"
+        hint = f"an admin can raise max_priority of group {group.name}"
+        return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
     def _never_fits(self, task: Task, job: Job | None) -> list[Problem]:
         if self._reconciler.placement is None or job is None:

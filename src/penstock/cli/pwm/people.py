@@ -26,6 +26,7 @@ def group_columns(*, wide: bool) -> list[Column]:
         Column("limits_each", lambda row: _limits(row.get("limits_each")), drop=1, least=16),
     ]
     if wide:
+        columns.append(Column("max_priority", lambda row: str(row.get("max_priority") or 0), drop=4))
         columns.append(Column("max_duration", lambda row: _duration(row.get("max_duration")), drop=4))
         columns.append(Column("idle_timeout", lambda row: _duration(row.get("idle_timeout")), drop=5))
         columns.append(Column("stop_idle", lambda row: _yes(row.get("stop_idle")), drop=6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.dialects.document.metadata import Metadata
 from penstock.dialects.fields import PlacedReading, Shape, flag, placed, read_fields
 from penstock.dialects.reading import Reading
-from penstock.dialects.task.fields import duration
+from penstock.dialects.task.fields import HIGHEST, duration
 from penstock.dialects.task.mounts import size
 from penstock.dialects.task.resources import cpus
 from penstock.dialects.text import Node, Scalar
@@ -39,6 +39,10 @@ def _count(reading: Reading, node: Node, path: str) -> int | None:
     return reading.whole(node, path, 0, LARGEST)
 
 
+def _priority(reading: Reading, node: Node, path: str) -> int | None:
+    return reading.whole(node, path, 0, HIGHEST)
+
+
 def _cpus(reading: Reading, node: Node, path: str) -> int | None:
     return 0 if _is_none(node) else cpus(reading, node, path)
 
@@ -58,6 +62,7 @@ GROUP = Shape(
     {
         "limits": placed(_limits, "limits"),
         "limits_each": placed(_limits, "limits_each"),
+        "max_priority": _priority,
         "defaults": _defaults,
         "stop_idle": flag,
     },

@@ -216,6 +216,7 @@ def _group(group: Group) -> dict[str, Any]:
     said = [
         ("limits", _limits(group.limits)),
         ("limits_each", _limits(group.limits_each)),
+        ("max_priority", group.max_priority or None),
         ("defaults", only_said(defaults)),
         ("stop_idle", group.stop_idle or None),
     ]
