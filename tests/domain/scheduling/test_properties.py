@@ -60,7 +60,7 @@ def asks(draw: st.DrawFn) -> Ask:
 def jobs(draw: st.DrawFn, number: int, wants=None, limits=(None, 10, 20, 60)) -> Job:
     return job(
         f"j{number:03}",
-        draw(wants or asks()),
+        draw(asks() if wants is None else wants),
         since=draw(st.integers(0, 5)),
         user=draw(st.sampled_from(("ann", "bob"))),
         group=draw(st.sampled_from(GROUPS)),
@@ -282,14 +282,15 @@ def test_nothing_that_passes_delays_the_first_that_waits(data):
 @settings(max_examples=150, deadline=None)
 def test_on_one_node_nothing_that_passes_delays_the_first_of_any_kind_that_waits(data):
     """On several, what passes one changes where those after it have room first."""
-    there = [data.draw(nodes("n0"))]
-    earlier = [data.draw(jobs(number)) for number in range(4)]
-    wanted = data.draw(st.lists(asks(), min_size=2, max_size=4, unique_by=lambda each: each.shape))
+    there = [node("n0", cpus=6, memory=8, has=2)]
+    wants = st.builds(ask, st.integers(1, 5), st.sampled_from((0, 4, 8)), st.integers(0, 2))
+    earlier = [data.draw(jobs(number, wants)) for number in range(3)]
+    wanted = data.draw(st.lists(wants, min_size=2, max_size=4, unique=True))
     heads = [
         job(f"head{place}", each, priority=9 - place, max_duration=data.draw(st.sampled_from((10, 20, None))))
         for place, each in enumerate(wanted)
     ]
-    others = [data.draw(jobs(number)) for number in range(10, 18)]
+    others = [data.draw(jobs(number, wants)) for number in range(10, 16)]
     without, among = _run(_busy(there, earlier, heads)), _run(_busy(there, earlier, heads + others))
     for head in heads:
         if head.id in without:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import cast
 
-from penstock.domain.scheduling.asks import Job
-from penstock.domain.scheduling.fitting import count
+from penstock.domain.scheduling.asks import Held, Job
+from penstock.domain.scheduling.fitting import count, first_end
 from penstock.domain.scheduling.reservations import Kept, Reservation, beside, beside_from, over, spent
 from penstock.domain.scheduling.rooms import Free, Moment, Room
 from penstock.domain.scheduling.shapes import Shape, Step
@@ -100,19 +100,18 @@ class _Coming:
                 return
 
     def _moments(self, room: Room, kept: Iterable[Reservation]) -> Iterator[tuple[int, Moment, Free]]:
-        """What it may use of a node: now, whenever that may change, and once what has no end is gone."""
-        job, now = self._job, self._now
-        yield 0, (SURE, now, ""), beside(kept, room, over(job, now))
-        known = {max(held.ends, now) for held, _ in room.later if held.ends}
-        known |= {each.ends for each in kept if each.ends}
-        if job.max_duration is not None:
-            lasts = timedelta(seconds=job.max_duration)
-            known |= {each.starts - lasts + INSTANT for each in kept if each.starts and each.starts - lasts >= now}
-        for moment in sorted(known):
+        """What it may use of a node: now, whenever that may change, and once what has no end is gone. Before there is
+        room at all, there is none beside."""
+        job, now, later = self._job, self._now, room.later
+        if room.node.name in self._shape.widest.counts:
+            yield 0, (SURE, now, ""), beside(kept, room, over(job, now))
+        else:
+            later = later[first_end(self._shape.ask, self._shape.widest.products, 1, room) :]
+        for moment in self._known([held for held, _ in later], kept):
             yield 1, (SURE, moment, LAST), beside_from(kept, room, moment, over(job, moment))
         endless = [each for each in kept if each.ends is None]
         free = room.free
-        for held, free in room.later:
+        for held, free in later:
             if held.ends is None:
                 yield 1, held.end_key, spent(endless, room, free)
         starts = [each.starts for each in endless]
@@ -120,3 +119,13 @@ class _Coming:
             yield 1, (UNSURE, now, LAST), free
         else:  # one that has not begun must be over first
             yield 1, (NOT_BEFORE, min((each for each in starts if each), default=now), LAST), free
+
+    def _known(self, held: Sequence[Held], kept: Iterable[Reservation]) -> list[datetime]:
+        """When something ends from the first of these on, or it becomes too late to be over in time."""
+        now = self._now
+        ends = [max(each.ends, now) for each in held if each.ends]
+        found = {*ends, *(each.ends for each in kept if each.ends)}
+        if self._job.max_duration is not None:
+            lasts = timedelta(seconds=self._job.max_duration)
+            found |= {each.starts - lasts + INSTANT for each in kept if each.starts and each.starts - lasts >= now}
+        return sorted(found)
