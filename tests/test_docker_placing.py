@@ -193,6 +193,50 @@ def test_a_storage_its_volume_and_what_mounts_it_come_in_one_text(lab: Lab) -> N
     lab.stop(workload)
 
 
+FRESH = """apiVersion: v1
+kind: Workload
+metadata: {{name: {name}}}
+spec:
+  driver: pwm.docker
+  {more}
+  image: {{image: "penstock-test:1"}}
+  config: {{cmd: sleep 300}}
+  volumes: [{{name: {volume}, target: /data}}]
+"""
+
+
+def test_a_volume_nobody_made_is_on_the_disk_of_the_node_that_uses_it_first(lab: Lab) -> None:
+    def applied(name: str, volume: str, more: str) -> dict[str, Any]:
+        text = FRESH.format(name=name, volume=volume, more=more)
+        status, made = lab.server.request("POST", "/v1/apply", {"text": text})
+        assert status == 200, made
+        assert [each["result"] for each in made["results"]] == ["created"], made
+        return made["results"][0]
+
+    def volume(name: str) -> tuple[str, str]:
+        seen = lab.server.request("GET", f"/v1/volumes/{name}")[1]
+        return seen["status"], seen["storage"]
+
+    first = applied("first", "brandnew", "selectors: {gpu: {product_name: Tesla V100, count: 2}}")
+    assert lab.runs_on(first) == ["lab-1"]
+    assert volume("brandnew") == ("Bound", "lab-1-local")
+    lab.stop(first)
+    held = [lab.submit(f"full-{name}", ", accelerators: 2", f"selectors: {{node: {name}}}\n") for name in KINDS]
+    for each in held:
+        lab.runs_on(each)
+    both = [applied(name, "later", "selectors: {gpu: {product_name: pwm.all, count: 1}}") for name in ("one", "two")]
+    assert volume("later") == ("Pending", "pwm.all")
+    lab.stop(held[1])  # both come where the first of them does, whatever else there is
+    assert lab.runs_on(both[0]) == lab.runs_on(both[1]) == ["lab-2"]
+    assert volume("later") == ("Bound", "lab-2-local")
+    lab.stop(held[0], *both)
+    array = applied("array", "for-array", "array: 2\n  selectors: {spread: true}")
+    until(lambda: len(lab.runs_on(array)) == 2, lambda: lab.seen(array))
+    [node] = set(lab.runs_on(array))
+    assert volume("for-array") == ("Bound", f"{node}-local")
+    lab.stop(array)
+
+
 def test_a_host_in_maintenance_gets_nothing_new_and_one_that_is_away_neither(lab: Lab) -> None:
     stays = lab.submit("stays", more="selectors: {node: lab-1}\n")
     assert lab.runs_on(stays) == ["lab-1"]

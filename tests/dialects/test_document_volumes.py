@@ -26,9 +26,9 @@ def test_volumes_are_mounted_made_and_shared():
         )
     )
     assert spec.mounts == (
-        Mount(path="/data", volume="ml-data"),
-        Mount(path="/read", volume="ml-data", read_only=True, sub_path="a/b"),
-        Mount(path="/write", volume="ml-data"),
+        Mount(path="/data", volume="ml-data", storage="pwm.all"),
+        Mount(path="/read", volume="ml-data", read_only=True, sub_path="a/b", storage="pwm.all"),
+        Mount(path="/write", volume="ml-data", storage="pwm.all"),
         Mount(path="/home", volume="home", storage="nfs01"),
         Mount(path="/mine", volume="mine", storage="nfs01"),
         Mount(path="/images", volume="images", group="pwm.resource"),
@@ -39,15 +39,16 @@ def test_volumes_are_mounted_made_and_shared():
     )
 
 
-@pytest.mark.parametrize("said", ["autoCreate: true", "storage: pwm.all"])
-def test_what_is_made_without_a_storage_is_on_the_disk_of_the_node_that_is_named(said):
-    volumes = f"volumes: [{{name: here, {said}, target: /here}}]"
-    spec = spec_of(under_workload("selectors: {node: {name: gpu01}}", volumes))
-    assert spec.mounts == (Mount(path="/here", volume="here", storage="gpu01-local"),)
-    assert problem_of(under_workload(volumes)) == (
-        "d.yaml:7:13: spec.volumes[0]: is to be made, and neither its storage nor the workload's node is said "
-        "(write 'storage: NAME' beside it, or spec.selectors.node)"
-    )
+@pytest.mark.parametrize("said", ["autoCreate: true, ", "storage: pwm.all, ", "group: vision, ", ""])
+def test_what_is_made_without_a_storage_is_made_where_it_is_first_used(said):
+    mounts = spec_of(under_workload(f"volumes: [{{name: here, {said}target: /here}}]")).mounts
+    assert [mount.storage for mount in mounts] == ["pwm.all"]
+
+
+def test_a_dataset_of_all_is_not_made_unless_that_is_said():
+    volume = "name: images, group: pwm.resource, target: /images"
+    assert spec_of(under_workload(f"volumes: [{{{volume}}}]")).mounts[0].storage is None
+    assert spec_of(under_workload(f"volumes: [{{{volume}, autoCreate: true}}]")).mounts[0].storage == "pwm.all"
 
 
 def test_a_volume_that_is_not_to_be_made_is_not_and_that_is_told():

@@ -101,6 +101,7 @@ def test_a_workload_is_written_as_the_document_has_it():
         "    storage: nfs01\n"
         "    target: /home\n"
         "  - name: a\n"
+        "    autoCreate: false\n"
         "    target: /a\n"
         "    policy: readonly\n"
         "  - target: /scratch\n"

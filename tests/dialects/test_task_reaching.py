@@ -100,7 +100,6 @@ def test_without_a_command_an_image_runs_its_own():
         ("notify: {telegram:1: [DONE]}", "notify.telegram:1: 'DONE' is not a state (one of INSERTED"),
         ("notify: [telegram:1, telegram:1]", "notify[1]: 'telegram:1' is here twice (name all the states at once)"),
         ("volumes: {/a: {name: a, sub_path: ..}}", "volumes./a.sub_path: '..' is no directory below another one"),
-        ("volumes: {/a: {name: a, storage: pwm.all}}", "volumes./a.storage: 'pwm.all' is not a storage's name"),
         ("volumes: {/a: {name: a, group: a b}}", "volumes./a.group: 'a b' is not a group's name"),
     ],
 )

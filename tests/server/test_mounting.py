@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import uuid4
+
 import pytest
 
 from tests.server.test_roles import House, house
@@ -114,3 +117,50 @@ def test_another_attempt_asks_again_what_its_owner_may_mount(sample):
     assert sample.ask("leaves", "GET", f"/v1/workloads/{job['id']}")[1]["attempt"] == 1
     given(SEES | {"Volume": ["upload"]})
     assert again("leaves") == (200, [])
+
+
+FRESH = """\
+apiVersion: v1
+kind: Workload
+metadata: {{name: {name}}}
+spec:
+  driver: pwm.docker
+  config: {{cmd: [sh, -c, "{cmd}"]}}
+  volumes: [{{name: {volume}, target: /data{more}}}]
+"""
+
+
+def fresh(house: House, cmd: str, volume: str, more: str = "") -> tuple[int, dict[str, Any]]:
+    text = FRESH.format(name=f"job-{uuid4().hex[:8]}", cmd=cmd, volume=volume, more=more)
+    return house.ask("sample", "POST", "/v1/apply", {"text": text, "source": "d.yaml"})
+
+
+@pytest.mark.parametrize(("volume", "more"), [("brandnew", ""), ("asked-for", ", autoCreate: true")])
+def test_a_document_has_its_volume_made_by_itself(sample, volume, more):
+    """The sample user may only see volumes, and that is enough."""
+    for cmd in ("echo kept > /data/file", "grep kept /data/file"):
+        status, made = fresh(sample, cmd, volume, more)
+        assert status == 200, made
+        [result] = made["results"]
+        assert sample.ask("sample", "GET", f"/v1/workloads/{result['id']}/wait?timeout=60")[1]["status"] == "completed"
+    status, made = sample.ask("sample", "GET", f"/v1/volumes/{volume}")
+    assert (status, made["group"], made["status"]) == (200, "sample", "Bound")
+    text = f"apiVersion: v1\nkind: Volume\nmetadata: {{name: {volume}, group: sample}}\nspec: {{storage: pwm.all}}\n"
+    status, again = sample.ask("admin", "POST", "/v1/apply", {"text": text})
+    assert [each["result"] for each in again["results"]] == ["not changed"], again
+
+
+@pytest.mark.parametrize("more", [", autoCreate: false", ", group: pwm.resource", ", group: team"])
+def test_one_that_must_be_there_or_is_anothers_is_not_made(sample, more):
+    status, answer = fresh(sample, "true", "nowhere", more)
+    assert status == 422, answer
+    [problem] = answer["problems"]
+    assert (problem["where"], problem["field"]) == ("d.yaml:7:13", "spec.volumes[0]")
+    assert "not found" in problem["message"]
+
+
+def test_a_task_names_volumes_that_are_there(sample):
+    text = "run: 'true'\nvolumes: {/data: nowhere}\n"
+    status, answer = sample.ask("sample", "POST", "/v1/workloads", {"text": text})
+    assert (status, answer["problems"][0]["message"]) == (422, "Volume nowhere not found")
+    assert ended(sample, "sample", "run: 'true'\nvolumes: {/data: {name: by-task, storage: pwm.all}}\n") == "completed"

@@ -128,3 +128,24 @@ async def test_while_nothing_answers_a_list_shows_what_was_last_known(parts, kep
     job = await submit(parts, "volumes: {/d: data}\nrun: 'true'\n")
     kept.away = None
     assert (await ended(parts, job.id)).status == "completed"
+
+
+FRESH = "volumes: {{/d: {{name: {}, storage: pwm.all}}}}\nrun: touch /d/x\n"
+
+
+async def test_one_that_nobody_made_is_a_claim_of_the_default_class(parts, kept):
+    made = await submit(parts, FRESH.format("brandnew"))
+    assert (await ended(parts, made.id)).status == "completed"
+    [(volume, _)] = kept.volumes.values()
+    assert (volume.name, volume.storage_class, volume.storage, volume.size) == ("brandnew", "standard", None, "1Gi")
+
+
+async def test_but_a_claim_of_that_name_is_taken_first(parts, kept, place):
+    kept.literals["dataset"] = a_literal("dataset")
+    data = place / "data" / "volumes" / "dataset"
+    data.mkdir(parents=True, exist_ok=True)
+    data.chmod(0o777)
+    made = await submit(parts, FRESH.format("dataset"))
+    assert (await ended(parts, made.id)).status == "completed"
+    assert (data / "x").exists()
+    assert kept.volumes == {}

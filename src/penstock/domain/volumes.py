@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from penstock.domain.model import Model, Time
+from penstock.domain.policy import EVERYTHING
 
 
 class AccessMode(StrEnum):
@@ -79,7 +80,8 @@ class Volume(Model):
     made: bool = False
     """The engine had it: if it is not there any more, it is lost, and never made anew."""
     storage: str | None = None
-    """The Storage it is on, and the directory there under its group's; None: where its storage class has it."""
+    """The Storage it is on, and the directory there under its group's; None: where its storage class has it. `pwm.all`
+    becomes the disk of the node that uses it first."""
     sub_path: str | None = None
     readonly: bool = False
     """Nobody may write, whatever its modes say: a dataset."""
@@ -91,6 +93,11 @@ class Volume(Model):
     def object_name(self) -> str:
         """What it is called where it really is: the claim, the directory."""
         return self.claim or f"{self.name}-{self.id}"
+
+    @property
+    def awaits_node(self) -> bool:
+        """It is made on the disk of the node that uses it first, and none has."""
+        return self.storage == EVERYTHING
 
     @property
     def read_only(self) -> bool:

@@ -192,7 +192,7 @@ class Mount(Model):
     group: str | None = None
     """Whose volume it is; None is the workload's own group."""
     storage: str | None = None
-    """Where it is made if it is not there; None is a volume that must be there."""
+    """Where it is made if it is not there: `pwm.all` is the disk of the node; None is a volume that must be there."""
     sub_path: str | None = None
     """The directory in the volume that is mounted; None is all of it."""
 

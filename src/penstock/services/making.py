@@ -68,7 +68,7 @@ class Making:
 
     async def _make(self, volume: Volume) -> Volume:
         account = await self._db.read(lambda tx: tx.volumes.account(volume.id))
-        if account is None:
+        if account is None or volume.awaits_node:
             return volume
         await self._engine.create_volume(volume, account)
         report = (await self._engine.volume_reports([volume])).get(volume.id)

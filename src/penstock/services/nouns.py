@@ -155,6 +155,8 @@ class Nouns:
         found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
+        if wanted.awaits_node and not found.many_nodes:  # some node has used it since
+            wanted = wanted.model_copy(update={"storage": found.storage})
         if problems := volume_differences(found, wanted, VOLUME_FIELDS):
             said = f"Volume {found.name} is there and different."
             raise Invalid(said, problems=[placed(document, each) for each in problems])

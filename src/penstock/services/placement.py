@@ -297,6 +297,10 @@ class Placement:
         return not refused
 
     def _not_placed(self, held: Held, why: Refused) -> None:
+        if why.elsewhere and why.workload:
+            self._ask_again(why.workload)
+            self._wake.set()
+            return
         if why.holders:
             for other in why.holders:
                 if other.id not in self._pool.held:

@@ -73,6 +73,10 @@ class Places:
             raise NotFound(f"Storage {shorten(name)} not found", hint="penstock get storage shows those you may use")
         return found
 
+    def here(self) -> Storage | None:
+        """This machine's own disk, where the engine is on it."""
+        return next((each for each in self._all() for node in self._here if each.name == f"{node}{LOCAL}"), None)
+
     def _all(self) -> Iterable[Storage]:
         groups = {host.name: host.group for host in self._hosts.values()} | dict.fromkeys(self._here, SHARED_GROUP)
         local = {

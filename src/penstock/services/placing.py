@@ -9,6 +9,7 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.scheduling import Ask, Cause, Held, Job, Place
 from penstock.domain.workloads import WAITING, Reason, State, Wants, Workload
+from penstock.services.places import LOCAL
 from penstock.store.session import Store
 
 
@@ -28,6 +29,8 @@ class Refused:
 
     workload: Workload | None
     holders: tuple[Workload, ...] = ()
+    elsewhere: bool = False
+    """A volume of it is on another node by now."""
 
 
 def job_of(workload: Workload, ask: Ask) -> Job:
@@ -88,6 +91,9 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
             "hosts": each.hosts,
             "master_port": each.port,
         }
+        if each.hosts and not _can_mount(tx, found, each):
+            refused[found.id] = Refused(found, elsewhere=True)
+            continue
         if holders := tx.locks.take(found.model_copy(update=given)):
             there = tuple(other for id_ in holders if (other := tx.workloads.get(id_)))
             refused[found.id] = Refused(found, there)
@@ -97,6 +103,22 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
         if not each.hosts:  # Docker hosts tell of the further steps themselves: an image may have to be pulled first
             tx.workloads.move(found, State.LAUNCHING, Reason.PLACED)
     return refused
+
+
+def _can_mount(tx: Store, workload: Workload, placed: Placed) -> bool:
+    """Volumes that no node has used yet are from now on where it runs. False: it must be asked for again, for one that
+    it did not know the place of is elsewhere by now, or it would run on several nodes."""
+    node, known = placed.hosts[0], dict(placed.held.job.ask.volumes)
+    right = True
+    for id_ in sorted(set(workload.volume_ids.values())):
+        volume = tx.volumes.get(id_)
+        if volume and volume.awaits_node:
+            volume = volume.model_copy(update={"storage": f"{node}{LOCAL}"})
+            tx.volumes.update(volume)
+        elif volume is None or volume.storage is None or volume.many_nodes or volume.name in known:
+            continue
+        right &= volume.storage == f"{node}{LOCAL}" and set(placed.hosts) == {node}
+    return right
 
 
 def write_said(tx: Store, says: Mapping[str, Cause]) -> None:

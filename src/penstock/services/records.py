@@ -13,6 +13,7 @@ from typing import Any
 from penstock.domain.attempts import KEPT, Next, following
 from penstock.domain.model import now
 from penstock.domain.outcome import Outcome, lasting, latest, outcome, progress
+from penstock.domain.volumes import Phase
 from penstock.domain.workloads import MOVES, Progress, Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Step
 from penstock.errors import NotFound
@@ -128,6 +129,7 @@ def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | Non
     if found is None or found.state in SEEN_RUNNING:
         return found or workload
     units, so_far = _written(tx, found, units)
+    _has_volumes(tx, found)
     began = min(unit.started_at for unit in units if unit.started_at)
     return tx.workloads.move(
         found,
@@ -184,6 +186,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
     if began and found.state not in SEEN_RUNNING:
         where: dict[str, Any] = {"containers": _containers(found, units), "hosts": found.hosts or _nodes(units)}
         found = tx.workloads.move(found, State.RUNNING, Reason.STARTED, started_at=began, **where)
+        _has_volumes(tx, found)
     if end is None:
         array = found.spec.array
         end = outcome(latest(tx.workloads.units(found.id)) if array else units, array)
@@ -210,6 +213,14 @@ def _written(tx: Store, workload: Workload, told: Sequence[Unit]) -> tuple[tuple
     units = lasting(known, told)
     tx.workloads.set_units(workload.id, units)
     return units, progress(latest((*known, *units))) if array else None
+
+
+def _has_volumes(tx: Store, workload: Workload) -> None:
+    """It runs, so the volumes that are made on their first use are there."""
+    for id_ in workload.volume_ids.values():
+        volume = tx.volumes.get(id_)
+        if volume and volume.phase is Phase.Pending and not volume.made:
+            tx.volumes.update(volume.model_copy(update={"phase": Phase.Bound, "made": True, "message": None}))
 
 
 def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:

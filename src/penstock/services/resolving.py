@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
-from penstock.domain.policy import Kind, Rights, Verb
+from penstock.domain.policy import EVERYTHING, Kind, Rights, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Storage, Volume
 from penstock.domain.workloads import Mount, Workload
@@ -56,13 +56,14 @@ async def volumes_of(
     for mount in task.spec.mounts:
         if not isinstance(found[mount.path], NotFound):
             continue
-        if mount.storage is not None and mount.group in (None, caller.group):
+        if mount.group is None and mount.storage in (None, EVERYTHING):
+            found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
+            ids[mount.path] = literal_id(mount.volume)
+        missing = isinstance(found[mount.path], NotFound)
+        if missing and mount.storage is not None and mount.group in (None, caller.group):
             made = found[mount.path] = await _home(mount, home)
             if isinstance(made, Volume):
                 homes[mount.path], ids[mount.path] = made, made.id
-        elif mount.group is None:
-            found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
-            ids[mount.path] = literal_id(mount.volume)
     lost = await _lost(engine, kept)
     problems = [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
     problems += [*_elsewhere(task, found), *_not_theirs_to_write(caller, task, found)]
@@ -151,7 +152,7 @@ def _elsewhere(task: Task, found: Mapping[str, Found]) -> list[Problem]:
     problems = []
     for mount in task.spec.mounts:
         volume = found[mount.path]
-        if not isinstance(volume, Volume) or mount.storage in (None, volume.storage):
+        if not isinstance(volume, Volume) or mount.storage in (None, EVERYTHING, volume.storage):
             continue
         where, name = task.where("volumes", mount.path), task.field("volumes", mount.path)
         said = f"volume {volume.name} is there, on {volume.storage or volume.storage_class} and not on {mount.storage}"

@@ -9,10 +9,10 @@ from functools import partial
 from penstock.domain.model import now
 from penstock.domain.names import name_problem, new_id, shorten
 from penstock.domain.paths import NotAMountPath, sub_path
-from penstock.domain.policy import Kind, Verb
+from penstock.domain.policy import EVERYTHING, Kind, Verb
 from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
 from penstock.domain.users import Caller, Group
-from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, Volume
+from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, VolumeReport
 from penstock.errors import Conflict, InUse, Invalid, PenstockError, Problem, Unavailable
@@ -28,6 +28,8 @@ from penstock.wire import NewVolume, VolumeUse, VolumeView
 
 SHARED = (AccessMode.ReadWriteMany,)
 ALONE = (AccessMode.ReadWriteOnce,)
+UNSAID = "1Gi"
+"""What one has that nobody gave a size, where it must have one."""
 
 
 class Volumes:
@@ -57,10 +59,22 @@ class Volumes:
     async def wanted(self, caller: Caller, asked: NewVolume, coming: Sequence[Storage] = ()) -> Volume:
         """The same for who may have it anyway, as the owner of a workload its home."""
         classes = await self._engine.storage_classes()
-        storage = self._storage(caller, asked.storage, coming)
+        if asked.storage == EVERYTHING:
+            asked, storage = self._anywhere(caller, asked)
+        else:
+            storage = self._storage(caller, asked.storage, coming)
         if storage and self._engine.name != "docker":
             asked = asked.model_copy(update={"storage_class": _class_of(storage, classes)})
         return _new(caller, asked, classes, storage)
+
+    def _anywhere(self, caller: Caller, asked: NewVolume) -> tuple[NewVolume, Storage | None]:
+        """On the disk of the node that uses it first. Where there is one machine, or a cluster that has other places
+        for volumes, that is known now."""
+        if self._engine.name == "docker":
+            return asked, Storage(name=EVERYTHING, group=caller.group, kind=StorageKind.local)
+        if here := self._places.here():
+            return asked.model_copy(update={"storage": here.name}), here
+        return asked.model_copy(update={"storage": None, "size": asked.size or UNSAID}), None
 
     def _storage(self, caller: Caller, name: str | None, coming: Sequence[Storage]) -> Storage | None:
         """NotFound for one that is not there, or not the caller's to use."""

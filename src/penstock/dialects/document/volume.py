@@ -7,7 +7,7 @@ from penstock.dialects.document.nouns import AskedVolume
 from penstock.dialects.document.volumes import policy
 from penstock.dialects.fields import PlacedReading, Refusal, Shape, placed, read_fields
 from penstock.dialects.reading import Reading
-from penstock.dialects.task.mounts import storage, sub_path
+from penstock.dialects.task.mounts import made_on, storage, sub_path
 from penstock.dialects.text import Items, Node
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes
@@ -61,7 +61,7 @@ ELSEWHERE: dict[str, Refusal] = {
 }
 VOLUME = Shape(
     {
-        "storage": placed(storage, "storage"),
+        "storage": placed(made_on, "storage"),
         "subPath": placed(sub_path, "sub_path"),
         "policy": placed(policy, "readonly"),
         "size": placed(_size, "size"),

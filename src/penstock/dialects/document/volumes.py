@@ -1,7 +1,7 @@
 """`volumes` of a workload: each a volume by name, or, with a size or medium and no name, scratch.
 
-A volume with a `storage` is made there on its first use; one without must be there. `autoCreate: true` without one is
-the disk of the node, if the workload names its node: where else it would run is not known before it does.
+A volume with a `storage` is made there on its first use; one without, on the disk of the node that it is first used
+on. Only `autoCreate: false` says that it must be there, and a dataset of the shared group is never made by itself.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from penstock.dialects.task.mounts import (
     Mounted,
     group,
     is_reference,
-    storage,
+    made_on,
     sub_path,
 )
-from penstock.dialects.text import Node, Pairs, Scalar
+from penstock.dialects.text import Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.paths import NotAMountPath, mount_path
-from penstock.domain.users import EVERYTHING
+from penstock.domain.users import EVERYTHING, SHARED_GROUP
 from penstock.domain.workloads import Medium, Mount, Scratch
-from penstock.errors import Problem
 
-LOCAL = "-local"
-"""A node's own disk is a storage of this name."""
 POLICIES = {"readonly": True, "rw": False}
 
 
@@ -74,29 +71,18 @@ def _there(reading: PlacedReading, node: Node, path: str) -> Mount | Scratch | N
 
 
 def _storage(reading: PlacedReading, said: dict[str, Any], path: str) -> str | None:
-    """Where it is made. `autoCreate: false` makes none; without a storage, true is `pwm.all` till a node is known."""
+    """Where it is made; None: it must be there."""
     named: str | None = said.get("storage")
-    if said.get("autoCreate") is False and named:
-        reading.notices.append(f"{path}.storage: is not asked, because 'autoCreate: false' makes no volume")
+    if said.get("autoCreate") is False:
+        if named:
+            reading.notices.append(f"{path}.storage: is not asked, because 'autoCreate: false' makes no volume")
         return None
-    return named or (EVERYTHING if said.get("autoCreate") else None)
+    return named or (EVERYTHING if said.get("autoCreate") else unsaid_storage(said.get("group")))
 
 
-def on_the_node(reading: PlacedReading, mounts: tuple[Mount, ...], node: str | None, path: str) -> tuple[Mount, ...]:
-    """With the disk of the node as the storage of what is to be made anywhere."""
-    for mount in mounts:
-        if mount.storage == EVERYTHING and node is None:
-            where, field = reading.places["volumes", mount.path]
-            message = "is to be made, and neither its storage nor the workload's node is said"
-            hint = f"write 'storage: NAME' beside it, or {path}.selectors.node"
-            reading.problems.append(Problem(message, where=where, field=field, hint=hint))
-    update = {"storage": f"{node}{LOCAL}"}
-    return tuple(mount.model_copy(update=update) if mount.storage == EVERYTHING else mount for mount in mounts)
-
-
-def _storage_name(reading: PlacedReading, node: Node, path: str) -> str | None:
-    """`pwm.all` is the disk of the node, as with `autoCreate` alone."""
-    return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(reading, node, path)
+def unsaid_storage(group: str | None) -> str | None:
+    """Where a volume of this group is made if nothing is said of it."""
+    return None if group == SHARED_GROUP else EVERYTHING
 
 
 def _name(reading: PlacedReading, node: Node, path: str) -> str | None:
@@ -132,7 +118,7 @@ VOLUMES = Shape(
     {
         "name": _name,
         "group": group,
-        "storage": _storage_name,
+        "storage": made_on,
         "target": target,
         "subPath": sub_path,
         "policy": policy,

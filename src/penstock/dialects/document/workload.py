@@ -10,7 +10,7 @@ from penstock.dialects.document.nouns import WorkloadDocument
 from penstock.dialects.document.plugins import plugins
 from penstock.dialects.document.ports import network
 from penstock.dialects.document.selectors import Selected, selectors
-from penstock.dialects.document.volumes import on_the_node, volumes
+from penstock.dialects.document.volumes import volumes
 from penstock.dialects.fields import PlacedReading, Refusal, Shape, lacks, placed, read_fields
 from penstock.dialects.task import read as task
 from penstock.dialects.task.reaching import once
@@ -49,9 +49,6 @@ def workload(reading: PlacedReading, about: Metadata, node: Node, path: str) -> 
     found = {key: said[key] for key in (*SAME, "volumes") if key in said}
     found |= _configured(reading, said, about, path)
     found |= _asked(reading, said, path)
-    if "volumes" in found:
-        mounts, scratch = found["volumes"]
-        found["volumes"] = on_the_node(reading, mounts, found["selectors"].node, path), scratch
     if "plugins" in said:
         found["notify"] = said["plugins"]
     if "run" not in found:

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.dialects.document.node import declared_uuid
 from penstock.dialects.document.nouns import AskedVolume, Noun
+from penstock.dialects.document.volumes import unsaid_storage
 from penstock.dialects.document.workload import DRIVERS
 from penstock.dialects.task.notices import HOW_IT_ENDED, TELEGRAM
 from penstock.dialects.task.reaching import show_port
@@ -123,10 +124,12 @@ def _cmd(words: tuple[str, ...]) -> str | Words:
 
 
 def _mount(there: Mount) -> dict[str, Any]:
+    unsaid = there.storage == unsaid_storage(there.group)
     said = [
         ("name", there.volume),
         ("group", there.group),
-        ("storage", there.storage),
+        ("storage", None if unsaid else there.storage),
+        ("autoCreate", False if there.storage is None and not unsaid else None),
         ("target", there.path),
         ("subPath", there.sub_path),
         ("policy", "readonly" if there.read_only else None),

@@ -136,6 +136,11 @@ def group(reading: Reading, node: Node, path: str) -> str | None:
     return None
 
 
+def made_on(reading: Reading, node: Node, path: str) -> str | None:
+    """`pwm.all` is the disk of whichever node uses it first."""
+    return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(reading, node, path)
+
+
 def storage(reading: Reading, node: Node, path: str) -> str | None:
     text = reading.text(node, path, "for example nfs01")
     if text is None or (is_reference(text) and text != EVERYTHING):
@@ -163,7 +168,7 @@ VOLUME: dict[str, Reader] = {
     "name": _name,
     "read_only": _flag,
     "group": group,
-    "storage": storage,
+    "storage": made_on,
     "sub_path": sub_path,
 }
 SCRATCH: dict[str, Reader] = {"size": size, "medium": _medium}

@@ -60,8 +60,8 @@ class Claims:
     # -- where it is -------------------------------------------------------------------------------------------------
 
     def storage_of(self, volume: Volume) -> Storage | None:
-        """None: on the disk of whichever host it was made on."""
-        if volume.storage is None:
+        """None: on the disk of whichever host it was made on, or is to be."""
+        if volume.storage is None or volume.awaits_node:
             return None
         if volume.storage not in self._storages:
             raise PenstockError(f"The storage {volume.storage} of volume {volume.name} is not there any more.")
@@ -189,6 +189,8 @@ class Claims:
         return storage is not None and storage.kind is StorageKind.local
 
     def _report(self, volume: Volume) -> VolumeReport:
+        if volume.awaits_node:
+            return VolumeReport(phase=Phase.Pending, message="is made on the node that uses it first")
         if volume.storage is not None and volume.storage not in self._storages:
             return VolumeReport(phase=Phase.Lost, message=f"the storage {volume.storage} is not there any more")
         if volume.storage is not None and not self._is_local(volume):
@@ -253,15 +255,18 @@ class Claims:
 
     async def mounts(self, link: Link, launch: Launch) -> dict[str, Source]:
         """Mount path → where it comes from on this host, where it is made ready."""
-        return {mount.path: await self._source(link, mount) for mount in launch.mounts}
+        return {mount.path: await self._source(link, mount, launch.account) for mount in launch.mounts}
 
-    async def _source(self, link: Link, mount: BoundMount) -> Source:
+    async def _source(self, link: Link, mount: BoundMount, account: Account) -> Source:
         volume, below = mount.volume, mount.sub_path
         storage = self.storage_of(volume)
         if storage and storage.kind is StorageKind.nfs:
             make = not (mount.read_only or volume.readonly)
             return Source(await self._nfs(link, volume, storage, below, make=make))
         home = await self.home_of(volume)
+        if home is None and not volume.made and storage and storage.node == link.host.name:
+            await self.create(volume, account)
+            home = link.host.name
         if home != link.host.name:
             where = f"is on {home}" if home else "is not there"
             raise PenstockError(
