@@ -48,5 +48,5 @@ class TestEmbedded(Document003):
         super().test_a_home_and_a_dataset(admin, researcher)
         mount = ["Storage", "pwmzfs01", "nfs", "192.168.186.65:/pwmzfs01/share_01"]
         assert mount in researcher.rows("pwmcli get storage")
-        [note] = (server.place / "zfs").rglob("note")
-        assert note.read_text() == "mine\n"
+        assert (server.place / "zfs/yourUserName/home/note").read_text() == "mine\n"
+        assert (server.place / "zfs/pwm.resource/datasets/hmdb_ucf").is_dir()

@@ -10,9 +10,9 @@ import pytest
 from penstock.domain.volumes import Phase
 from penstock.engines.local import LocalEngine
 from penstock.engines.local.supervisor.erase import erase
-from penstock.errors import Invalid, Unavailable
+from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
-from tests.engines.launching import a_volume, the_account
+from tests.engines.launching import a_launch, a_volume, the_account
 from tests.engines.machine import opened
 
 
@@ -103,3 +103,62 @@ async def test_a_volume_whose_directory_is_gone_says_which(engine: LocalEngine, 
     assert (report.phase, report.message) == (Phase.Lost, f"Its directory {directory} is gone.")
     with pytest.raises(Unavailable):
         await engine.volume_usage(volume)
+
+
+# on a storage that a directory stands for
+
+
+DATASET = {"storage": "zfs", "storage_class": "zfs", "group": "pwm.resource", "sub_path": "datasets/hmdb_ucf"}
+
+
+def with_storage(place: Path) -> Settings:
+    return Settings(data_dir=place / "data", storage_classes={"zfs": str(place / "zfs")})
+
+
+async def test_the_path_on_a_storage_is_that_of_the_guide_and_what_is_there_is_found(place: Path) -> None:
+    directory = place / "zfs" / "pwm.resource" / "datasets" / "hmdb_ucf"
+    directory.mkdir(parents=True)
+    (directory / "clip").write_text("there before")
+    before = directory.stat()
+    async with opened(with_storage(place)) as engine:
+        dataset = a_volume("hmdb").model_copy(update=DATASET | {"readonly": True})
+        home = a_volume("home").model_copy(update=DATASET | {"group": "alice", "sub_path": "home"})
+        for volume in (dataset, home):
+            await engine.create_volume(volume, the_account())
+            await engine.create_volume(volume, the_account())
+            assert (await engine.volume_reports([volume]))[volume.id].phase is Phase.Bound
+        assert (directory.stat().st_uid, directory.stat().st_mode) == (before.st_uid, before.st_mode)
+        made = (place / "zfs" / "alice" / "home").stat()
+        assert (made.st_uid, made.st_mode & 0o777) == (the_account().uid, 0o700)
+        assert sorted(path.name for path in (place / "zfs").iterdir()) == ["alice", "pwm.resource"]
+        await engine.delete_volume(dataset)
+        await engine.delete_volume(home)
+        assert (directory / "clip").read_text() == "there before"
+        assert (place / "zfs" / "alice" / "home").is_dir()
+
+
+@pytest.mark.parametrize("link", ["pwm.resource", "pwm.resource/datasets", "pwm.resource/datasets/hmdb_ucf"])
+async def test_no_link_leads_out_of_the_directory_of_a_group(place: Path, link: str) -> None:
+    other = place / "zfs" / "bob"
+    (other / "datasets" / "hmdb_ucf").mkdir(parents=True)
+    (place / "zfs" / link).parent.mkdir(parents=True, exist_ok=True)
+    (place / "zfs" / link).symlink_to(other)
+    said = f"leads through a link or file: {place / 'zfs' / link}"
+    async with opened(with_storage(place)) as engine:
+        volume = a_volume("hmdb").model_copy(update=DATASET)
+        with pytest.raises(Conflict, match=said):
+            await engine.create_volume(volume, the_account())
+        report = (await engine.volume_reports([volume]))[volume.id]
+        assert report.phase is Phase.Lost
+        assert said in (report.message or "")
+        with pytest.raises(Conflict, match=said):
+            await engine.start(a_launch("true", {"/data": volume}))
+
+
+async def test_one_that_was_made_elsewhere_before_stays_there_and_is_deleted_with_its_data(place: Path) -> None:
+    volume = a_volume("home").model_copy(update=DATASET)
+    (place / "zfs" / volume.object_name).mkdir(parents=True)
+    async with opened(with_storage(place)) as engine:
+        assert (await engine.volume_reports([volume]))[volume.id].phase is Phase.Bound
+        await engine.delete_volume(volume)
+        assert list((place / "zfs").iterdir()) == []

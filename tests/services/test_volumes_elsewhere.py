@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from penstock.domain.users import Caller, Proof
-from penstock.domain.volumes import Phase
+from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.errors import InUse, Invalid, NotFound
 from penstock.wire import NewVolume
-from tests.services.scheduling import ANN, Kept, a_literal, ended, running, submit
+from tests.services.scheduling import ADMIN, ANN, Kept, a_literal, ended, running, submit
 
 BOB = Caller(user="bob", proof=Proof.token)
 LATER = "binds when first used"
@@ -149,3 +149,17 @@ async def test_but_a_claim_of_that_name_is_taken_first(parts, kept, place):
     assert (await ended(parts, made.id)).status == "completed"
     assert (data / "x").exists()
     assert kept.volumes == {}
+
+
+async def test_a_cluster_has_no_directory_of_an_nfs_storage(parts, kept):
+    def wished(**more: str) -> NewVolume:
+        return NewVolume.model_validate({"name": "set", "storage": "standard"} | more)
+
+    nfs = Storage(name="standard", group="pwm.resource", kind=StorageKind.nfs, server="zfs", path="/share")
+    with pytest.raises(Invalid) as refused:
+        await parts.volumes.plan(ADMIN, wished(sub_path="datasets/set"), [nfs])
+    [problem] = refused.value.problems
+    assert problem["field"] == "sub_path"
+    assert problem["message"] == ("on Kubernetes each volume on standard is a claim of its own, and no directory of it")
+    for right in (wished(), wished(sub_path="set")):
+        assert (await parts.volumes.plan(ADMIN, right, [nfs])).storage_class == "standard"

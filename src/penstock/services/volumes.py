@@ -63,6 +63,8 @@ class Volumes:
             asked, storage = self._anywhere(caller, asked)
         else:
             storage = self._storage(caller, asked.storage, coming)
+        if storage and storage.shared and self._engine.schedules and asked.sub_path not in (None, asked.name):
+            raise _no_directories(storage)
         if storage and self._engine.name != "docker":
             asked = asked.model_copy(update={"storage_class": _class_of(storage, classes)})
         return _new(caller, asked, classes, storage)
@@ -340,6 +342,13 @@ def _class_of(storage: Storage, classes: Sequence[StorageClass]) -> str:
     there = ", ".join(each.name for each in classes)
     problem = Problem(f"{storage.name} is NFS, which this engine does not mount", field="storage", hint=f"use {there}")
     raise Invalid("The volume cannot be created.", problems=[problem])
+
+
+def _no_directories(storage: Storage) -> Invalid:
+    """A claim is whole, and new."""
+    said = f"on Kubernetes each volume on {storage.name} is a claim of its own, and no directory of it"
+    hint = "leave it out; data that are there are mounted as the claim they are"
+    return Invalid("The volume cannot be created.", problems=[Problem(said, field="sub_path", hint=hint)])
 
 
 def _size(asked: NewVolume, problems: list[Problem]) -> int:

@@ -17,13 +17,14 @@ from penstock.domain.names import new_id
 from penstock.domain.users import SHARED_GROUP
 from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.domain.workloads import Reason, State, Unit
+from penstock.engines.directories import path_inside
 from penstock.engines.docker import claims
 from penstock.engines.docker.claims import Claims, Source
 from penstock.engines.docker.container_settings import read_settings
 from penstock.engines.docker.containers import Place, container
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.failures import ApiError
-from penstock.engines.docker.mounting import mount_words, nfs_options, path_inside
+from penstock.engines.docker.mounting import mount_words, nfs_options
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 from tests.engines.docker.opening import document, opened, settings_for

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.engines.base import BoundMount, Event, Launch, VolumeReport
+from penstock.engines.directories import parts_of, path_inside
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
 from penstock.engines.docker.container_settings import ContainerSettings
@@ -23,7 +24,7 @@ from penstock.engines.docker.failures import ApiError, Clash, Unreachable
 from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.mounting import WALK, is_about_mounts, mount_words, nfs_options, parts_of, path_inside
+from penstock.engines.docker.mounting import WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.kubernetes.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from penstock.domain.names import shorten
-from penstock.domain.volumes import Storage, Volume
+from penstock.domain.volumes import Storage
 from penstock.engines.docker.api import Fields
 from penstock.errors import Invalid, Problem
 
@@ -27,27 +27,6 @@ done
 """.strip()
 """Goes down a path and makes what is missing; a link on the way, which could lead out of the group's directory, is
 refused. Its arguments: where to begin, whether to make directories, and the names on the way."""
-
-
-def path_inside(volume: Volume, below: str | None = None) -> str:
-    """`group/path`, and nothing that could lead out of the group's directory; `below` is a directory in it."""
-    path = volume.sub_path if volume.sub_path is not None else volume.name
-    if volume.group in ("", ".", "..") or "/" in volume.group or "," in volume.group:
-        raise _not_inside(volume.group, volume.group)
-    return "/".join([volume.group, *parts_of(path, volume.group), *(parts_of(below, volume.group) if below else ())])
-
-
-def parts_of(path: str, group: str) -> list[str]:
-    parts = path.split("/")
-    if not path.isprintable() or "," in path or any(part in ("", ".", "..") for part in parts):
-        raise _not_inside(path, group)
-    return parts
-
-
-def _not_inside(path: str, group: str) -> Invalid:
-    said = f"'{shorten(path)}' is not a path inside the directory of {group}"
-    problem = Problem(said, field="subPath", hint="for example data/set")
-    return Invalid(f"The volume cannot be used: {said}.", problems=[problem])
 
 
 def nfs_options(storage: Storage, inside: str, *, read_only: bool) -> Fields:

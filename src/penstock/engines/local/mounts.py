@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Volume
@@ -27,8 +26,10 @@ def volume_binds(launch: Launch, claims: Claims) -> list[Bind]:
 
 def _bind(mount: BoundMount, claims: Claims) -> Bind:
     source = claims.path(mount.volume)
-    if not source.is_dir() or source.is_symlink():
-        raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.")
+    try:
+        os.close(claims.open(mount.volume))
+    except Unavailable as error:
+        raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.") from error
     return Bind(str(source), mount.path, "--ro-bind" if _is_read_only(mount) else "--bind")
 
 
@@ -44,9 +45,9 @@ def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
     around = [(dest, mount) for dest, mount in around if path.startswith(dest.rstrip("/") + "/")]
     dest, mount = max(around, key=lambda pair: len(pair[0]), default=("", None))
     if mount and _is_read_only(mount):
-        _find_inside(mount.volume, claims.path(mount.volume), path[len(dest) :].strip("/"), shown)
+        _find_inside(claims, mount.volume, path[len(dest) :].strip("/"), shown)
     elif mount:
-        _make_inside(claims.path(mount.volume), path[len(dest) :].strip("/"), launch.account, shown)
+        _make_inside(claims, mount.volume, path[len(dest) :].strip("/"), launch.account, shown)
 
 
 def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
@@ -61,16 +62,16 @@ def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
                 )
 
 
-def _make_inside(volume: Path, relative: str, account: Account, shown: str) -> None:
-    with disk_errors(volume):
-        _walk(volume, relative, lambda parent, name: _step(parent, name, account, shown))
+def _make_inside(claims: Claims, volume: Volume, relative: str, account: Account, shown: str) -> None:
+    _walk(claims, volume, relative, lambda parent, name: _step(parent, name, account, shown))
 
 
-def _find_inside(volume: Volume, path: Path, relative: str, shown: str) -> None:
+def _find_inside(claims: Claims, volume: Volume, relative: str, shown: str) -> None:
     """What is read-only stays as it is: the directory must be there."""
-    with disk_errors(path):
+
+    def step(parent: int, name: str) -> int:
         try:
-            _walk(path, relative, lambda parent, name: _open_directory(parent, name, shown))
+            return _open_directory(parent, name, shown)
         except FileNotFoundError as error:
             raise Conflict(
                 f"Nothing can be mounted at '{shown}': the volume '{volume.name}' around it is mounted read-only and "
@@ -78,14 +79,17 @@ def _find_inside(volume: Volume, path: Path, relative: str, shown: str) -> None:
                 hint="Make that directory where the volume is mounted to write, or choose another path.",
             ) from error
 
+    _walk(claims, volume, relative, step)
 
-def _walk(volume: Path, relative: str, step: Callable[[int, str], int]) -> None:
-    fd = os.open(volume, _OPEN)
+
+def _walk(claims: Claims, volume: Volume, relative: str, step: Callable[[int, str], int]) -> None:
+    fd = claims.open(volume)
     try:
-        for part in relative.split("/"):
-            inner = step(fd, part)
-            os.close(fd)
-            fd = inner
+        with disk_errors(claims.path(volume)):
+            for part in relative.split("/"):
+                inner = step(fd, part)
+                os.close(fd)
+                fd = inner
     finally:
         os.close(fd)
 
