@@ -110,3 +110,10 @@ async def test_the_containers_of_nodes_that_start_later_are_known_too(db: Databa
     assert workload.containers == ("a" * 12,)
     after = await db.write(lambda tx: records.goes_on(tx, workload, [second]))
     assert after.containers == ("a" * 12, "b" * 12)
+
+
+async def test_it_ended_when_its_last_unit_did_however_much_later_that_is_seen(db: Database) -> None:
+    workload = await half_done(db)
+    last = RUNS.model_copy(update={"state": State.EXITED, "reason": Reason.FINISHED, "exit_code": 0, "ended_at": LATER})
+    after = await db.write(lambda tx: records.ends(tx, workload, None, (DONE, last)))
+    assert (after.state, after.started_at, after.ended_at) == (State.EXITED, BEGAN, LATER)

@@ -201,6 +201,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         **UNPLACED,
         launched=found.attempt if units else found.launched,
         progress=so_far,
+        **_over(units),
     )
     after = following(found, end, units)
     return begin(tx, ended, after) if after else ended
@@ -221,6 +222,12 @@ def _has_volumes(tx: Store, workload: Workload) -> None:
         volume = tx.volumes.get(id_)
         if volume and volume.phase is Phase.Pending and not volume.made:
             tx.volumes.update(volume.model_copy(update={"phase": Phase.Bound, "made": True, "message": None}))
+
+
+def _over(units: Sequence[Unit]) -> dict[str, Any]:
+    """When the last of them ended, however much later that is written; nothing where one has no end of its own."""
+    ends = [unit.ended_at for unit in units if unit.ended_at]
+    return {"ended_at": min(max(ends), now())} if ends and len(ends) == len(units) else {}
 
 
 def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
