@@ -295,7 +295,7 @@ def test_a_claim_becomes_the_command_that_makes_it():
 
 def test_what_the_reader_should_know_of_a_task_stands_above_its_manifest():
     text = convert("name: a\nresources: {image_id: b}\nsecrets: {A: b}\nrun: c\n", "t.yaml")
-    assert text.startswith("# secrets: are passed like envs, and kept and shown with the job\napiVersion: batch/v1\n")
+    assert text.startswith("# secrets: are passed like envs and kept with the job; what shows the job masks them\n")
 
 
 def test_the_image_of_a_task_that_names_none_is_the_servers():

@@ -16,7 +16,8 @@ def test_the_command_line_wins_over_the_file_and_fills_what_was_left_open():
 def test_secrets_are_passed_like_envs_and_that_is_said():
     task = read_task("run: a\nenvs: {A: 1}\nsecrets: {B: 2}", "t.yaml")
     assert task.spec.envs == {"A": "1", "B": "2"}
-    assert task.notices == ("secrets: are passed like envs, and kept and shown with the job",)
+    assert task.spec.secrets == ("B",)
+    assert task.notices == ("secrets: are passed like envs and kept with the job; what shows the job masks them",)
     assert "submit it with --env B=…" in problems_of("run: a\nsecrets: {B: }")[0]
     assert "is in 'envs' too" in problems_of("run: a\nenvs: {B: 1}\nsecrets: {B: 1}")[0]
 

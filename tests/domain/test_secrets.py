@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.secrets import masked, masked_all, passwords_removed
+from penstock.domain.secrets import masked, masked_all, passwords_removed, without
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,7 @@ def test_an_empty_value_is_no_secret():
     ("address", "shown"),
     [
         ("postgresql://ada:hunter2@db:5432/runs", "postgresql://ada:***@db:5432/runs"),
+        ("postgresql://ada:p@ss:w@db/x", "postgresql://ada:***@db/x"),
         ("redis://:hunter2@cache", "redis://:***@cache"),
         ("pip install --index-url https://u:hunter2@pypi.lab x", "pip install --index-url https://u:***@pypi.lab x"),
         ("https://lab/hook?job=7&token=hunter2#a", "https://lab/hook?job=7&token=***#a"),
@@ -47,3 +48,21 @@ def test_an_empty_value_is_no_secret():
 def test_of_an_address_only_the_password_is_hidden(address, shown):
     assert masked_all({"URL": address}) == {"URL": shown}
     assert passwords_removed({"a": [{"b": address}], "c": 1}) == {"a": [{"b": shown}], "c": 1}
+
+
+def test_what_its_owner_calls_a_secret_is_one_wherever_it_stands():
+    found = {
+        "envs": {"LICENCE": "abc-very-secret", "SHORT": "1"},
+        "Env": ["LICENCE=abc-very-secret", "SHORT=1", "OTHER=1"],
+        "env": [{"name": "LICENCE", "value": "abc-very-secret"}, {"name": "OTHER", "value": "1"}],
+        "argv": ["run", "--licence=abc-very-secret"],
+        "name": ["1"],
+    }
+    assert without(found, {"LICENCE": "abc-very-secret", "SHORT": "1"}) == {
+        "envs": {"LICENCE": "***", "SHORT": "***"},
+        "Env": ["LICENCE=***", "SHORT=***", "OTHER=1"],
+        "env": [{"name": "LICENCE", "value": "***"}, {"name": "OTHER", "value": "1"}],
+        "argv": ["run", "--licence=***"],
+        "name": ["1"],
+    }
+    assert masked_all({"LICENCE": "abc", "A": "b"}, ["LICENCE"]) == {"LICENCE": "***", "A": "b"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.dialects.convert import Target, convert
 from tests.engines.looking import ECHO
 from tests.running import RunningServer, start_server
 from tests.server.test_attempts import until
@@ -60,6 +61,24 @@ def test_what_the_engine_knows_is_shown_without_secrets(module_server, echo):
     envs = answer["found"]["plan"]["ranks"][0]["envs"]
     assert (envs["API_KEY"], envs["COLOUR"]) == ("***", "blue")
     assert "hunter2" not in json.dumps(answer)
+
+
+def test_what_a_task_calls_a_secret_is_never_shown_and_reads_back(module_server):
+    text = "name: licensed\nsecrets: {MODEL_LICENCE: abc-very-secret}\nenvs: {COLOUR: blue}\nrun: sleep 60\n"
+    job = module_server.submit(text)
+    until(module_server, job["id"], lambda seen: seen["status"] == "running")
+    answer = module_server.request("GET", "/v1/workloads/licensed/inspect")[1]
+    envs = answer["found"]["plan"]["ranks"][0]["envs"]
+    assert (envs["MODEL_LICENCE"], envs["COLOUR"]) == ("***", "blue")
+    assert "abc-very-secret" not in json.dumps(answer)
+    other = {"text": text.replace("abc-very", "xyz-less")}
+    status, refused = module_server.request("POST", "/v1/apply", other)
+    assert status == 422
+    assert "different: secrets.MODEL_LICENCE" in refused["problems"][0]["message"]
+    assert "-secret" not in json.dumps(refused)
+    for written in (text, convert(text, "t.yaml", to=Target.document)):
+        assert module_server.request("POST", "/v1/apply", {"text": written})[1]["results"][0]["result"] == "not changed"
+    module_server.request("POST", f"/v1/workloads/{job['id']}/stop")
 
 
 def test_what_it_uses_is_shown(module_server, echo):

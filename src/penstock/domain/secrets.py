@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MASK = "***"
+LONG_ENOUGH = 6
+"""A shorter value may be part of any word."""
 _NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|CREDENTIAL|KEY|COOKIE|BEARER|AUTHORIZATION|SIGNATURE"
     r"|(^|[_.-])(AUTH|PASS|PAT|JWT)([_.-]|$)|_PWD$",
     re.IGNORECASE,
 )
-_IN_ADDRESS = re.compile(r"(\w://[^\s/:@]*):[^\s/@]+@")
-"""`postgresql://ada:hunter2@db`: the password stands between the name and the host."""
+_IN_ADDRESS = re.compile(r"(\w://[^\s/:@]*):[^\s/]+@")
+"""`postgresql://ada:hunter2@db`: the password stands between the name and the host, and may have an `@` itself."""
 _IN_QUERY = re.compile(
     r"([?&][^\s=&?#]{0,40}(?:token|secret|passw|key|signature|sig|auth)[^\s=&?#]{0,40}=)[^\s&#]+", re.IGNORECASE
 )
@@ -28,8 +30,31 @@ def masked(name: str, value: str) -> str:
     return MASK if value and looks_secret(name) else without_passwords(value)
 
 
-def masked_all(envs: Mapping[str, str]) -> dict[str, str]:
-    return {name: masked(name, value) for name, value in envs.items()}
+def masked_all(envs: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+    """`secrets` are secret by word of their owner, whatever they look like."""
+    known = set(secrets)
+    return {name: MASK if name in known else masked(name, value) for name, value in envs.items()}
+
+
+def without(found: Any, secrets: Mapping[str, str]) -> Any:
+    """The same without these variables' values, in every way in which engines and programs write them."""
+    if isinstance(found, str):
+        return _without(found, secrets)
+    if isinstance(found, Mapping):
+        name = found.get("name")
+        if isinstance(name, str) and name in secrets and "value" in found:
+            return {**found, "value": MASK}
+        return {key: MASK if key in secrets else without(value, secrets) for key, value in found.items()}
+    return [without(each, secrets) for each in found] if isinstance(found, list | tuple) else found
+
+
+def _without(text: str, secrets: Mapping[str, str]) -> str:
+    name, equals, _ = text.partition("=")
+    if equals and name in secrets:
+        return f"{name}={MASK}"
+    for value in sorted(secrets.values(), key=len, reverse=True):
+        text = text.replace(value, MASK) if len(value) >= LONG_ENOUGH else text
+    return text
 
 
 def without_passwords(text: str) -> str:

@@ -251,6 +251,8 @@ class Spec(Model):
     labels: dict[str, str] = {}
     """What its containers are marked with, for others' tools."""
     envs: dict[str, str] = {}
+    secrets: tuple[str, ...] = ()
+    """Names of those among `envs` whose values are never shown, in their order."""
     mounts: tuple[Mount, ...] = ()
     scratch: tuple[Scratch, ...] = ()
     workdir: str | None = None

@@ -7,14 +7,14 @@ from typing import Any
 
 from penstock.dialects.task import Task
 from penstock.dialects.task.write import as_task
-from penstock.domain.secrets import masked
+from penstock.domain.secrets import MASK, masked
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.errors import Problem
 from penstock.store.session import Store
 
 DIFFERENCES_SHOWN = 5
-NAMED_BY_USERS = ("envs", "labels", "volumes")
+NAMED_BY_USERS = ("envs", "secrets", "labels", "volumes")
 """Of what is below these, a text's place is known only as a whole."""
 VOLUME_FIELDS = ("storage", "sub_path", "readonly", "storage_class", "access_modes", "size")
 OF_THE_STORAGE = ("storage_class", "access_modes")
@@ -54,7 +54,7 @@ def _differences(known: Spec, task: Task) -> str:
 
 
 def _difference(task: Task, keys: tuple[str, ...], *values: Any) -> str:
-    name, texts = task.field(*keys), [masked(keys[-1], _said(value)) for value in values]
+    name, texts = task.field(*keys), [MASK if keys[0] == "secrets" else masked(keys[-1], _said(v)) for v in values]
     if keys[0] in NAMED_BY_USERS and not name.endswith(f".{keys[-1]}"):
         name = f"{name} at {keys[-1]}" if keys[0] == "volumes" else f"{name}.{keys[-1]}"
     long = any(len(text) > 40 or "\n" in text for text in texts)

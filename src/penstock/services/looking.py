@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.domain.policy import Verb
+from penstock.domain.secrets import without
 from penstock.domain.users import Caller
 from penstock.engines.base import Engine, Run
 from penstock.errors import Conflict, Invalid
@@ -26,7 +27,8 @@ class Looking:
         """The newest attempt, unless another is named."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         run = Run.of(workload, attempt)
-        found = await self._engine.inspect(run)
+        secrets = {name: workload.spec.envs[name] for name in workload.spec.secrets}
+        found = without(await self._engine.inspect(run), secrets)
         return Inspection(
             id=workload.id, name=workload.name, attempt=run.attempt, engine=self._engine.name, found=found
         )

@@ -112,12 +112,16 @@ def _times(count: int | None) -> str | None:
     return None if not count else "unlimited" if count < 0 else str(count)
 
 
+def _variables(spec: Row) -> dict[str, str]:
+    return masked_all(spec.get("envs") or {}, spec.get("secrets") or ())
+
+
 def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
     spec = job.get("spec") or {}
     sections = [
         ("Volumes", [_mount(mount) for mount in job.get("volumes") or ()]),
         ("Scratch", [_scratch(scratch) for scratch in spec.get("scratch") or ()]),
-        ("Variables", [f"{key}={value}" for key, value in masked_all(spec.get("envs") or {}).items()]),
+        ("Variables", [f"{key}={value}" for key, value in _variables(spec).items()]),
         ("Setup", (spec.get("setup") or "").splitlines()),
         ("Run", _run(spec.get("run") or "")),
         ("Notes", job.get("notices") or ()),

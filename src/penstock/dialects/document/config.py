@@ -73,6 +73,9 @@ def config(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec."""
     said = read_fields(reading, node, path, CONFIG)
     found = {key: said[name] for name, key in MEANS.items() if name in said}
+    if "secrets" in said:
+        found["envs"] = _with_secrets(reading, said, node, path)
+        found["secrets"] = tuple(sorted(said["secrets"]))
     return found | {"ports": [*said.get("exposedPorts", ()), *said.get("ports", ())]}
 
 
@@ -111,8 +114,26 @@ def _start_mode(reading: PlacedReading, node: Node, path: str) -> bool | None:
     return "i" in letters or "t" in letters
 
 
+def _with_secrets(reading: PlacedReading, said: dict[str, Any], node: Node, path: str) -> dict[str, str]:
+    plain, hidden = said.get("env", {}), said["secrets"]
+    for name in plain.keys() & hidden.keys():
+        reading.problem("is in 'env' too; say it once", node, f"{path}.secrets.{shorten(name)}")
+    found: dict[str, str] = plain | hidden
+    reading.found(total_problem(found, field=path, where=reading.where(node)))
+    return found
+
+
 def _env(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
     reading.says(node, path, "envs")
+    return _variables(reading, node, path)
+
+
+def _secrets(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
+    reading.says(node, path, "secrets")
+    return _variables(reading, node, path)
+
+
+def _variables(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
     pairs = _pairs(reading, node, path)
     if len(pairs) > ENTRIES_LIMIT:
         reading.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
@@ -182,7 +203,15 @@ CONFIG_REFUSED: dict[str, Refusal] = {
     "image": ("the image is not part of it", "write spec.image"),
 }
 CONFIG = Shape(
-    {"cmd": _cmd, "startMode": _start_mode, "env": _env, "labels": _labels, "exposedPorts": ports, "ports": ports},
+    {
+        "cmd": _cmd,
+        "startMode": _start_mode,
+        "env": _env,
+        "secrets": _secrets,
+        "labels": _labels,
+        "exposedPorts": ports,
+        "ports": ports,
+    },
     CONFIG_REFUSED,
     {"privileged": {"false"}},
 )

@@ -12,6 +12,8 @@ from penstock.dialects.document.workload import DRIVERS
 from penstock.dialects.task.notices import HOW_IT_ENDED, TELEGRAM
 from penstock.dialects.task.reaching import show_port
 from penstock.dialects.task.write import (
+    plain,
+    secrets,
     show_array,
     show_milli,
     show_requests,
@@ -110,7 +112,8 @@ def _config(spec: Spec) -> dict[str, Any]:
     said = [
         ("cmd", _cmd(spec.run) if isinstance(spec.run, tuple) else None),
         ("startMode", None if spec.terminal else "-d"),
-        ("env", spec.envs),
+        ("env", plain(spec)),
+        ("secrets", secrets(spec)),
         ("labels", spec.labels),
         ("ports", ports),
     ]

@@ -51,7 +51,7 @@ READERS: dict[str, Reader] = {
     "idle_timeout": duration,
     "notify": notify,
 }
-SECRETS = "secrets: are passed like envs, and kept and shown with the job"
+SECRETS = "secrets: are passed like envs and kept with the job; what shows the job masks them"
 
 
 class Task(NamedTuple):
@@ -132,7 +132,9 @@ def task_of(
         said["name"] = name
     if "secrets" in said:
         reading.notices.append(SECRETS)
-    said["envs"] = merged(reading, said.pop("envs", {}), said.pop("secrets", {}), overrides or {})
+    secrets = said.pop("secrets", {})
+    said["envs"] = merged(reading, said.pop("envs", {}), secrets, overrides or {})
+    said["secrets"] = tuple(sorted(secrets))
     check_run(reading, top, said)
     check_together(reading, said, places_in(reading, top))
     return None if reading.problems else Task(spec_of(said), tuple(reading.notices), top, reading.source)

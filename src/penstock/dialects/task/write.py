@@ -29,7 +29,8 @@ def as_task(spec: Spec) -> dict[str, Any]:
         "resources": _resources(spec.resources),
         "selectors": _selectors(spec.selectors),
         "labels": spec.labels,
-        "envs": spec.envs,
+        "envs": plain(spec),
+        "secrets": secrets(spec),
         "volumes": _volumes(spec),
         "setup": spec.setup,
         "run": spec.run if isinstance(spec.run, str) else Words(spec.run or ()),
@@ -46,6 +47,14 @@ def as_task(spec: Spec) -> dict[str, Any]:
         "notify": _notify(spec.notify),
     }
     return only_said(said.items())
+
+
+def plain(spec: Spec) -> dict[str, str]:
+    return {name: value for name, value in spec.envs.items() if name not in spec.secrets}
+
+
+def secrets(spec: Spec) -> dict[str, str]:
+    return {name: value for name, value in spec.envs.items() if name in spec.secrets}
 
 
 def show_array(array: Array) -> int | OnOneLine:
