@@ -237,6 +237,23 @@ def test_a_volume_nobody_made_is_on_the_disk_of_the_node_that_uses_it_first(lab:
     lab.stop(array)
 
 
+def test_what_was_on_a_node_that_is_gone_holds_up_nobody_else(lab: Lab) -> None:
+    body = {"name": "there", "storage": "lab-2-local"}
+    assert lab.server.request("POST", "/v1/volumes", body)[0] == 201
+    ran = lab.submit("ran", more="volumes: {/data: there}\n")
+    assert lab.runs_on(ran) == ["lab-2"]
+    lab.stop(ran)
+    assert lab.server.request("DELETE", "/v1/nodes/lab-2")[0] == 200
+    text = SLEEP.format(name="late", resources="", more="volumes: {/data: there}\n")
+    status, refused = lab.server.request("POST", "/v1/workloads", {"text": text})
+    assert status == 422, refused
+    assert "volume there is Lost: the storage lab-2-local is not there any more" in refused["detail"]
+    lab.server.request("POST", f"/v1/workloads/{ran['id']}/retry", {})
+    other = lab.submit("other")
+    assert lab.runs_on(other) == ["lab-1"]
+    lab.stop(other)
+
+
 def test_a_host_in_maintenance_gets_nothing_new_and_one_that_is_away_neither(lab: Lab) -> None:
     stays = lab.submit("stays", more="selectors: {node: lab-1}\n")
     assert lab.runs_on(stays) == ["lab-1"]

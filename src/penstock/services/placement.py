@@ -21,7 +21,7 @@ from penstock.domain.scheduling.rooms import Free
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import WAITING, Reason, Workload
 from penstock.engines.base import Engine
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import PenstockError
 from penstock.services.bell import Bell
 from penstock.services.people import People
 from penstock.services.placing import Placed, Refused, held_of, job_of, write_placed
@@ -147,7 +147,7 @@ class Placement:
             await self.look()
         try:
             homes = await self._homes(volumes)
-        except Unavailable:
+        except PenstockError:
             homes = ()  # that is said while it waits
         return job_of(workload, self._ask(workload, homes))
 
@@ -264,7 +264,7 @@ class Placement:
         for workload in list(self._coming.values()):
             try:
                 homes = await self._homes(await self._db.read(partial(_volumes_of, workload)))
-            except Unavailable as error:
+            except PenstockError as error:
                 self._unknown[workload.id] = Cause(Reason.VOLUME_NOT_READY, error.message)
                 continue
             self._unknown.pop(workload.id, None)
