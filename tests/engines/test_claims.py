@@ -123,6 +123,7 @@ async def test_the_path_on_a_storage_is_that_of_the_guide_and_what_is_there_is_f
     async with opened(with_storage(place)) as engine:
         dataset = a_volume("hmdb").model_copy(update=DATASET | {"readonly": True})
         home = a_volume("home").model_copy(update=DATASET | {"group": "alice", "sub_path": "home"})
+        (place / "zfs" / "alice" / "home").mkdir(parents=True, mode=0o700)  # all that a crash left of its making
         for volume in (dataset, home):
             await engine.create_volume(volume, the_account())
             await engine.create_volume(volume, the_account())

@@ -71,7 +71,7 @@ class Claims:
         return fd
 
     def create(self, volume: Volume, account: Account) -> None:
-        """What is there on a storage is taken as it is."""
+        """What is there on a storage is taken as it is, but for what a crash may have left before it had its owner."""
         root, (*way, last) = self._root(volume), self._parts(volume)
         with disk_errors(root):
             root.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -80,7 +80,8 @@ class Claims:
                 fd, _ = _below(fd, part, volume, make=0o711)
             fd, new = _below(fd, last, volume, make=0o755 if volume.readonly else 0o700)
             try:
-                if os.geteuid() == 0 and (new or not way):
+                half_made = os.fstat(fd).st_uid == 0 and not os.listdir(fd)  # noqa: PTH208  (by descriptor)
+                if os.geteuid() == 0 and (new or half_made or not way):
                     os.fchown(fd, account.uid, account.gid)
             finally:
                 os.close(fd)
