@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.dialects.task import Task
 from penstock.dialects.task.write import as_task
+from penstock.domain.policy import EVERYTHING
 from penstock.domain.secrets import MASK, masked
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
@@ -64,11 +65,13 @@ def _difference(task: Task, keys: tuple[str, ...], *values: Any) -> str:
 def _said(value: Any) -> str:
     if value is None:
         return "nothing"
+    if isinstance(value, dict):  # a volume that is written out
+        return ", ".join(str(said) for said in value.values() if said != EVERYTHING)
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _flat(value: Any, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and not (keys[:1] == ("volumes",) and "name" in value):
         inner = (_flat(below, (*keys, str(key))) for key, below in value.items())
         return {path: leaf for each in inner for path, leaf in each.items()}
     return {keys: value}

@@ -128,10 +128,10 @@ def test_a_job_that_has_not_come_yet_is_told_what_it_would_wait_for():
 def test_no_room_is_kept_once_nobody_waits():
     pool = pool_of(node(cpus=2), held=[running("x", max_duration=60)], waiting=[job("waits", ask(2))])
     decided(pool)
-    assert "kept for those ahead" in pool.outlook(job("a", ask(1)), NOW).message
+    assert "kept for those ahead" in pool.outlook(job("a", ask(1), since=1), NOW).message
     pool.release("waits")
     pool.release("x")
-    assert pool.outlook(job("a", ask(1)), NOW) is None
+    assert pool.outlook(job("a", ask(1), since=1), NOW) is None
 
 
 def never(wanted, *nodes):
