@@ -29,3 +29,33 @@ for ((try = 0; try < 40; try++)); do
 done 2>/dev/null
 """.strip()
 """Ends all that has the mark."""
+PLAIN_LEAVE = r"""
+try=0
+while [ "$try" -lt 40 ]; do
+  left= signal=HUP; [ "$try" -ge 20 ] && signal=KILL
+  for each in /proc/[0-9]*; do
+    case "
+$(tr '\0' '\n' <"$each/environ")
+" in *"
+PENSTOCK_SESSION=$1
+"*) left=1; kill -$signal "${each#/proc/}"; kill -CONT "${each#/proc/}" ;; esac
+  done
+  [ "$left" ] || exit 0
+  sleep 0.1; try=$((try + 1))
+done 2>/dev/null
+""".strip()
+"""The same where there may be no bash: with any `sh`, `sleep` and `tr`."""
+MARKS = r"""
+for each in /proc/[0-9]*; do
+  read -r line <"$each/stat" || continue
+  set -- ${line##*) }; [ "$2" = 0 ] || continue
+  if [ "$BASH_VERSION" ]; then
+    while IFS= read -r -d '' line; do printf '%s\n' "$line"; done <"$each/environ"
+  else
+    tr '\0' '\n' <"$each/environ"
+  fi | while IFS= read -r line; do
+    case $line in PENSTOCK_SESSION=*) printf '%s\n' "${line#*=}" ;; esac
+  done
+done 2>/dev/null
+""".strip()
+"""Prints the marks of programs that were started from outside and still run; what they left behind has a parent."""

@@ -63,6 +63,14 @@ async def test_a_program_may_say_itself_what_docker_says(engine: DockerEngine, p
     )
 
 
+async def test_closing_a_terminal_ends_what_ran_on_it(engine: DockerEngine, plain: Launch, hosts: Hosts) -> None:
+    size = Terminal(columns=80, rows=24)
+    command = ["sh", "-c", "trap '' HUP; echo ready; sleep 599"]
+    async with session(engine, run_of(plain), command, terminal=size) as inside:
+        await shown(inside, "ready")
+    assert "sleep 599" not in hosts.hosts[0].docker("top", hosts.hosts[0].docker("ps", "-q").strip())
+
+
 async def test_a_connection_that_is_lost_ends_what_it_was_for_and_says_so(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ from penstock.engines.docker.claims import Claims
 from penstock.engines.docker.container_settings import read_settings
 from penstock.engines.docker.cpus import Cpus
 from penstock.engines.docker.disks import Disks
-from penstock.engines.docker.entering import enter
+from penstock.engines.docker.entering import Entering
 from penstock.engines.docker.failures import shown
 from penstock.engines.docker.forwarding import Forwarding
 from penstock.engines.docker.gauges import Gauges
@@ -69,6 +69,7 @@ class DockerEngine:
         self._runs = Runs(self._hosts, launching, self._changes, self._made)
         self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
+        self._entering = Entering(self._hosts)
         self._forwarding = Forwarding(self._hosts, self._made.helper_image, self._made.installation)
         self._closing = AsyncExitStack()
 
@@ -79,6 +80,7 @@ class DockerEngine:
         self._closing.push_async_callback(self._disks.close)
         self._closing.push_async_callback(self._cpus.close)
         self._closing.push_async_callback(self._gauges.close)
+        self._closing.push_async_callback(self._entering.close)
         self._closing.push_async_callback(self._forwarding.close)
 
     async def close(self) -> None:
@@ -95,6 +97,7 @@ class DockerEngine:
         self._disks.care(run)
         self._cpus.care(run)
         self._gauges.care(run)
+        self._entering.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:
@@ -202,7 +205,7 @@ class DockerEngine:
         return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        return await enter(self._hosts, run, part, command, terminal)
+        return await self._entering.enter(run, part, command, terminal)
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         with shown():

@@ -112,7 +112,7 @@ class Forwarding:
             except BaseException:
                 left.set()
                 raise
-        return Forwarded(Entered(api, ours, exec_id, stream, None), port, left)
+        return Forwarded(Entered(api, exec_id, stream), port, left)
 
     async def _ready(self, api: Api, seen: Seen) -> str:
         async with self._locks.setdefault(seen.id, asyncio.Lock()):

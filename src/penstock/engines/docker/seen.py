@@ -45,6 +45,8 @@ class Seen:
     """Someone else removed it."""
     heard: bool | None = None
     """Docker was there when it ended, so that its code is true; None: that was not asked yet."""
+    programs: frozenset[str] = field(default=frozenset(), compare=False)
+    """By Docker's ids: those that ran beside its own when it was looked at."""
 
     @property
     def began(self) -> bool:
@@ -123,6 +125,7 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
         ended_at=max(ended, started) if ended and started else ended,
         tty=bool(config.get("Tty")),
         cpuset=str(found.get("HostConfig", {}).get("CpusetCpus") or ""),
+        programs=frozenset(found.get("ExecIDs") or ()),
     )
 
 
