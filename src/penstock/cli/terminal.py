@@ -14,7 +14,7 @@ import signal
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -30,8 +30,27 @@ SENT_AHEAD = 256 * 1024
 SILENCE_SECONDS = 90.0
 """The server says something every 20 seconds."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-KILLED = 128 + signal.SIGKILL
-LOST = "The connection to the server broke, and the program was ended with it."
+BY_SIGNAL = 128
+KILLED = BY_SIGNAL + signal.SIGKILL
+LOST = "The connection to the server broke."
+WHAT_BECOMES = "the program ends with it, on Docker hosts when the server is back; on Kubernetes it may go on"
+PLAIN_SCREEN = b"\x1b7" + b"".join(
+    b"\x1b" + mode
+    for mode in (
+        b"[?1049l",
+        b"[?1l",
+        b">",
+        b"[?25h",
+        b"[?2004l",
+        b"[?1000l",
+        b"[?1002l",
+        b"[?1003l",
+        b"[?1006l",
+        b"[0m",
+    )
+)
+"""Undoes what full-screen programs ask of a terminal: another screen, other keys, no cursor, pastes and clicks told,
+colours. The place of the cursor is kept first: leaving a screen that was not entered would lose it."""
 
 
 def size_of(*descriptors: int) -> tuple[int, int]:
@@ -78,14 +97,25 @@ class Conversation:
                 if not raw_input:
                     return self._exchange(woken)
                 with raw(0):
-                    code = self._exchange(woken, again=lambda: tty.setraw(0, termios.TCSANOW))
+                    code = self._on_screen(woken)
                 if code == KILLED:
                     note("The program was killed, or its job has ended.")
                 return code
             except Closed as error:
-                raise Unreachable(LOST) from error
+                raise Unreachable(LOST, hint=WHAT_BECOMES) from error
             finally:
                 self._socket.close()
+
+    def _on_screen(self, woken: int) -> int:
+        """A program that did not end by itself had no chance to leave the screen as it was."""
+        code = BY_SIGNAL
+        try:
+            code = self._exchange(woken, again=lambda: tty.setraw(0, termios.TCSANOW))
+        finally:
+            if code >= BY_SIGNAL and os.isatty(1):
+                with suppress(OSError):  # it is gone itself
+                    _write(1, PLAIN_SCREEN)
+        return code
 
     def _exchange(self, woken: int, again: Any = None) -> int:
         if not self._stdin:
@@ -173,7 +203,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    raise SystemExit(BY_SIGNAL + number)
 
 
 def _result(data: bytes) -> int:
