@@ -116,7 +116,7 @@ def workload_lines(measure: Row) -> list[str]:
     """A line for each of what it uses, then its GPUs, then its processes."""
     lines = [f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}"]
     lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
-    lines += [GAP.join(used)] if (used := [*_disk(measure), *_network(measure)]) else []
+    lines.append(GAP.join([_disk(measure), _network(measure)]))
     lines += [printable(str(measure["message"]))] if measure.get("message") else []
     if measure.get("gpus"):
         lines += ["", *table(measure["gpus"], GPUS)]
@@ -126,7 +126,9 @@ def workload_lines(measure: Row) -> list[str]:
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    return table(nodes, NODE)
+    """A line for each, then the busiest processes of all that can be seen."""
+    processes = [each | {"node": node["name"]} for node in nodes for each in node.get("processes") or ()]
+    return [*table(nodes, NODE), *(["", *table(processes, BUSIEST)] if processes else [])]
 
 
 def _busy(process: Row) -> float:
@@ -142,14 +144,27 @@ def _memory(measure: Row) -> str:
     return _bytes(measure.get("memory_bytes")) + (f" of {show_bytes(limit)}" if limit else "")
 
 
-def _disk(measure: Row) -> list[str]:
-    read, written = measure.get("disk_read_bytes"), measure.get("disk_written_bytes")
-    return [] if read is None and written is None else [f"Disk {_bytes(read)} read, {_bytes(written)} written"]
+def _disk(measure: Row) -> str:
+    return f"Disk {_pair(measure, 'disk_read_bytes', 'read', 'disk_written_bytes', 'written')}"
 
 
-def _network(measure: Row) -> list[str]:
-    came, went = measure.get("network_received_bytes"), measure.get("network_sent_bytes")
-    return [] if came is None and went is None else [f"Network {_bytes(came)} received, {_bytes(went)} sent"]
+def _network(measure: Row) -> str:
+    return f"Network {_pair(measure, 'network_received_bytes', 'received', 'network_sent_bytes', 'sent')}"
+
+
+def _pair(measure: Row, first: str, one: str, second: str, other: str) -> str:
+    if measure.get(first) is None and measure.get(second) is None:
+        return "-"
+    return f"{_bytes(measure.get(first))} {one}, {_bytes(measure.get(second))} {other}"
+
+
+def _rates(first: str, second: str) -> Callable[[Row], str]:
+    """`1.5Mi / 20Ki`"""
+    return lambda row: (
+        "-"
+        if row.get(first) is None and row.get(second) is None
+        else f"{_bytes(row.get(first))} / {_bytes(row.get(second))}"
+    )
 
 
 def _bytes(amount: int | None) -> str:
@@ -195,5 +210,8 @@ NODE = [
     Column("Load", _load, drop=2),
     Column("Memory", _used("memory_used_bytes")),
     Column("GPUs", _gpus, least=8),
+    Column("Disk read / written", _rates("disk_read_per_second", "disk_written_per_second"), drop=3),
+    Column("Network in / out", _rates("received_per_second", "sent_per_second"), drop=4),
     field("Message", "message", drop=1, least=12),
 ]
+BUSIEST = [field("Node", "node", least=12), *PROCESSES[:2], field("Workload", "workload"), *PROCESSES[2:]]

@@ -26,6 +26,9 @@ class ProcessMeasure(Model):
     cpu_percent: float
     memory_bytes: int
     command: str
+    """Of a node's processes only what the program is called, and that only to whoever may see whose it is."""
+    workload: str | None = None
+    """Of a node's processes: whose it is, where that is known and the caller may see it."""
 
 
 class Measure(Model):
@@ -69,6 +72,14 @@ class NodeMeasure(Model):
     memory_bytes: int
     memory_used_bytes: int | None = None
     gpus: tuple[GpuMeasure, ...] = ()
+    disk_read_per_second: int | None = None
+    disk_written_per_second: int | None = None
+    """Bytes, of all its disks."""
+    received_per_second: int | None = None
+    sent_per_second: int | None = None
+    """Bytes, over networks that lead out of it."""
+    processes: tuple[ProcessMeasure, ...] | None = None
+    """The busiest few; None where none can be seen."""
     message: str | None = None
 
 

@@ -20,15 +20,23 @@ from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
+from penstock.engines.traffic import read_traffic
 from penstock.errors import Conflict
 from penstock.wire import GpuMeasure, Measure, NodeMeasure, ProcessMeasure
 
-COLUMNS = "pid,user,pcpu,rss,args"
+COLUMNS, NAMED = "pid,user,pcpu,rss,args", "pid,user,pcpu,rss,comm"
 REPEATED = (names.RECORD, names.LAUNCH)
 """Labels that have the whole workload in them again."""
 KIBIBYTE = 1024
 LONGEST_COMMAND = 300
-LOOK = "cat /proc/loadavg; cat /proc/meminfo; head -n 1 /proc/stat; sleep 1; head -n 1 /proc/stat"
+DEFUNCT = "<defunct>"
+"""So `ps` calls a process that has ended and waits for someone to take note."""
+LOOK = (
+    "cat /proc/loadavg /proc/meminfo; for i in 0 1; do head -n 1 /proc/stat; cat /proc/diskstats; sleep $((1-i)); done"
+)
+LOOK_SECONDS = 1.0
+BUSIEST = 5
+AT_ONCE = 8
 
 
 # -- inspect -------------------------------------------------------------------------------------------------------
@@ -141,7 +149,8 @@ def _moved(stats: Fields, way: str) -> int | None:
 
 
 def _processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
-    rows = [row for row in shown.get("Processes") or () if len(row) == len(COLUMNS.split(","))]
+    there = [row for row in shown.get("Processes") or () if len(row) == len(COLUMNS.split(","))]
+    rows = [row for row in there if not row[4].endswith(DEFUNCT)]
     found = [
         ProcessMeasure(
             pid=int(row[0]),
@@ -174,25 +183,45 @@ async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installa
     )
     try:
         link = hosts.link(name)
-        text, gpus = await asyncio.gather(
-            helped(link.api, image, installation, ["sh", "-c", LOOK]), _gpus(gauges, link, told.gpus)
+        text, gpus, busiest = await asyncio.gather(
+            helped(link.api, image, installation, ["sh", "-c", LOOK]), _gpus(gauges, link, told.gpus), _busiest(link)
         )
     except ApiError as error:
         return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
-    told = told.model_copy(update=gpus | read_activity(text, node.cpus_milli))
+    told = told.model_copy(update=gpus | read_activity(text, node.cpus_milli) | {"processes": busiest})
     return told.model_copy(update={"message": node.message or told.message})
+
+
+async def _busiest(link: Link) -> tuple[ProcessMeasure, ...]:
+    """Of our containers: the others' processes are not shown to a container, and Docker names only those of its own."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def of(seen: Seen) -> list[ProcessMeasure]:
+        async with limit:
+            try:
+                found = _processes(await link.api.top(seen.id, f"-eo {NAMED}"))
+            except (NotFound, Clash):  # it has just ended
+                return []
+        return [each.model_copy(update={"workload": seen.run.workload_id}) for each in found]
+
+    found = await asyncio.gather(*(of(seen) for seen in link.all() if seen.runs))
+    each = [process for processes in found for process in processes]
+    return tuple(sorted(each, key=lambda process: (-process.cpu_percent, process.pid))[:BUSIEST])
 
 
 def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
     load = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) ", text)
     sizes = {key: int(size) * KIBIBYTE for key, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
-    ticks = [[int(each) for each in line.split()] for line in re.findall(r"^cpu\s+([\d ]+)$", text, re.MULTILINE)]
     found: dict[str, Any] = {"load": tuple(float(each) for each in load.groups()) if load else None}
     if {"MemTotal", "MemAvailable"} <= set(sizes):
         found["memory_used_bytes"] = sizes["MemTotal"] - sizes["MemAvailable"]
-    if len(ticks) == 2:
-        all_, idle = sum(ticks[1]) - sum(ticks[0]), sum(ticks[1][3:5]) - sum(ticks[0][3:5])
+    looks = re.split(r"^(?=cpu )", text, flags=re.MULTILINE)[1:]
+    if len(looks) == 2:
+        before, after = ([int(each) for each in look.splitlines()[0].split()[1:]] for look in looks)
+        all_, idle = sum(after) - sum(before), sum(after[3:5]) - sum(before[3:5])
         found["cpu_percent"] = round((all_ - idle) / all_ * cpus_milli / 10, 1) if all_ > 0 else None
+        moved = [read_traffic(look, "") for look in looks]
+        found |= moved[1].since(moved[0], LOOK_SECONDS)
     return found
 
 

@@ -250,7 +250,7 @@ class KubernetesEngine:
         return await looking.top(self._api, self._cluster, run, part)
 
     async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
-        return looking.activity(node for node in await self.nodes() if node.name in names)
+        return await looking.activity(self._api, [node for node in await self.nodes() if node.name in names])
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         for workload in workloads:

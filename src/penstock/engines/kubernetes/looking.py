@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.domain.model import now
@@ -17,11 +17,12 @@ from penstock.domain.quantities import show_cpus
 from penstock.domain.secrets import masked, passwords_removed
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.amounts import milli, whole
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.entering import running_pod
-from penstock.engines.kubernetes.failures import NotFound, shown
-from penstock.engines.kubernetes.objects import Claim, Job, Object, Pod, Service
+from penstock.engines.kubernetes.failures import ApiError, NotFound, shown
+from penstock.engines.kubernetes.objects import Claim, Job, NodeMetrics, Object, Pod, Service
 from penstock.engines.kubernetes.script import BASH
 from penstock.engines.kubernetes.streams import ExecFailed
 from penstock.engines.kubernetes.usage import LOOK, read_usage
@@ -30,7 +31,8 @@ from penstock.wire import Measure, NodeMeasure
 
 SECONDS = 30.0
 MOST_BYTES = 8 << 20
-NOT_SHOWN = "a cluster tells what is asked for on its nodes, not what they do: see `kubectl top nodes`"
+METRICS_PATIENCE = 3.0
+NOT_SHOWN = "what it does is not known: this cluster has no metrics-server that Penstock may ask"
 REPEATED = (names.RECORD, "kubectl.kubernetes.io/last-applied-configuration")
 """Annotations that have the whole object in them again."""
 
@@ -114,15 +116,25 @@ async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
     return bytes(said)
 
 
-def activity(nodes: Iterable[Node]) -> list[NodeMeasure]:
-    return [
-        NodeMeasure(
-            name=node.name,
-            at=now(),
-            cpu_product=node.cpu_product,
-            cpus=show_cpus(node.cpus_milli),
-            memory_bytes=node.memory_bytes,
-            message=NOT_SHOWN,
-        )
-        for node in nodes
-    ]
+async def activity(api: Api, nodes: Iterable[Node]) -> list[NodeMeasure]:
+    """CPUs and memory by the cluster's metrics-server, where it has one and we may ask it."""
+    try:
+        used = {each.name: each.usage for each in await api.hurried(METRICS_PATIENCE).list(NodeMetrics)}
+    except ApiError:
+        used = {}
+    return [_node(node, used.get(node.name)) for node in nodes]
+
+
+def _node(node: Node, used: Mapping[str, str] | None) -> NodeMeasure:
+    told = NodeMeasure(
+        name=node.name,
+        at=now(),
+        cpu_product=node.cpu_product,
+        cpus=show_cpus(node.cpus_milli),
+        memory_bytes=node.memory_bytes,
+        message=NOT_SHOWN,
+    )
+    if not used:
+        return told
+    cpu, memory = milli(used.get("cpu", "0")) / 10, whole(used.get("memory", "0"))
+    return told.model_copy(update={"cpu_percent": cpu, "memory_used_bytes": memory, "message": None})

@@ -45,6 +45,7 @@ from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
 from penstock.engines.local.happenings import happenings
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.limits import Limits, detect
+from penstock.engines.local.machine import cpu_product, machine
 from penstock.engines.local.plans import Machine
 from penstock.engines.local.programs import write_programs
 from penstock.engines.local.records import Progress
@@ -145,7 +146,7 @@ class LocalEngine:
                 cpus_milli=parse_cpus(self._settings.cpus) if self._settings.cpus else _cpus(),
                 memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else memory_of_machine(),
                 gpus=tuple(_seen(gpu, readings.get(gpu.uuid), elsewhere=gpu.uuid in taken) for gpu in self._gpus),
-                cpu_product=measuring.cpu_product(),
+                cpu_product=cpu_product(),
                 version=__version__,
                 limits_enforced=self._limits.enforced,
             )
@@ -334,7 +335,7 @@ class LocalEngine:
         if name not in names:
             return []
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return [await measuring.machine(name, gpus, await self._gauges.read())]
+        return [await machine(name, gpus, await self._gauges.read(), self._layout.runs)]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         return by_place(workloads, measuring.measures(await self._gauges.read()))

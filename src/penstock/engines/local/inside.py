@@ -14,6 +14,8 @@ from penstock.engines.local import records
 from penstock.engines.local.supervisor.processes import first_child, read_text
 from penstock.errors import Conflict
 
+ENDED = ("Z", "X")
+
 
 @dataclass(frozen=True)
 class Inside:
@@ -81,7 +83,7 @@ def processes(inside: Inside) -> list[Process]:
 
     Conflict if it has ended meanwhile: its number may be another's by now.
     """
-    known = _all()
+    known = all_processes()
     outer = known.get(inside.pid)
     if outer is None or outer.parent != inside.supervisor:
         raise Conflict("It is not running: it has just ended.")
@@ -95,7 +97,8 @@ def processes(inside: Inside) -> list[Process]:
     return [known[pid] for pid in sorted(_below(ours, known)) if pid in known and pid not in sandbox]
 
 
-def _all() -> dict[int, Process]:
+def all_processes() -> dict[int, Process]:
+    """Of the machine; without those that have ended and wait for someone to take note."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and (process := _read(int(name))):
@@ -106,7 +109,9 @@ def _all() -> dict[int, Process]:
 def _read(pid: int) -> Process | None:
     """A job chooses the name that stands in brackets, and may write brackets into it."""
     words = (read_text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-    return Process(pid, int(words[1]), int(words[11]) + int(words[12]), int(words[19])) if len(words) > 19 else None
+    if len(words) <= 19 or words[0] in ENDED:
+        return None
+    return Process(pid, int(words[1]), int(words[11]) + int(words[12]), int(words[19]))
 
 
 def _in_namespace_of(init: int, known: dict[int, Process]) -> set[int]:

@@ -1,4 +1,4 @@
-"""What a part of a run uses, and what the machine does: counters of the kernel, read twice, a moment apart."""
+"""What a part of a run uses: counters of the kernel, read twice, a moment apart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
-from penstock.domain.quantities import show_cpus
 from penstock.engines.local.gauges import Reading
 from penstock.engines.local.inside import Inside, Process, part_of, processes
 from penstock.engines.local.supervisor.processes import counter, read_text
-from penstock.wire import GpuMeasure, Measure, NodeMeasure, ProcessMeasure
+from penstock.wire import GpuMeasure, Measure, ProcessMeasure
 
 SAMPLE_SECONDS = 0.5
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -39,7 +38,7 @@ async def measure(run_dir: Path, part: int, gpus: Mapping[str, Gpu], readings: M
     inside = await asyncio.to_thread(part_of, run_dir, part)
     before = await asyncio.to_thread(_sample, inside)
     await asyncio.sleep(SAMPLE_SECONDS)
-    return await asyncio.to_thread(_measure, inside, before, _gpus(inside.gpus, gpus, readings))
+    return await asyncio.to_thread(_measure, inside, before, measured_gpus(inside.gpus, gpus, readings))
 
 
 def _sample(inside: Inside) -> _Sample:
@@ -79,14 +78,14 @@ def _process(process: Process, before: _Sample, seconds: float) -> ProcessMeasur
     words = (read_text(f"{folder}/cmdline") or "").replace("\0", " ").strip()
     return ProcessMeasure(
         pid=process.pid,
-        user=_user(folder),
+        user=user_of(folder),
         cpu_percent=round(100 * ticks / TICKS / seconds, 1),
         memory_bytes=int(resident) * PAGE,
         command=(words or f"[{(read_text(f'{folder}/comm') or '').strip()}]")[:LONGEST_COMMAND],
     )
 
 
-def _user(folder: str) -> str:
+def user_of(folder: str) -> str:
     try:
         return _name(os.stat(folder).st_uid)  # noqa: PTH116
     except FileNotFoundError:
@@ -139,7 +138,9 @@ def _disk(found: Iterable[Process]) -> tuple[int | None, int | None]:
     return sum(int(count["read_bytes"]) for count in counts), sum(int(count["write_bytes"]) for count in counts)
 
 
-def _gpus(uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> tuple[GpuMeasure, ...]:
+def measured_gpus(
+    uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str, Reading]
+) -> tuple[GpuMeasure, ...]:
     found = []
     for uuid in uuids:
         gpu, reading = known.get(uuid), readings.get(uuid)
@@ -157,48 +158,4 @@ def _gpus(uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str,
 
 
 def measures(readings: Mapping[str, Reading]) -> dict[str, GpuMeasure]:
-    return {measure.uuid: measure for measure in _gpus(readings, {}, readings)}
-
-
-# -- the machine -------------------------------------------------------------------------------------------------
-
-
-async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> NodeMeasure:
-    began, before = monotonic(), _busy_ticks()
-    await asyncio.sleep(SAMPLE_SECONDS)
-    seconds = monotonic() - began
-    memory = _meminfo()
-    load = [float(word) for word in (read_text("/proc/loadavg") or "0 0 0").split()[:3]]
-    return NodeMeasure(
-        name=name,
-        at=now(),
-        cpu_product=cpu_product(),
-        cpus=show_cpus((os.cpu_count() or 1) * 1000),
-        cpu_percent=round(100 * (_busy_ticks() - before) / TICKS / seconds, 1),
-        load=(load[0], load[1], load[2]),
-        memory_bytes=memory["MemTotal"],
-        memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
-        gpus=_gpus(gpus, gpus, readings),
-    )
-
-
-def _busy_ticks() -> int:
-    """Of all processors: user, nice, system, irq, softirq and steal; not idle and not waiting for a disk."""
-    words = (read_text("/proc/stat") or "cpu 0 0 0 0 0 0 0 0").splitlines()[0].split()[1:9]
-    return sum(int(word) for place, word in enumerate(words) if place not in (3, 4))
-
-
-def _meminfo() -> dict[str, int]:
-    """In bytes."""
-    lines = [line.split() for line in (read_text("/proc/meminfo") or "").splitlines()]
-    return {"MemTotal": 0, "MemAvailable": 0} | {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
-
-
-@functools.cache
-def cpu_product() -> str:
-    """As the processor names itself; empty where it does not."""
-    for line in (read_text("/proc/cpuinfo") or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip().lower() == "model name":
-            return value.strip()
-    return ""
+    return {measure.uuid: measure for measure in measured_gpus(readings, {}, readings)}

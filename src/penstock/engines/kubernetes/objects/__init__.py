@@ -15,7 +15,7 @@ from penstock.engines.kubernetes.objects.base import (
 )
 from penstock.engines.kubernetes.objects.events import Event, EventSeries, EventSource
 from penstock.engines.kubernetes.objects.jobs import Job, JobSpec, JobStatus
-from penstock.engines.kubernetes.objects.nodes import Node, NodeInfo, NodeSpec, NodeStatus, Taint
+from penstock.engines.kubernetes.objects.nodes import Node, NodeInfo, NodeMetrics, NodeSpec, NodeStatus, Taint
 from penstock.engines.kubernetes.objects.others import (
     ConfigMap,
     Namespace,
@@ -83,6 +83,7 @@ __all__ = [
     "Node",
     "NodeAffinity",
     "NodeInfo",
+    "NodeMetrics",
     "NodeSelector",
     "NodeSpec",
     "NodeStatus",

@@ -47,3 +47,11 @@ class Node(Object, frozen=True):
     status: NodeStatus = NodeStatus()
 
     kind = Kind("Node", "nodes", namespaced=False)
+
+
+class NodeMetrics(Object, frozen=True):
+    """What a node uses, where a metrics-server says it."""
+
+    usage: dict[str, str] = {}
+
+    kind = Kind("NodeMetrics", "nodes", "metrics.k8s.io", "v1beta1", namespaced=False)
