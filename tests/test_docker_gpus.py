@@ -54,6 +54,11 @@ def nodes(server: RunningServer, path: str = "/v1/nodes") -> list[dict[str, Any]
     return list(page["items"])
 
 
+def shown(server: RunningServer, *words: str, name: str = "penstock") -> str:
+    command = [str(Path(sys.executable).parent / name), *words]
+    return subprocess.run(command, env=server.environ, capture_output=True, text=True).stdout
+
+
 def started(server: RunningServer, text: str) -> tuple[dict[str, Any], str]:
     """One that runs, and the GPU that it has."""
     job = server.submit(text)
@@ -77,13 +82,31 @@ def test_a_job_gets_its_own_gpu_and_sees_what_that_does(server: RunningServer, g
     [gpu] = measure["gpus"]
     assert (gpu["uuid"], gpu["product"], gpu["utilization"]) == (held, "NVIDIA A10", 87)
     assert (gpu["memory_used_bytes"], gpu["memory_bytes"]) == (2048 * MIB, MEMORY_MB * MIB)
-    shown = {gpu["uuid"]: gpu["utilization"] for node in nodes(server, "/v1/nodes/top") for gpu in node["gpus"]}
-    assert shown == {other: 0, held: 87, uuid("host-2", 0): 0, uuid("host-2", 1): 0}
-    command = [sys.executable, "-m", "penstock.cli", "top", "train"]
-    said = subprocess.run(command, env=server.environ, capture_output=True, text=True).stdout
+    use = {gpu["uuid"]: gpu["utilization"] for node in nodes(server, "/v1/nodes/top") for gpu in node["gpus"]}
+    assert use == {other: 0, held: 87, uuid("host-2", 0): 0, uuid("host-2", 1): 0}
+    said = shown(server, "top", "train")
     assert [line.split()[-2:] for line in said.splitlines() if held in line] == [["87%", "-"]]
     memory = {gpu["uuid"]: gpu["memory_used_bytes"] for node in nodes(server) for gpu in node["gpus"]}
     assert (memory[held], memory[other]) == (2048 * MIB, 0)
+
+
+def test_a_gpu_that_others_use_is_given_to_nobody(server: RunningServer, gpu_hosts: Hosts) -> None:
+    first, _ = gpu_hosts.hosts
+    for number in (0, 1):
+        first.gpu_does(number, 90, 8192, processes=1)
+    nodes(server, "/v1/nodes/top")  # looks now
+    waits = server.submit(TASK.format(name="waits", node="host-1"))
+    why = "used by programs that Penstock did not start (1 compute process, 8192 MiB in use)"
+    said = until_it(server, waits["id"], lambda found: "did not start" in (found["message"] or ""))
+    assert f"2 {why}" in said["message"]
+    assert why in shown(server, "explain", "wk", "waits")
+    for words in (("get", "gpu", "-o", "wide"), ("describe", "gpu", uuid("host-1", 0))):
+        assert "outside Penstock: 1 compute process, 8192 MiB in use" in shown(server, *words, name="pwmcli")
+    first.gpu_does(1, 0, 0)
+    nodes(server, "/v1/nodes/top")
+    until_it(server, waits["id"], lambda found: found["state"] == "RUNNING")
+    [got] = [gpu["uuid"] for node in nodes(server) for gpu in node["gpus"] if gpu["workload"] == waits["id"]]
+    assert got == uuid("host-1", 1)
 
 
 def test_idle_is_told_what_works_is_counted_and_what_does_not_tell_is_neither(

@@ -27,10 +27,11 @@ def make(home: Path, products: Sequence[str]) -> None:
     )
 
 
-def change(home: Path, number: int, percent: int | str, memory_mb: int) -> None:
-    """What one does now; nvidia-smi says `[N/A]` where a GPU does not tell its percent."""
+def change(home: Path, number: int, percent: int | str, memory_mb: int, processes: int = 0) -> None:
+    """What one does now; nvidia-smi says `[N/A]` where a GPU does not tell its percent. Processes are those it counts:
+    in a container some drivers show none."""
     there = json.loads(_table(home).read_text())
-    there[number] |= {"utilization.gpu": percent, "memory.used": memory_mb}
+    there[number] |= {"utilization.gpu": percent, "memory.used": memory_mb, "processes": processes}
     _write(home, there)
 
 

@@ -185,9 +185,9 @@ class Host:
         for name in names:
             self.docker("tag", archives.identity(image), name)
 
-    def gpu_does(self, number: int, percent: int | str, memory_mb: int) -> None:
+    def gpu_does(self, number: int, percent: int | str, memory_mb: int, processes: int = 0) -> None:
         """What one of the GPUs that it seems to have does from now on; see `gpus` of `Hosts.up`."""
-        gpus.change(self.home, number, percent, memory_mb)
+        gpus.change(self.home, number, percent, memory_mb, processes)
 
     def has_gpus(self, *products: str) -> None:
         """Others from now on, which do nothing; none: its driver is not loaded."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,10 @@ def test_memory_processes_and_use_of_gpus_are_shown(with_gpus, busy, stranger):
     [pool] = pools["items"]
     assert (pool["taken"], pool["free"]) == (1, 1)
     assert pool["holders"] == [{"user": None, "what": "not of Penstock", "workload": None, "count": 1}]
+    for words in (("get", "gpu", "-o", "wide"), ("describe", "gpu", second["uuid"])):
+        command = [str(Path(sys.executable).parent / "pwmcli"), *words]
+        shown = subprocess.run(command, env=with_gpus.environ, capture_output=True, text=True).stdout
+        assert f"outside Penstock: sleep ({stranger.pid}, 5120 MiB)" in shown
 
 
 def test_a_refusal_counts_a_gpu_that_others_use_as_taken(with_gpus, busy, stranger):

@@ -23,6 +23,10 @@ class Gpu(Model):
     processes: tuple[GpuProcess, ...] = ()
     taken_elsewhere: bool = False
     """Another Penstock on this machine holds it."""
+    outside: str = ""
+    """What is seen of others on it, where their processes cannot be named: `5120 MiB in use`."""
+    last_seen: Time | None = None
+    """When it was looked at; None where that is now."""
 
 
 class Holder(Model):

@@ -210,7 +210,7 @@ def _processes(caller: Caller, processes: tuple[GpuProcess, ...], holder: Worklo
 
 def _is_used(gpu: Gpu, holders: Mapping[str, Workload]) -> bool:
     """By programs that no server of ours started."""
-    return bool(gpu.processes) and not gpu.taken_elsewhere and gpu.uuid not in holders
+    return bool(gpu.processes or gpu.outside) and not gpu.taken_elsewhere and gpu.uuid not in holders
 
 
 def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:

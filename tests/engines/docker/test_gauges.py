@@ -11,6 +11,7 @@ import pytest
 from penstock.domain.nodes import Gpu
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
+from penstock.engines.docker import gauges
 from penstock.engines.docker.engine import DockerEngine
 from penstock.wire import Check, GpuMeasure
 from tests.engines.docker.opening import document, left_behind, opened, settings_for
@@ -66,7 +67,8 @@ def looks(host: Host) -> int:
 
 async def test_gpus_are_found_with_product_and_memory(engine: DockerEngine, gpu_hosts: Hosts) -> None:
     first, _ = await engine.nodes()
-    assert first.gpus == tuple(
+    assert all(gpu.last_seen for gpu in first.gpus)
+    assert tuple(gpu.model_copy(update={"last_seen": None}) for gpu in first.gpus) == tuple(
         Gpu(uuid=uuid("host-1", i), product=PRODUCT, memory_bytes=MEMORY_MB * MIB, minor=i, memory_used_bytes=0)
         for i in (0, 1)
     )
@@ -109,6 +111,60 @@ async def test_what_is_in_their_memory_is_shown_and_also_that_it_is_free_again(
     async with asyncio.timeout(60):
         while await memory_used(engine, host) != [0, 0]:
             await asyncio.sleep(0.05)
+
+
+async def until_outside(engine: DockerEngine, host: Host, words: list[str]) -> list[Gpu]:
+    async with asyncio.timeout(60):
+        while True:
+            [node] = [node for node in await engine.nodes() if node.name == host.name]
+            if [gpu.outside for gpu in node.gpus] == words:
+                return list(node.gpus)
+            await asyncio.sleep(0.05)
+
+
+async def test_what_others_do_on_the_gpus_of_an_idle_host_is_noticed(
+    engine: DockerEngine, gpu_hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gauges, "IDLE_SECONDS", 0.2)
+    host = gpu_hosts.hosts[0]
+    host.gpu_does(0, 0, 5120)
+    host.gpu_does(1, 0, 100, processes=2)
+    before = await until_outside(engine, host, ["5120 MiB in use", "2 compute processes, 100 MiB in use"])
+    assert [gpu.memory_used_bytes for gpu in before] == [5120 * MIB, 100 * MIB]
+    host.gpu_does(0, 0, 900)
+    host.gpu_does(1, 0, 0)
+    after = await until_outside(engine, host, ["", ""])
+    assert [gpu.memory_used_bytes for gpu in after] == [900 * MIB, 0]
+    assert before[0].last_seen
+    assert after[0].last_seen
+    assert after[0].last_seen > before[0].last_seen
+
+
+async def test_one_that_ends_is_seen_though_others_go_on(engine: DockerEngine, gpu_hosts: Hosts) -> None:
+    host = gpu_hosts.hosts[0]
+    ends = await up(engine, host, 0)
+    await up(engine, host, 1)
+    host.gpu_does(0, 50, 4096)
+    await use(engine)
+    assert await memory_used(engine, host) == [4096 * MIB, 0]
+    await until_outside(engine, host, ["", ""])
+    host.gpu_does(0, 0, 0)
+    await engine.stop(run_of(ends), 0)
+    async with asyncio.timeout(60):
+        while await memory_used(engine, host) != [0, 0]:
+            await asyncio.sleep(0.05)
+
+
+async def test_what_others_had_when_the_server_came_is_known_from_the_start(gpu_hosts: Hosts, tmp_path: Path) -> None:
+    host = gpu_hosts.hosts[0]
+    host.gpu_does(1, 0, 2048)
+    try:
+        async with opened(settings_for(gpu_hosts, tmp_path), [host]) as engine:
+            await found(engine)
+            [node] = await engine.nodes()
+            assert [gpu.outside for gpu in node.gpus] == ["", "2048 MiB in use"]
+    finally:
+        host.has_gpus(PRODUCT, PRODUCT)
 
 
 async def test_a_host_that_stands_still_hides_nothing_of_the_others(engine: DockerEngine, gpu_hosts: Hosts) -> None:

@@ -100,12 +100,17 @@ def gpus(nodes: Sequence[Row]) -> list[Row]:
     for node in nodes:
         seen = {"node": node["name"], "ready": node.get("ready", True), "last_seen": node.get("last_seen")}
         if node.get("gpus"):
-            rows += [gpu | {"name": gpu["uuid"]} | seen for gpu in node["gpus"]]
+            rows += [gpu | {"name": gpu["uuid"]} | seen | _looked_at(gpu) for gpu in node["gpus"]]
         else:
             rows += [
                 pool | {"name": f"{node['name']}/{pool['product']}"} | seen for pool in node.get("gpu_pools") or ()
             ]
     return rows
+
+
+def _looked_at(gpu: Row) -> Row:
+    """Its node may have answered since."""
+    return {"last_seen": gpu["last_seen"]} if gpu.get("last_seen") else {}
 
 
 def gpu_columns(*, wide: bool) -> list[Column]:
@@ -123,8 +128,22 @@ def gpu_columns(*, wide: bool) -> list[Column]:
             Column("taken", _taken, drop=8),
             field("user", "user", drop=7),
             field("workload", "workload", drop=6),
+            Column("processes", _processes, drop=9, least=24),
         ]
     return columns
+
+
+def _processes(row: Row) -> str:
+    """`python (4711, 5120 MiB)`; whose they are is said where they are not ours."""
+    if row.get("taken_elsewhere"):
+        return "another server on this machine"
+    found = [_process(each) for each in row.get("processes") or ()] or [row.get("outside") or ""]
+    outside = "outside Penstock: " if row.get("taken") and not row.get("user") else ""
+    return outside + ", ".join(found) if found != [""] else "-"
+
+
+def _process(each: Row) -> str:
+    return f"{each.get('name') or '-'} ({each['pid']}, {mebibytes(each.get('memory_bytes'))})"
 
 
 def _taken(row: Row) -> str:

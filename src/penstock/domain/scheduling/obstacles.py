@@ -123,12 +123,19 @@ def foreign(gpus: Sequence[Gpu], room: Room) -> str:
     ours = {uuid for held in room.held.values() for place in room.places_of(held) for uuid in place.gpus}
     others = [gpu for gpu in gpus if gpu.uuid not in ours and not usable(gpu)]
     elsewhere = sum(gpu.taken_elsewhere for gpu in others)
-    strangers = [gpu.processes[0] for gpu in others if not gpu.taken_elsewhere]
+    strangers = [gpu for gpu in others if not gpu.taken_elsewhere]
     said = [f"{elsewhere} held by another server on this machine"] if elsewhere else []
     if strangers:
-        named = f"{strangers[0].name}, process {strangers[0].pid}" if strangers[0].name else strangers[0].pid
-        said.append(f"{len(strangers)} used by programs that Penstock did not start ({named})")
+        said.append(f"{len(strangers)} used by programs that Penstock did not start ({_first(strangers[0])})")
     return ", ".join(said)
+
+
+def _first(gpu: Gpu) -> str:
+    """The first that computes there, or what is seen of it."""
+    if not gpu.processes:
+        return gpu.outside
+    process = gpu.processes[0]
+    return f"{process.name}, process {process.pid}" if process.name else str(process.pid)
 
 
 def gpu_words(products: Sequence[str], number: int) -> str:

@@ -100,8 +100,9 @@ class Room:
 
     def _seen_without(self, returned: set[str]) -> None:
         """The processes last seen on a GPU that was ours were ours: it is free until somebody else is seen there."""
-        if any(gpu.processes for gpu in self.node.gpus if gpu.uuid in returned):
-            gpus = [gpu.model_copy(update={"processes": ()}) if gpu.uuid in returned else gpu for gpu in self.node.gpus]
+        if any(gpu.processes or gpu.outside for gpu in self.node.gpus if gpu.uuid in returned):
+            unused = {"processes": (), "outside": ""}
+            gpus = [gpu.model_copy(update=unused) if gpu.uuid in returned else gpu for gpu in self.node.gpus]
             self.node = self.node.model_copy(update={"gpus": tuple(gpus)})
         self._gpus.update((gpu.uuid, gpu) for gpu in self.node.gpus if gpu.uuid in returned)
 
@@ -195,4 +196,4 @@ def whole(node: Node) -> Free:
 
 def usable(gpu: Gpu) -> bool:
     """Somebody else's process or another server on the machine may need all of it."""
-    return not gpu.taken_elsewhere and not gpu.processes
+    return not gpu.taken_elsewhere and not gpu.processes and not gpu.outside

@@ -82,6 +82,7 @@ class DockerEngine:
         self._closing.push_async_callback(self._gauges.close)
         self._closing.push_async_callback(self._entering.close)
         self._closing.push_async_callback(self._forwarding.close)
+        self._gauges.open()
 
     async def close(self) -> None:
         """Stop looking. What runs goes on."""

@@ -1,4 +1,5 @@
-"""What the GPUs of hosts do now. Only where containers of ours have some, and all those hosts side by side.
+"""What the GPUs of hosts do now: often where containers of ours have some, seldom where none has, for others may use
+them; and when one of ours has ended. All hosts side by side.
 
 A look is a container on the host. Whoever wants to know while there is one gets the same answer, so there are never
 two. A host that is slow is waited for a while, once: then others go on without it, until it has answered.
@@ -8,23 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
-from typing import NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
+from penstock.domain.nodes import Gpu
 from penstock.engines.base import Run
 from penstock.engines.docker import names, nvidia
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError, Unreachable
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
+from penstock.engines.docker.seen import Seen
 from penstock.wire import GpuMeasure
 
 log = logging.getLogger(__name__)
 PATIENCE, CLOSING = 10.0, 3.0
 """Seconds: from when a look began, and in which what looks is cleared away at the end."""
+IDLE_SECONDS = 30.0
+"""After this long a host is looked at, whether or not anything of ours runs there."""
 
 
 class Look(NamedTuple):
@@ -39,12 +44,15 @@ class Gauges:
         self._hosts, self._made = hosts, made
         self._looking: dict[Link, asyncio.Task[Look]] = {}
         self._began: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
-        self._used: WeakSet[Link] = WeakSet()
-        """Hosts on which containers of ours had GPUs at the last look."""
-        self._last: set[asyncio.Task[None]] = set()
+        self._having: dict[Run, set[Link]] = {}
+        """The hosts on which a run has GPUs."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        self._later(self._look_at_idle())
 
     async def close(self) -> None:
-        tasks = [*self._last, *self._looking.values()]
+        tasks = [*self._tasks, *self._looking.values()]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -54,9 +62,13 @@ class Gauges:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def all(self) -> dict[str, GpuMeasure]:
-        links = [link for link in self._hosts.links() if link.probe.gpus and link.looked.is_set() and _is_used(link)]
+        links = [link for link in self._shown() if _has_gpus(link.all())]
         found = await asyncio.gather(*(self.of(link) for link in links))
         return {uuid: gpu for look in found for uuid, gpu in look.gpus.items()}
+
+    def _shown(self) -> list[Link]:
+        """Those that answer and can show their GPUs."""
+        return [link for link in self._hosts.links() if link.probe.gpus and link.looked.is_set()]
 
     async def of(self, link: Link) -> Look:
         name = link.host.name
@@ -68,12 +80,29 @@ class Gauges:
         return looking.result() if done else Look(trouble=f"{name} does not say it within {PATIENCE:.0f} seconds")
 
     def care(self, run: Run) -> None:
-        """Where nobody has GPUs any more it is looked once again: what is in their memory has changed."""
-        for link in [link for link in self._used if link.of(run) and link.looked.is_set() and not _is_used(link)]:
-            self._used.discard(link)
-            task = asyncio.create_task(self._look_again(link))
-            self._last.add(task)
-            task.add_done_callback(self._last.discard)
+        """Where it has no GPUs any more it is looked once again: what is in their memory has changed."""
+        before = self._having.pop(run, set())
+        having = {link for link in self._hosts.links() if _has_gpus(link.of(run))}
+        if having:
+            self._having[run] = having
+        for link in before - having:
+            self._later(self._look_again(link))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_at_idle(self) -> None:
+        while True:
+            await asyncio.sleep(min(IDLE_SECONDS, 1))
+            for link in self._shown():
+                if link not in self._looking and self._is_due(link):
+                    self._begin(link)
+
+    def _is_due(self, link: Link) -> bool:
+        """When it was probed it was looked at, too."""
+        return self._began.setdefault(link, monotonic()) + IDLE_SECONDS <= monotonic()
 
     async def _look_again(self, link: Link) -> None:
         if before := self._looking.get(link):  # it may have seen what was
@@ -87,8 +116,7 @@ class Gauges:
         return task
 
     async def _look(self, link: Link) -> Look:
-        if _is_used(link):
-            self._used.add(link)
+        ours = nvidia.held_by(link.all())
         try:
             found = await nvidia.readings(link.api, self._made.helper_image, self._made.installation)
         except Unreachable as error:
@@ -99,16 +127,16 @@ class Gauges:
                 log.warning("what the GPUs of %s do is not known: %s", link.host.name, error.message)
             _show(link, (), error.message)
             return Look(trouble=error.message)
-        _show(link, found)
+        _show(link, nvidia.judged((reading.gpu for reading in found), ours | nvidia.held_by(link.all())))
         return Look({reading.gpu.uuid: reading.measure for reading in found})
 
 
-def _is_used(link: Link) -> bool:
-    return any(seen.runs and names.GPUS in seen.labels for seen in link.all())
+def _has_gpus(containers: Iterable[Seen]) -> bool:
+    return any(seen.runs and names.GPUS in seen.labels for seen in containers)
 
 
-def _show(link: Link, found: Iterable[nvidia.Reading], trouble: str | None = None) -> None:
-    """What is in the memory of its GPUs, to whoever asks for the node."""
-    used = {reading.gpu.uuid: reading.gpu.memory_used_bytes for reading in found}
-    gpus = [gpu.model_copy(update={"memory_used_bytes": used.get(gpu.uuid)}) for gpu in link.probe.gpus]
+def _show(link: Link, found: Iterable[Gpu], trouble: str | None = None) -> None:
+    """What is on its GPUs, to whoever asks for the node. Of one that could not be looked at, who else had it."""
+    seen = {gpu.uuid: gpu for gpu in found}
+    gpus = [seen.get(gpu.uuid) or gpu.model_copy(update={"memory_used_bytes": None}) for gpu in link.probe.gpus]
     link.probe = replace(link.probe, gpus=tuple(gpus), gpu_trouble=trouble)

@@ -19,6 +19,7 @@ from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.failures import ApiError, Unreachable
+from penstock.engines.docker.nvidia import held_by, judged
 from penstock.engines.docker.outages import ENDING, Life, Outage, life_of, outage_before
 from penstock.engines.docker.probing import Probe, probe
 from penstock.engines.docker.remembering import Memory, memory_of
@@ -317,7 +318,8 @@ class Link:
         began = self._began
         try:
             found = await probe(self.api, self._helper, self._installation)
-            self.probe = replace(found, gpus=self.probe.gpus) if found.gpu_trouble else found
+            gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
+            self.probe = replace(found, gpus=gpus)
             self._probed = began
         except ApiError as error:
             log.info("what CPUs %s has is not known: %s", self.host.name, error.message)

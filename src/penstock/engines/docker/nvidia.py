@@ -1,23 +1,33 @@
 """What nvidia-smi says of a host's GPUs: in a container of ours, for in a user's own it may be any program.
 
-NVIDIA's container toolkit puts it into containers that ask for GPUs. Which processes compute on them it does not see
-there: it knows only those of its own container by their numbers.
+NVIDIA's container toolkit puts it into containers that ask for GPUs. Whose processes compute on them it does not see
+there: their numbers mean nothing in a container, and some drivers do not even count them. So a GPU is somebody else's
+if a process is counted on it, or much of its memory is in use, while no container of ours has it.
 """
 
 from __future__ import annotations
 
 import csv
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
+from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.helping import helped
+from penstock.engines.docker.seen import Seen
 from penstock.wire import GpuMeasure
 
 QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
-LOOK = ("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits")
+TABLE = "--format=csv,noheader,nounits"
+PROCESSES = f"nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory {TABLE}"
+LOOK = ("sh", "-c", f"nvidia-smi --query-gpu={QUERY} {TABLE} && {{ {PROCESSES} || :; }}")
 ALL = {"DeviceRequests": [{"Driver": "nvidia", "Count": -1, "Capabilities": [["gpu", "utility"]]}]}
 MEBIBYTE = 1 << 20
+UNUSED = 1 << 30
+"""Bytes that a driver may keep on a GPU which nobody uses."""
 
 
 class Reading(NamedTuple):
@@ -47,18 +57,41 @@ async def readings(api: Api, image: str, installation: str) -> tuple[Reading, ..
 
 
 def read_table(text: str) -> tuple[Reading, ...]:
-    """What a GPU does not tell is `[N/A]`."""
+    """GPUs, then processes. What a GPU does not tell is `[N/A]`."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
-    return tuple(_read(row) for row in rows if len(row) == 6 and row[0].isdecimal() and row[3].isdecimal())
+    running = Counter(row[0] for row in rows if len(row) == 3)
+    gpus = [row for row in rows if len(row) == 6 and row[0].isdecimal() and row[3].isdecimal()]
+    return tuple(_read(row, running[row[1]]) for row in gpus)
 
 
-def _read(row: list[str]) -> Reading:
+def held_by(containers: Iterable[Seen]) -> set[str]:
+    """The GPUs of containers of ours that run."""
+    return {uuid for seen in containers if seen.runs for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid}
+
+
+def judged(gpus: Iterable[Gpu], ours: set[str]) -> tuple[Gpu, ...]:
+    """What is in use on a GPU of ours is in use by us."""
+    return tuple(gpu.model_copy(update={"outside": ""}) if gpu.uuid in ours else gpu for gpu in gpus)
+
+
+def _read(row: list[str], processes: int) -> Reading:
     number, uuid, product, memory, used, percent = row
+    memory_used = int(used) * MEBIBYTE if used.isdecimal() else None
     gpu = Gpu(
         uuid=uuid,
         product=product,
         minor=int(number),
         memory_bytes=int(memory) * MEBIBYTE,
-        memory_used_bytes=int(used) * MEBIBYTE if used.isdecimal() else None,
+        memory_used_bytes=memory_used,
+        outside=_in_use(processes, memory_used or 0),
+        last_seen=now(),
     )
     return Reading(gpu, int(percent) if percent.isdecimal() else None)
+
+
+def _in_use(processes: int, memory: int) -> str:
+    """Empty: it is not, as far as can be told."""
+    if not processes and memory <= UNUSED:
+        return ""
+    said = [f"{processes} compute process{'es' if processes > 1 else ''}"] if processes else []
+    return ", ".join([*said, f"{memory // MEBIBYTE} MiB in use"])
