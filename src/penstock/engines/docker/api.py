@@ -173,9 +173,10 @@ class Api:
         found: Fields = await self._call("GET", f"/containers/{ref}/top", {"ps_args": columns})
         return found
 
-    async def stats(self, ref: str) -> Fields:
-        """Of two moments a second apart."""
-        found: Fields = await self._call("GET", f"/containers/{ref}/stats", {"stream": "false"})
+    async def stats(self, ref: str, *, once: bool = False) -> Fields:
+        """Of two moments a second apart, or of this one."""
+        given = {"stream": "false"} | ({"one-shot": "true"} if once else {})
+        found: Fields = await self._call("GET", f"/containers/{ref}/stats", given)
         return found
 
     # -- programs inside -------------------------------------------------------------------------------------------

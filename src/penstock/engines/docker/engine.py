@@ -44,6 +44,7 @@ from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls
 from penstock.engines.docker.launching import Launching
 from penstock.engines.docker.logs import Logs
+from penstock.engines.docker.peaks import Peaks
 from penstock.engines.docker.runs import Runs
 from penstock.engines.gpu_use import by_place
 from penstock.errors import Unavailable
@@ -70,6 +71,7 @@ class DockerEngine:
         self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
         self._entering = Entering(self._hosts)
+        self._peaks = Peaks(self._hosts)
         self._forwarding = Forwarding(self._hosts, self._made.helper_image, self._made.installation)
         self._closing = AsyncExitStack()
 
@@ -81,6 +83,7 @@ class DockerEngine:
         self._closing.push_async_callback(self._cpus.close)
         self._closing.push_async_callback(self._gauges.close)
         self._closing.push_async_callback(self._entering.close)
+        self._closing.push_async_callback(self._peaks.close)
         self._closing.push_async_callback(self._forwarding.close)
         self._gauges.open()
 
@@ -99,6 +102,7 @@ class DockerEngine:
         self._cpus.care(run)
         self._gauges.care(run)
         self._entering.care(run)
+        self._peaks.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:

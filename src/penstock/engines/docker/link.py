@@ -142,6 +142,8 @@ class Link:
         if seen.id in self._removing or seen.id in self._removed:
             return seen
         before = self._known.get(seen.id)
+        if before:
+            seen = replace(seen, peak=before.peak)
         if seen.has_bash and seen.began and seen.over:
             same = before is not None and before.ended_at == seen.ended_at
             seen = replace(seen, note=before.note if before and same else await self._note(seen.id))

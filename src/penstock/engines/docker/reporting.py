@@ -226,7 +226,7 @@ def _outlived(seen: Seen) -> bool:
 
 
 def _peak(seen: Seen) -> int | None:
-    return seen.note.peak or (seen.memory_limit if seen.out_of_memory else 0) or None
+    return seen.note.peak or max(seen.peak, seen.memory_limit if seen.out_of_memory else 0) or None
 
 
 def _out_of_memory(seen: Seen) -> str:

@@ -45,6 +45,8 @@ class Seen:
     """Someone else removed it."""
     heard: bool | None = None
     """Docker was there when it ended, so that its code is true; None: that was not asked yet."""
+    peak: int = field(default=0, compare=False)
+    """Bytes of memory, of a program without a minder, as far as it was seen."""
     programs: frozenset[str] = field(default=frozenset(), compare=False)
     """By Docker's ids: those that ran beside its own when it was looked at."""
 
