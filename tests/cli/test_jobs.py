@@ -324,6 +324,12 @@ def test_watching_on_a_terminal_draws_the_list_again(penstock):
     assert shown.count(b"\x1b[H\x1b[JVolume ID") >= 2
 
 
+def test_more_lines_than_there_can_be_are_wrong_usage(penstock):
+    refused = penstock("jobs", "logs", "any", "--tail", "99999999999999999999")
+    assert refused.code == 2
+    assert "Invalid value for '--tail': 99999999999999999999 is not in the range 0<=x<=1000000." in refused.err
+
+
 def test_rows_watched_by_a_program_stand_below_the_header(penstock):
     watching = penstock.started("jobs", "list", "--name", "aligned", "--watch")
     header = watching.stdout.readline()

@@ -249,6 +249,22 @@ def test_watching_in_a_pipe_adds_a_line_for_each_change(penstock, begun, server)
         assert "watched" in seen
 
 
+def test_rows_that_come_later_stand_below_the_header(penstock, begun, server):
+    """The first rows are wider than those that change."""
+    begun(CPU_TASK, "wide-watched-with-a-long-name")
+    id_ = begun(CPU_TASK, "narrow-watched")
+    watching = penstock.started("get", "wk", "-w", name="pwmcli")
+    assert watching.stdout
+    header, _ = watching.stdout.readline(), watching.stdout.readline()
+    line = ""
+    while "narrow-watched" not in line:
+        line = watching.stdout.readline()
+    server.request("POST", f"/v1/workloads/{id_}/stop")
+    while "STOPPED" not in line:
+        line = watching.stdout.readline()
+    assert line[header.index("status") :].startswith("STOPPED"), f"{header}{line}"
+
+
 def test_watching_at_a_terminal_draws_the_table_again(penstock, begun, server, open_terminal: Open):
     id_ = begun(GPU_TASK, "redrawn")
     terminal = open_terminal(penstock, "get", "wk", "redrawn", "-w", name="pwmcli", columns=200)

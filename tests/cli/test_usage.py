@@ -67,7 +67,16 @@ def test_what_ran_is_counted_and_shown_in_every_form(alone):
     assert "Measured" in alone("usage", "-o", "wide").out
 
 
-def test_a_time_that_is_none_is_refused(alone):
-    refused = alone("usage", "--since", "soon")
-    assert refused.code == 1
-    assert "since: 'soon' is neither a duration nor a time (for example 30d or 2026-11-15T21:31:15)" in refused.err
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        ("soon", "'soon' is neither a duration nor a time"),
+        ("0d", "'0d' is neither a duration nor a time"),
+        ("-1d", "'-1d' is neither a duration nor a time"),
+        ("2999-01-01", "'2999-01-01' has not been yet"),
+    ],
+)
+def test_a_time_that_is_none_is_wrong_usage(alone, since, said):
+    refused = alone("usage", "--since", since)
+    assert refused.code == 2
+    assert f"Invalid value for --since: {said} (for example 30d or 2026-11-15T21:31:15)." in refused.err

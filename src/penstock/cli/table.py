@@ -82,6 +82,16 @@ def _word(value: Any) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
+def settled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """As wide as these rows need them, for those that come later."""
+    return [
+        column._replace(usual=max(column.usual, len(column.title), *map(_length, _cells(column, rows))))
+        if rows and not column.wrap
+        else column
+        for column in columns
+    ]
+
+
 def table(
     rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False, ruled: bool = False
 ) -> list[str]:

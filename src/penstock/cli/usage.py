@@ -9,6 +9,7 @@ from penstock.cli.output import print_items
 from penstock.cli.table import Column, Row, field
 from penstock.cli.tree import command
 from penstock.domain.quantities import show_bytes
+from penstock.errors import Invalid
 
 
 @command(
@@ -28,7 +29,14 @@ def usage(since: str, by: str | None, group: str | None, output: str, api_url: s
 
     Of your groups; admins see everyone's. What was deleted since counts, too, and what still runs up to now.
     """
-    report = connect(api_url).get("/v1/usage", {"since": since, "by": by, "group": group})
+    client = connect(api_url)
+    try:
+        report = client.get("/v1/usage", {"since": since, "by": by, "group": group})
+    except Invalid as error:
+        said = [problem for problem in error.problems if problem.get("field") == "since"]
+        if not said:
+            raise
+        raise click.BadParameter(f"{said[0]['message']} ({said[0]['hint']}).", param_hint="--since") from error
     print_items(report["items"], output, usage_columns(by, wide=output == "wide"))
 
 

@@ -11,7 +11,7 @@ from time import sleep
 import click
 
 from penstock.cli.output import note, print_data
-from penstock.cli.table import Row, table
+from penstock.cli.table import Column, Row, settled, table
 from penstock.cli.views import View
 from penstock.client import Client, Listing
 from penstock.client.api import Query
@@ -38,6 +38,7 @@ def _watch(client: Client, view: View, query: Query, limit: int, output: str) ->
     known: dict[str, Row] = {}
     drawn = output in ("table", "wide") and sys.stdout.isatty()
     header = True
+    columns: list[Column] = []
     while True:
         rows = view.rows(listing.items)
         fresh = [row for row in rows if _news(known.get(_key(row))) != _news(row)]
@@ -45,8 +46,9 @@ def _watch(client: Client, view: View, query: Query, limit: int, output: str) ->
             shown = view.shown(client, rows)
             redraw(table(shown, view.columns(shown), ruled=view.ruled))
         elif output in ("table", "wide"):
-            above = 1 + view.ruled
-            lines = table(view.shown(client, fresh), view.columns(None), more_come=True, ruled=view.ruled)
+            above, shown = 1 + view.ruled, view.shown(client, fresh)
+            columns = settled(columns or view.columns(None), shown)
+            lines = table(shown, columns, more_come=True, ruled=view.ruled)
             for line in lines if header else lines[above:]:
                 click.echo(line)
             header = False

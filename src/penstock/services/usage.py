@@ -32,7 +32,7 @@ class Usage:
     async def report(self, caller: Caller, since: datetime, by: By | None = None) -> UsageReport:
         """Of the caller's groups; of all for who may see all. `by` None tells users in each group apart."""
         groups = _groups(caller)
-        until = max(now(), since)
+        until = now()
         taken = await self._db.read(lambda tx: tx.usage.taken(since, until, groups))
         rows = [_row(each, by) for each in _merged(taken, by)]
         rows.sort(key=lambda row: (-row.gpu_hours, -row.cpu_hours, row.name))

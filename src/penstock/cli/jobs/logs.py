@@ -17,12 +17,14 @@ from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.client.patience import Patience
 
+TAIL = click.IntRange(0, 1_000_000)
+
 
 def log_options(function: Function) -> Function:
     """Which part of it."""
     for option in reversed(
         (
-            click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of what is there."),
+            click.option("--tail", type=TAIL, metavar="N", help="Only the last N lines of what is there."),
             click.option("--since", metavar="TIME", help="Only what is newer: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."),
             click.option("-f", "--follow/--no-follow", default=None, help="Go on until the job ends."),
             click.option("--node", type=click.IntRange(0), metavar="N", help="Only of this node."),

@@ -31,6 +31,13 @@ async def report_usage(asked: Asked, since: Since = "30d", by: Grouped = None) -
 
 
 def _moment(since: str) -> datetime:
+    moment = _read(since)
+    if moment > now():
+        raise _refused(f"'{shorten(since)}' has not been yet")
+    return moment
+
+
+def _read(since: str) -> datetime:
     """Before there were computers is as good as the first day of theirs."""
     try:
         return max(now() - timedelta(seconds=parse_duration(since)), FIRST)
@@ -45,6 +52,9 @@ def _time(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return max(moment if moment.tzinfo else moment.replace(tzinfo=UTC), FIRST)
     except ValueError:
-        said = f"'{shorten(text)}' is neither a duration nor a time"
-        problem = Problem(said, field="since", hint="for example 30d or 2026-11-15T21:31:15")
-        raise Invalid("The usage cannot be counted.", problems=[problem]) from None
+        raise _refused(f"'{shorten(text)}' is neither a duration nor a time") from None
+
+
+def _refused(said: str) -> Invalid:
+    problem = Problem(said, field="since", hint="for example 30d or 2026-11-15T21:31:15")
+    return Invalid("The usage cannot be counted.", problems=[problem])
