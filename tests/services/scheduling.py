@@ -111,7 +111,7 @@ class SchedulingEngine(LocalEngine):
         self._answer()
         return await super().refusals(spec)
 
-    async def found(self) -> Found:
+    async def found(self, nodes) -> Found:
         self._answer()
         newest: dict[str, Run] = {}
         for run in self.kept.records:

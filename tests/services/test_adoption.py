@@ -69,10 +69,10 @@ async def test_what_cannot_be_read_is_skipped_and_doctor_says_so(place, kept):
     kept.unreadable = ("the Job jobs/xbadbadx: its record cannot be read", "the claim jobs/b: it is another's")
     async with running(place, kept, "empty.db") as parts:
         assert await names(parts) == ["good"]
-        [check] = parts.adoption.checks(ADMIN)
+        [check] = await parts.adoption.checks(ADMIN)
         assert (check.ok, check.required) == (False, False)
         assert check.detail.startswith("2 found in the cluster and not taken over: the Job jobs/xbadbadx: its record")
-        [seen_by_others] = parts.adoption.checks(ANN)
+        [seen_by_others] = await parts.adoption.checks(ANN)
         assert "xbadbadx" not in seen_by_others.detail
 
 
@@ -84,7 +84,7 @@ async def test_one_that_the_store_cannot_take_keeps_no_other_from_being_found(pl
     kept.records[Run("abcdefgh")] = json.dumps(odd)
     async with running(place, kept, "empty.db") as parts:
         assert await names(parts) == ["good"]
-        [check] = parts.adoption.checks(ADMIN)
+        [check] = await parts.adoption.checks(ADMIN)
         assert check.detail.startswith("1 found in the cluster and not taken over: good-abcdefgh: ")
 
 

@@ -35,7 +35,7 @@ class Reason(StrEnum):
 
     SUBMITTED = "SUBMITTED"
     ADOPTED = "ADOPTED"
-    """Found in the cluster by a server whose records were lost."""
+    """Found in the cluster, or on a Docker host, by a server whose records were lost."""
     WAITS_FOR_OTHERS = "WAITS_FOR_OTHERS"
     """`after`: those it waits for have not all completed."""
     NO_AVAILABLE_RESOURCES = "NO_AVAILABLE_RESOURCES"

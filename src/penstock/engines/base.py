@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -149,6 +149,18 @@ class Found(Model):
     volumes: tuple[tuple[Volume, Account], ...] = ()
     unreadable: tuple[str, ...] = ()
     """Objects that are marked as ours and whose record is not to be understood or believed, each with why."""
+    nodes: tuple[str, ...] = ()
+    """Of those that were asked about, the ones that could be looked at."""
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """Something of ours that runs although nobody asked for it."""
+
+    run: Run
+    node: str
+    container: str
+    """Its name."""
 
 
 class Terminal(Model):
@@ -195,7 +207,12 @@ class Engine(Protocol):
 
     async def checks(self) -> list[Check]: ...
     async def nodes(self) -> list[Node]: ...
-    async def found(self) -> Found: ...
+    async def found(self, nodes: Collection[str]) -> Found:
+        """On these nodes, where hosts are named; otherwise all there is. A workload that our scheduler placed comes
+        with what it has: the nodes, GPUs and CPUs it runs on, none if it is over, and since when."""
+        ...
+
+    async def left_over(self) -> list[LeftOver]: ...
 
     def namespace(self, user: str, group: str) -> str:
         """What the engine's own tools call the place where this user's things are."""

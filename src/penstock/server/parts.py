@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.workloads import Workload
@@ -67,7 +66,8 @@ class Parts:
     @classmethod
     def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
         uploads, bell, people = Uploads(settings), Bell(), People(db)
-        reconciler = Reconciler(db, engine, settings, uploads, bell, people)
+        adoption = Adoption(db, engine, lambda workload: _adopted(reconciler, sessions, workload))
+        reconciler = Reconciler(db, engine, settings, uploads, bell, people, adoption.nodes)
         places = Places(db, engine, reconciler.touch)
         workloads = Workloads(db, engine, reconciler, bell)
         volumes = Volumes(db, engine, settings, places)
@@ -77,7 +77,7 @@ class Parts:
             settings=settings,
             db=db,
             engine=engine,
-            adoption=Adoption(db, engine, partial(_adopted, reconciler, sessions)),
+            adoption=adoption,
             reconciler=reconciler,
             volumes=volumes,
             submit=Submit(db, engine, settings, reconciler, uploads, volumes, people),

@@ -1,22 +1,25 @@
 """After the records were lost: what an engine has kept of ours becomes records again.
 
-What the store knows is left alone. A workload that is found begins as QUEUED, its attempt already launched, and the
-reconciler finds out what became of it. Its owner is who its record says; an admin gives that name a token.
+What the store knows is left alone. A workload that is found has its attempt already launched, and the reconciler finds
+out what became of it. Where a cluster schedules it begins as QUEUED; on a Docker host it keeps the place it has, and
+that is in the records before our scheduler uses the host: whenever one is seen for the first time, for the documents
+that name the hosts were lost with the rest. Its owner is who its record says; an admin gives that name a token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT
+from penstock.domain.nodes import Node
 from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, Found, LeftOver, Run
 from penstock.errors import Unavailable
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -25,7 +28,9 @@ from penstock.wire import Check
 log = logging.getLogger(__name__)
 RETRY = 2.0
 SHOWN = 300
-FOUND = "found in the cluster; the server's own records were lost"
+LOST = "the server's own records were lost"
+FOUND = f"found in the cluster; {LOST}"
+NOT_YET = {"ready": False, "message": "what runs there is being looked up"}
 
 
 class Adoption:
@@ -35,9 +40,16 @@ class Adoption:
         self._adopted = adopted
         self._unreadable: tuple[str, ...] = ()
         self._waiting: asyncio.Task[None] | None = None
+        self._on_hosts = engine.name == "docker"
+        self._known: set[tuple[str, str]] = set()
+        """Hosts, by name and address, whose work is in the records."""
+        self._looking = asyncio.Lock()
 
     async def open(self) -> None:
         """Before anything is reconciled; where the engine does not answer yet, as soon as it does."""
+        if self._on_hosts:
+            await self._look_at(await self._engine.nodes())
+            return
         try:
             await self._adopt()
         except Unavailable:
@@ -58,12 +70,36 @@ class Adoption:
             except Unavailable:
                 continue
 
-    async def _adopt(self) -> list[Workload]:
+    async def nodes(self) -> list[Node]:
+        """As the engine has them, but none is ready before what runs there is in the records."""
+        nodes = await self._engine.nodes()
+        if not self._on_hosts:
+            return nodes
+        for workload in await self._look_at(nodes):
+            self._adopted(workload)
+        return [node.model_copy(update=NOT_YET) if self._is_new(node) else node for node in nodes]
+
+    async def _look_at(self, nodes: list[Node]) -> list[Workload]:
+        """At those that are seen for the first time; one that was taken out and comes back is."""
+        async with self._looking:
+            self._known &= {(node.name, node.address) for node in nodes}
+            new = [node for node in nodes if self._is_new(node)]
+            return await self._adopt(new) if new else []
+
+    def _is_new(self, node: Node) -> bool:
+        return node.ready and (node.name, node.address) not in self._known
+
+    async def _adopt(self, nodes: Sequence[Node] = ()) -> list[Workload]:
         """What is new to the store by it."""
-        found = await self._engine.found()
-        self._unreadable = found.unreadable
+        found = await self._engine.found([node.name for node in nodes])
         for said in found.unreadable:
             log.warning("not taken over: %s", said)
+        self._unreadable = tuple(sorted({*self._unreadable, *found.unreadable}))
+        new = await self._write(found)
+        self._known |= {(node.name, node.address) for node in nodes if node.name in found.nodes}
+        return new
+
+    async def _write(self, found: Found) -> list[Workload]:
         workloads = [self._again(workload, workload.attempt) for workload in found.workloads]
         workloads += [self._again(workload, workload.attempt - 1) for workload in found.held]
         workloads.sort(key=lambda workload: workload.created_at)
@@ -97,7 +133,11 @@ class Adoption:
         return count, new
 
     def _again(self, workload: Workload, launched: int) -> Workload:
-        """What became of it is not in its record."""
+        """What became of it is not in its record. Where it has a place of our scheduler's it keeps that."""
+        placed = {
+            "state": State.REQUESTED_LAUNCH,
+            "message": f"found on {', '.join(dict.fromkeys(workload.hosts))}; {LOST}",
+        }
         update = {
             "namespace": self._engine.namespace(workload.user, workload.group),
             "state": State.QUEUED,
@@ -106,20 +146,58 @@ class Adoption:
             "wants": Wants.RUN,
             "launched": launched,
             "exit_code": None,
-            "started_at": None,
+            "started_at": workload.started_at if self._on_hosts else None,
             "ended_at": None,
             "updated_at": now(),
         }
-        return workload.model_copy(update=update)
+        return workload.model_copy(update=update | (placed if self._on_hosts else {}))
 
-    def checks(self, caller: Caller) -> list[Check]:
-        """For doctor: what was found and could not be read; what it is called is for admins."""
+    async def checks(self, caller: Caller) -> list[Check]:
+        """For doctor: what was found and could not be read, and what runs although nobody asked for it."""
+        return [*self._not_taken_over(caller), *await self._left_over()]
+
+    def _not_taken_over(self, caller: Caller) -> list[Check]:
+        """What it is called is for admins."""
         if not self._unreadable:
             return []
-        detail = f"{len(self._unreadable)} found in the cluster and not taken over"
+        where, what = ("on hosts", "label") if self._on_hosts else ("in the cluster", "annotation")
+        detail = f"{len(self._unreadable)} found {where} and not taken over"
         detail += f": {'; '.join(self._unreadable[:3])}" if caller.admin else ""
-        fix = "look at the annotation penstock.dev/record; what has it goes on, but is not listed here"
+        fix = f"look at the {what} penstock.dev/record; what has it goes on, but is not listed here"
         return [Check(name="records", ok=False, detail=detail, fix=fix, required=False)]
+
+    async def _left_over(self) -> list[Check]:
+        left = await self._engine.left_over()
+        records = await self._db.read(lambda tx: [tx.workloads.get(each.run.workload_id) for each in left])
+        pairs = [(each, record) for each, record in zip(left, records, strict=True) if not _goes_on(each.run, record)]
+        return [
+            Check(
+                name=f"containers on {each.node}",
+                node=each.node,
+                ok=False,
+                detail=_said_of(each, known=record is not None),
+                fix=_fix_of(each, known=record is not None),
+                required=False,
+            )
+            for each, record in pairs
+        ]
+
+
+def _goes_on(run: Run, record: Workload | None) -> bool:
+    """It will be asked for in a moment."""
+    return record is not None and not record.ended and record.attempt == run.attempt
+
+
+def _said_of(each: LeftOver, *, known: bool) -> str:
+    if known:  # its host was taken out as gone for good, and has come back
+        return f"{each.run.workload_id} is over by the records, and still runs on {each.node}"
+    return f"the container {each.container} runs on {each.node}, and there is no record of it"
+
+
+def _fix_of(each: LeftOver, *, known: bool) -> str:
+    if known:
+        return f"penstock delete wk {each.run.workload_id} ends and removes it"
+    return f"restart the server: it takes over what can be read; the rest ends with `docker rm -f` on {each.node}"
 
 
 def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Account]]) -> tuple[int, list[Workload]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -55,12 +55,15 @@ class Placement:
         bell: Bell,
         touch: Callable[[str], None],
         people: People,
+        nodes: Callable[[], Awaitable[list[Node]]],
     ) -> None:
         self._db = db
         self._engine = engine
         self._bell = bell
         self._touch = touch
         self._people = people
+        self._nodes = nodes
+        """As they may be used: what runs on them is in the records."""
         self._default_cpus = parse_cpus(settings.default_cpus)
         self._several = engine.name == "docker"
         """Are there nodes to choose from, that come and go?"""
@@ -88,7 +91,7 @@ class Placement:
 
     async def look(self) -> None:
         """What nodes there are."""
-        nodes = {node.name: node for node in await self._engine.nodes()}
+        nodes = {node.name: node for node in await self._nodes()}
         for node in nodes.values():
             self._pool.see(node)
         for name in self._pool.rooms.keys() - nodes.keys():

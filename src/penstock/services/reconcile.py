@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from penstock.domain.attempts import KEPT
 from penstock.domain.model import now
+from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.workloads import WAITING, State, Workload
 from penstock.engines.base import Engine, Run
@@ -42,7 +43,14 @@ DAY = 24 * 3600
 
 class Reconciler:
     def __init__(
-        self, db: Database, engine: Engine, settings: Settings, uploads: Uploads, bell: Bell, people: People
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        uploads: Uploads,
+        bell: Bell,
+        people: People,
+        nodes: Callable[[], Awaitable[list[Node]]],
     ) -> None:
         self._db = db
         self._engine = engine
@@ -50,7 +58,7 @@ class Reconciler:
         self._runs = Runs(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
         self._holdups = Holdups(db, self.touch)
         self._expiry = Expiry(db, uploads, timedelta(seconds=parse_duration(settings.retention)), self.touch)
-        self.placement = None if engine.schedules else Placement(db, engine, settings, bell, self.touch, people)
+        self.placement = None if engine.schedules else Placement(db, engine, settings, bell, self.touch, people, nodes)
         """Where the engine does not schedule."""
         self._steps: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()

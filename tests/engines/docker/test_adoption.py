@@ -39,7 +39,7 @@ async def test_what_runs_is_found_with_its_record_and_goes_on(hosts: Hosts, tmp_
     await printed(first, run_of(launch), "up")
     await first.close()
     async with opened(settings_for(hosts, tmp_path / "second", docker_installation="lost"), hosts.hosts[:1]) as engine:
-        found = await engine.found()
+        found = await engine.found([hosts.hosts[0].name])
         assert [(workload.id, workload.spec) for workload in found.workloads] == [(launch.workload_id, launch.spec)]
         assert [each.id for each, _ in found.volumes] == [volume.id]
         assert found.unreadable == ()
@@ -59,7 +59,7 @@ async def test_what_is_marked_as_ours_and_is_not_is_reported_and_left_alone(host
     await engine.open()
     try:
         await engine.use_hosts([document(machine)])
-        found = await engine.found()
+        found = await engine.found([hosts.hosts[0].name])
         assert found.workloads == ()
         assert found.unreadable == ("the container stranger on host-1: its record cannot be read",)
         assert "stranger" in machine.docker("ps", "--format", "{{.Names}}")
@@ -89,5 +89,5 @@ async def test_two_that_share_a_host_do_not_see_each_other(hosts: Hosts, tmp_pat
         await first.start(launch)
         await printed(first, run_of(launch), "up")
         assert await second.runs() == []
-        assert (await second.found()).workloads == ()
+        assert (await second.found([hosts.hosts[0].name])).workloads == ()
         assert (await second.observe(run_of(launch))).presence is Presence.absent

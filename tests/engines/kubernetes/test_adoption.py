@@ -71,7 +71,7 @@ async def test_an_empty_server_has_every_workload_and_volume_again(account: Depl
         await ended(first, run_of(done))
         await ended(first, run_of(sweep))
         async with beside(account.settings(tmp_path / "second")) as second:
-            found = await second.found()
+            found = await second.found(())
             workloads = {workload.id: workload for workload in found.workloads}
             assert {running.workload_id, done.workload_id, sweep.workload_id} <= set(workloads)
             assert workloads[running.workload_id].user == "zoe@example.org"
@@ -151,7 +151,7 @@ async def test_what_others_wrote_into_our_namespace_is_not_believed(
         _make_claim(rig, namespace, stolen)
         await eventually(lambda: engine._cluster.jobs.get("garbage", namespace))
         await eventually(lambda: engine._cluster.claims.get("forged", namespace))
-        found = await engine.found()
+        found = await engine.found(())
         assert theirs.workload_id not in {workload.id for workload in found.workloads}
         assert stolen.id not in {volume.id for volume, _ in found.volumes}
         assert {

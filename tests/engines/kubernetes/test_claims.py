@@ -277,7 +277,7 @@ async def test_what_is_there_can_be_found_by_a_server_that_lost_its_records(engi
     await eventually(
         lambda: engine._claims.find(volume) is engine._cluster.claims.get(*reversed(_place(engine, volume)))
     )
-    found = await engine.found()
+    found = await engine.found(())
     assert (volume, the_account()) in [(each.model_copy(update={}), account) for each, account in found.volumes]
 
 

@@ -7,6 +7,9 @@ marked as ours and is no such thing is named, so that an admin hears of it; noth
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Collection
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,13 +17,16 @@ from penstock.domain.names import ID, USER, name_problem
 from penstock.domain.users import Account
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Found
+from penstock.engines.base import Found, Run
 from penstock.engines.docker import names
+from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.kept import Kept, total_of
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
 from penstock.engines.kubernetes.records import read_volume
 
+log = logging.getLogger(__name__)
 NO_RECORD = "it has no record"
 NOT_READ = "its record cannot be read"
 NOT_ITS_OWN = "it has the record of something else"
@@ -30,18 +36,35 @@ class _Unreadable(Exception):
     """Why a thing of ours is not taken over."""
 
 
-async def found(hosts: Hosts, installation: str) -> Found:
-    links = [link for link in hosts.links() if link.looked.is_set()]
+async def found(hosts: Hosts, installation: str, nodes: Collection[str]) -> Found:
+    """One that does not answer costs the others nothing."""
     unreadable: list[str] = []
-    workloads = _workloads(links, unreadable)
-    volumes: dict[str, tuple[Volume, Account]] = {}
-    for there in await asyncio.gather(*(_volumes(link, installation, unreadable) for link in links)):
-        volumes |= there
+    asked = [link for link in hosts.links() if link.host.name in nodes]
+    answers = await asyncio.gather(*(_volumes_if_there(link, installation, unreadable) for link in asked))
+    there = [(link, has) for link, has in zip(asked, answers, strict=True) if has is not None and link.looked.is_set()]
+    volumes = {id_: volume for _, has in there for id_, volume in has.items()}
+    workloads = _workloads([link for link, _ in there], unreadable)
     return Found(
-        workloads=tuple(workloads[id_] for id_ in sorted(workloads)),
+        workloads=tuple(_as_it_is(workloads[id_], hosts) for id_ in sorted(workloads)),
         volumes=tuple(volumes[id_] for id_ in sorted(volumes)),
         unreadable=tuple(sorted(set(unreadable))),
+        nodes=tuple(link.host.name for link, _ in there),
     )
+
+
+def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
+    """By its containers: where it is, and since when. Of one that is over, nothing is its own any more."""
+    parts = hosts.parts(Run.of(workload))
+    placed = dict(enumerate(workload.hosts))
+    placed |= {names.number(seen.labels, names.PLACE): seen.host for seen in parts.values()}
+    began = [seen.started_at for seen in parts.values() if seen.started_at]
+    update: dict[str, Any] = {
+        "hosts": tuple(placed[number] for number in sorted(placed)),
+        "started_at": min(began, default=None),
+    }
+    if all(seen.over for seen in parts.values()) and len(parts) >= total_of(Kept(), parts):
+        update |= {"gpus": (), "cpusets": (), "counted": ()}
+    return workload.model_copy(update=update)
 
 
 def _workloads(links: list[Link], unreadable: list[str]) -> dict[str, Workload]:
@@ -70,6 +93,16 @@ def _workload(seen: Seen) -> Workload:
         raise _Unreadable(NOT_ITS_OWN)
     _check(workload, seen.labels)
     return workload
+
+
+async def _volumes_if_there(
+    link: Link, installation: str, unreadable: list[str]
+) -> dict[str, tuple[Volume, Account]] | None:
+    try:
+        return await _volumes(link, installation, unreadable)
+    except ApiError as error:
+        log.info("what is kept on %s is not known: %s", link.host.name, error.message)
+        return None
 
 
 async def _volumes(link: Link, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:

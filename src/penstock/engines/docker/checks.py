@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 
 from penstock.engines.docker.api import FIRST
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.seen import Seen
 from penstock.settings import Settings
 from penstock.wire import Check
 
@@ -25,21 +23,6 @@ def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:
         ssh = shutil.which("ssh")
         found.append(Check(name="ssh", ok=bool(ssh), detail=ssh or "not installed", fix="apt install openssh-client"))
     return found
-
-
-def left_over(running: Sequence[Seen]) -> list[Check]:
-    """A host that was taken out as gone for good has come back."""
-    return [
-        Check(
-            name=f"containers on {seen.host}",
-            node=seen.host,
-            ok=False,
-            detail=f"{seen.run.workload_id} is over by the records, and still runs on {seen.host}",
-            fix=f"penstock delete wk {seen.run.workload_id} ends and removes it",
-            required=False,
-        )
-        for seen in running
-    ]
 
 
 def _reached(name: str, message: str | None, link: Link | None) -> Check:

@@ -8,7 +8,7 @@ started step by step (`launching`) from a body of ours (`containers`, `script`),
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,6 +21,7 @@ from penstock.engines.base import (
     Found,
     GpuUse,
     Launch,
+    LeftOver,
     LogQuery,
     Presence,
     Refusal,
@@ -114,14 +115,17 @@ class DockerEngine:
     # -- hosts -------------------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        return [*checks.all_checks(self._hosts, self._settings), *checks.left_over(self._runs.left_over())]
+        return checks.all_checks(self._hosts, self._settings)
 
     async def nodes(self) -> list[Node]:
         return self._hosts.nodes()
 
-    async def found(self) -> Found:
+    async def found(self, nodes: Collection[str]) -> Found:
         with shown():
-            return await adoption.found(self._hosts, self._made.installation)
+            return await adoption.found(self._hosts, self._made.installation, nodes)
+
+    async def left_over(self) -> list[LeftOver]:
+        return [LeftOver(seen.run, seen.host, seen.name) for seen in self._runs.left_over()]
 
     async def hold(self, workload: Workload, record: str) -> None:
         """What waits for others has nothing on any host yet; its record is in the database."""

@@ -62,7 +62,7 @@ class Runs:
         return sorted(known, key=lambda run: (run.workload_id, run.attempt))
 
     def left_over(self) -> list[Seen]:
-        """What runs although nobody asked for it: by the records it is over."""
+        """What runs although nobody asked for it."""
         running = [seen for link in self._hosts.links() for seen in link.all() if seen.runs]
         return [seen for seen in running if seen.run not in self._kept or not self._kept[seen.run].asked_for]
 

@@ -8,7 +8,7 @@ the cluster nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from penstock.engines.base import (
     Found,
     GpuUse,
     Launch,
+    LeftOver,
     LogQuery,
     Refusal,
     Report,
@@ -107,9 +108,12 @@ class KubernetesEngine:
     async def nodes(self) -> list[Node]:
         return await self._observing.nodes()
 
-    async def found(self) -> Found:
+    async def found(self, nodes: Collection[str]) -> Found:
         self._cluster.require()
         return adoption.found(self._cluster, self._namespaces)
+
+    async def left_over(self) -> list[LeftOver]:
+        return []
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 

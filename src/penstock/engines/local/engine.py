@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -25,6 +25,7 @@ from penstock.engines.base import (
     Found,
     GpuUse,
     Launch,
+    LeftOver,
     LogQuery,
     Presence,
     Refusal,
@@ -152,9 +153,12 @@ class LocalEngine:
             )
         ]
 
-    async def found(self) -> Found:
+    async def found(self, nodes: Collection[str]) -> Found:
         """Records stand in the database beside the runs: what is lost is lost with both."""
         return Found()
+
+    async def left_over(self) -> list[LeftOver]:
+        return []
 
     async def hold(self, workload: Workload, record: str) -> None:
         """As with `found`."""

@@ -81,7 +81,7 @@ async def stop_server(asked: Asked) -> Response:
 @router.get("/v1/doctor", response_model=CheckList)
 async def doctor(asked: Asked) -> Response:
     """What is installed, what is missing, what works."""
-    checks = [*await asked.parts.engine.checks(), *asked.parts.adoption.checks(asked.caller)]
+    checks = [*await asked.parts.engine.checks(), *await asked.parts.adoption.checks(asked.caller)]
     if any(check.node for check in checks):
         seen = {None, *(node.name for node in await asked.parts.nodes.seen_by(asked.caller))}
         checks = [check for check in checks if check.node in seen]
