@@ -37,9 +37,15 @@ class Lab:
             self.register(name)
 
     def register(self, name: str) -> None:
-        product = {"lab-1": "NVIDIA A10", "lab-2": "Tesla V100"}[name]
-        applied(self.server, NODE.format(name=name, address=self.addresses[name], product=product))
+        applied(self.server, self.document(name, self.addresses[name]))
         until(lambda: self.node(name)["ready"])
+
+    def document(self, name: str, address: str) -> str:
+        product = {"lab-1": "NVIDIA A10", "lab-2": "Tesla V100"}[name]
+        return NODE.format(name=name, address=address, product=product)
+
+    def readdress(self, name: str, address: str) -> subprocess.CompletedProcess[str]:
+        return penstock(self.server, "apply", "-f", "-", stdin=self.document(name, address))
 
     def node(self, name: str) -> dict[str, Any]:
         return next(node for node in items(self.server, "/v1/nodes") if node["name"] == name)
@@ -157,3 +163,30 @@ def test_a_stopped_array_does_not_go_on_with_another_server(lab: Lab, place: Pat
     lab.second.docker("kill", *containers(lab.second, running))
     until(lambda: len(containers(lab.second, running)) == 2)
     assert containers(lab.second, stopped) == [only]
+
+
+def test_a_node_that_runs_something_takes_an_address_only_if_that_is_there(lab: Lab) -> None:
+    train = lab.submit("train", "lab-1", gpus=", accelerators: 'A10:1'")
+    lab.runs(train)
+    made = containers(lab.first, train)
+
+    wrong = lab.readdress("lab-1", lab.second.tcp)
+    assert wrong.returncode == 1
+    said = f"Node lab-1 runs train ({train}), and that is not at {lab.second.tcp}: it is another Docker."
+    assert said in wrong.stdout + wrong.stderr
+    assert "set maintenance: true, and change it when they have ended" in wrong.stdout + wrong.stderr
+    nobody = lab.readdress("lab-1", "unix:///nobody")
+    assert nobody.returncode == 1
+    assert "whether that is at unix:///nobody cannot be seen: " in nobody.stdout + nobody.stderr
+    assert (lab.node("lab-1")["ready"], lab.seen(train)["state"]) == (True, "RUNNING")
+
+    lab.first.cut()
+    until(lambda: lab.seen(train)["state"] == "UNKNOWN")
+    assert lab.readdress("lab-1", lab.second.tcp).returncode == 1
+    moved = lab.readdress("lab-1", lab.first.unix)
+    assert (moved.returncode, moved.stdout) == (0, "Node lab-1 configured\n"), moved
+    lab.runs(train)
+    assert (containers(lab.first, train), lab.locks(train)) == (made, ["take"])
+    lab.server.request("POST", f"/v1/workloads/{train}/stop")
+    assert lab.server.ended(train)["state"] == "STOPPED"
+    assert lab.readdress("lab-1", lab.first.tcp).returncode == 0

@@ -12,8 +12,8 @@ from penstock.domain.policy import SHARED_GROUP, Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Storage, StorageKind
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine
-from penstock.errors import Conflict, NotFound
+from penstock.engines.base import Engine, Run
+from penstock.errors import Conflict, NotFound, PenstockError
 from penstock.services import audit
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -22,6 +22,10 @@ Place = Host | Storage
 LOCAL = "-local"
 """What a node's own disk is called after the node's name."""
 STAYS = "delete it first, or take another name"
+MOVES = (
+    "correct the address; or set maintenance: true, and change it when they have ended; if the host is gone for good: "
+    "penstock delete node {} --force"
+)
 NAMED = 10
 """So many are named in one sentence."""
 
@@ -117,14 +121,38 @@ class Places:
         caller.require(verb, kind, place.group)
         if clash := self.clash(place):
             raise Conflict(clash.message, hint=clash.hint)
+        there = await self._found_again(known, place)
 
         def write(tx: Store) -> None:
+            if there is not None and (new := [each for each in _running_on(tx, place.name) if each.id not in there]):
+                raise Conflict(f"Node {place.name} runs {named(new)} since a moment ago.", hint="try again")
             tx.registered.put(kind, place.group, place.name, place.model_dump_json())
             audit.note(tx, caller, verb, kind, group=place.group, name=place.name)
 
         await self._db.write(write)
         await self.open()
         return "configured" if known else "created"
+
+    async def _found_again(self, known: Place | None, host: Place) -> set[str] | None:
+        """Of a node that gets another address: what runs on it, once it is seen to be there as well. Another engine
+        would show nothing of it, and what is not shown is taken for gone."""
+        if not isinstance(known, Host) or not isinstance(host, Host) or known.address == host.address:
+            return None
+        running = await self._db.read(lambda tx: _running_on(tx, host.name))
+        if not running:
+            return set()
+        by_id = {each.id: each for each in running}
+        hint = MOVES.format(host.name)
+        try:
+            lacking = [by_id[run.workload_id] for run in await self._engine.lacking(host, list(map(Run.of, running)))]
+        except PenstockError as error:
+            why = " ".join(str(each) for each in error.problems) or error.message
+            said = f"Node {host.name} runs {named(running)}; whether that is at {host.address} cannot be seen: {why}"
+            raise Conflict(said, hint=hint) from error
+        if lacking:
+            said = f"Node {host.name} runs {named(lacking)}, and that is not at {host.address}: it is another Docker."
+            raise Conflict(said, hint=hint)
+        return set(by_id)
 
     async def remove(self, caller: Caller, kind: Kind, name: str, *, force: bool = False) -> list[Workload]:
         """What nothing uses; with `force` also a node that does not answer. Returns what ran there alone: nobody will
@@ -175,7 +203,7 @@ def _not_its_disk(storage: Storage, nodes: Collection[str]) -> Clash | None:
 
 def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
     """What runs there, as far as is known."""
-    running = [each for each in tx.workloads.active() if node in each.hosts]
+    running = _running_on(tx, node)
     if not running or (force and not answers):
         return running
     if answers:
@@ -186,6 +214,11 @@ def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
         f"if it is gone for good: penstock delete node {node} --force; then they are UNKNOWN, and their GPUs given back"
     )
     raise Conflict(said, hint=hint)
+
+
+def _running_on(tx: Store, node: str) -> list[Workload]:
+    """What has not ended and has a place there."""
+    return [each for each in tx.workloads.active() if node in each.hosts]
 
 
 def named(workloads: Sequence[Workload]) -> str:

@@ -32,7 +32,7 @@ from penstock.engines.base import (
     VolumeReport,
 )
 from penstock.engines.changes import Changes
-from penstock.engines.docker import adoption, checks, looking, refusing
+from penstock.engines.docker import adoption, checks, looking, moving, refusing
 from penstock.engines.docker.claims import Claims
 from penstock.engines.docker.container_settings import read_settings
 from penstock.engines.docker.cpus import Cpus
@@ -95,6 +95,10 @@ class DockerEngine:
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
         self._claims.use(storages)
         await self._hosts.use(hosts)
+
+    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
+        with shown():
+            return await moving.lacking(self._hosts, host, runs, self._made.installation)
 
     def _changed(self, run: Run) -> None:
         """First what must be done about it, then whoever wants to know."""

@@ -58,7 +58,7 @@ class Hosts:
             known.host = host
             return None
         try:
-            api = self._api(host)
+            api = self.api(host)
         except PenstockError as error:
             self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
             return None
@@ -70,7 +70,8 @@ class Hosts:
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def _api(self, host: Host) -> Api:
+    def api(self, host: Host) -> Api:
+        """Of whatever is at its address; raises where there is no way there."""
         try:
             address = read_address(host.address)
         except NotAnAddress as error:

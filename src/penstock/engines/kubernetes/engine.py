@@ -115,6 +115,9 @@ class KubernetesEngine:
     async def left_over(self) -> list[LeftOver]:
         return []
 
+    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
+        return []
+
     # -- volumes -----------------------------------------------------------------------------------------------------
 
     def namespace(self, user: str, group: str) -> str:

@@ -160,6 +160,9 @@ class LocalEngine:
     async def left_over(self) -> list[LeftOver]:
         return []
 
+    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
+        return []
+
     async def hold(self, workload: Workload, record: str) -> None:
         """As with `found`."""
 
