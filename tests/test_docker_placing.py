@@ -22,6 +22,12 @@ spec:
   gpus: [{{product_name: {product}, memory: 16Gi}}, {{product_name: {product}, memory: 16Gi}}]
 """
 KINDS = {"lab-1": ("Tesla V100", "hdd"), "lab-2": ("NVIDIA A10", "ssd")}
+SWEEP = """name: sweep
+resources: {image_id: 'penstock-test:1', cpus: 0.1}
+selectors: {node: lab-1}
+array: {count: 3, parallelism: 1}
+run: [sh, -c, 'until test -e /done; do sleep 0.1; done']
+"""
 SLEEP = "name: {name}\nresources: {{image_id: 'penstock-test:1'{resources}}}\n{more}run: [sleep, '300']\n"
 PATIENCE = 120
 
@@ -279,6 +285,37 @@ def test_a_host_in_maintenance_gets_nothing_new_and_one_that_is_away_neither(lab
         lab.hosts["lab-2"].start()
     assert lab.runs_on(waits) == ["lab-2"]
     assert lab.server.ended(gone["id"])["reason"] == "NODE_LOST"
+
+
+def test_no_further_index_begins_on_a_host_in_maintenance(lab: Lab) -> None:
+    machine = lab.hosts["lab-1"]
+    sweep = lab.server.submit(SWEEP)
+
+    def completes(number: int) -> None:
+        """The index that runs."""
+        assert lab.runs_on(sweep) == ["lab-1"]
+        [runs] = machine.docker("ps", "-q", "--filter", f"label=penstock.dev/workload={sweep['id']}").split()
+        machine.docker("exec", runs, "touch", "/done")
+        until(lambda: lab.seen(sweep)["array"]["completed"] == number, lambda: lab.seen(sweep))
+
+    lab.runs_on(sweep)
+    lab.register("lab-1", maintenance=True)
+    said = "lab-1 is in maintenance: 2 of its indexes wait until that is over"
+    until(lambda: lab.seen(sweep)["message"] == said, lambda: lab.seen(sweep))
+    completes(1)
+    assert (lab.seen(sweep)["state"], lab.seen(sweep)["message"]) == ("RUNNING", said)
+    assert lab.runs_on(sweep) == []
+    lab.server.kill()
+    lab.server = start_server(lab.server.place, lab.server.environ)
+    until(lambda: all(node["ready"] for node in lab.server.request("GET", "/v1/nodes")[1]["items"]))
+    assert lab.runs_on(sweep) == []
+    lab.register("lab-1")
+    until(lambda: lab.runs_on(sweep), lambda: lab.seen(sweep))
+    until(lambda: lab.seen(sweep)["message"] is None, lambda: lab.seen(sweep))
+    completes(2)
+    until(lambda: lab.runs_on(sweep), lambda: lab.seen(sweep))
+    completes(3)
+    assert lab.server.ended(sweep["id"])["state"] == "EXITED"
 
 
 def test_what_was_given_is_still_given_after_the_server_was_killed(place: Path, lab: Lab) -> None:

@@ -40,6 +40,7 @@ class Hosts:
         async with self._using:
             wanted = {host.name: host for host in hosts}
             old = [link for name, link in self._links.items() if _elsewhere(link, wanted.get(name))]
+            turned = [link for name, link in self._links.items() if _is_turned(link, wanted.get(name))]
             for link in old:
                 del self._links[link.host.name]
             self._unusable = {}
@@ -50,7 +51,7 @@ class Hosts:
                 await asyncio.wait(tries, timeout=PATIENCE)
             for task in tries:
                 task.cancel()
-        for run in {seen.run for link in old for seen in link.all()}:
+        for run in {seen.run for link in (*old, *turned) for seen in link.all()}:
             self._changed(run)
 
     def _add(self, host: Host) -> Link | None:
@@ -158,6 +159,10 @@ class Hosts:
         """Those that nobody registers any more."""
         return [name for name in names if name not in self._links and name not in self._unusable]
 
+    def drained(self, names: Iterable[str]) -> list[str]:
+        """Those of these in which nothing new is started."""
+        return [name for name in dict.fromkeys(names) if name in self._links and self._links[name].host.maintenance]
+
     def gpus_seen(self) -> list[bool]:
         """Of each host that has some: whether it can be seen what they do. If they are only declared it cannot."""
         found = [(_gpus(link.host, link), {gpu.uuid for gpu in link.probe.gpus}) for link in self.links()]
@@ -191,6 +196,11 @@ class Hosts:
 
 def _elsewhere(link: Link, host: Host | None) -> bool:
     return host is None or host.address != link.host.address
+
+
+def _is_turned(link: Link, host: Host | None) -> bool:
+    """Into maintenance, or back."""
+    return host is not None and host.maintenance != link.host.maintenance
 
 
 def _is_here(name: str) -> bool:

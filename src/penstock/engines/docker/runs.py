@@ -126,14 +126,14 @@ class Runs:
         if not open_ and kept.grace is not None and kept.bringing is None:
             listed = self._with_unstarted(run, kept, parts, found)
         elif not open_ and array and len(found) < total:
-            return Report(presence=Presence.running, units=tuple(listed))
+            return Report(presence=Presence.running, units=tuple(listed), message=self._drained(kept, found))
         elif not open_ and not array and kept.bringing is None and self._has_failed(kept, parts):
             listed = [
                 unit if unit.rank in found else unit.model_copy(update=BESIDE)
                 for unit in self._with_unstarted(run, kept, parts, found)
             ]
         if open_ or len(listed) < total:
-            return self._running(run, parts, listed)
+            return self._running(parts, listed, self._drained(kept, found))
         return Report(presence=Presence.ended, units=tuple(listed))
 
     def _parts(self, run: Run) -> dict[int, Seen]:
@@ -165,7 +165,7 @@ class Runs:
         if seconds > 0 and what not in timers:
             timers[what] = asyncio.get_running_loop().call_later(seconds + 0.05, tell)
 
-    def _running(self, run: Run, parts: Mapping[int, Seen], listed: list[Unit]) -> Report:
+    def _running(self, parts: Mapping[int, Seen], listed: list[Unit], said: str | None) -> Report:
         """Where a host does not answer it is in doubt, and says so; nothing is started in its place."""
         away = self._hosts.away({seen.host for seen in parts.values() if not seen.over})
         if any(seen.runs for seen in parts.values()) and away:
@@ -177,7 +177,18 @@ class Runs:
                 state=State.UNKNOWN,
                 reason=Reason.NODE_LOST,
             )
-        return Report(presence=Presence.running, units=tuple(listed))
+        return Report(presence=Presence.running, units=tuple(listed), message=said)
+
+    def _drained(self, kept: Kept, found: Mapping[int, Unit]) -> str | None:
+        """Why what is left of an array does not begin, where no node takes any more of it."""
+        launch = kept.launch
+        left = [index for index in launch.indexes if index not in found] if launch else []
+        if launch is None or not left or not (drained := self._hosts.drained(launch.hosts)):
+            return None
+        if {*launch.hosts} - {*drained, *self._hosts.missing(launch.hosts)}:
+            return None
+        is_ = "is" if len(drained) == 1 else "are"
+        return f"{', '.join(drained)} {is_} in maintenance: {len(left)} of its indexes wait until that is over"
 
     def _not_begun(self, run: Run, kept: Kept) -> Report:
         if kept.bringing:

@@ -60,15 +60,20 @@ class Starts:
 
     def bring(self, run: Run, kept: Kept, launch: Launch) -> None:
         """Returns at once; what there is to do next is looked at again when it is done."""
-        parts, missing = self._hosts.parts(run), self._hosts.missing(launch.hosts)
+        parts = self._hosts.parts(run)
         if (
             kept.bringing
             or kept.given_up
-            or not (_to_start(launch, kept, parts, missing) or _removed(launch, kept, parts))
+            or not (_to_start(launch, kept, parts, self._closed(launch, parts)) or _removed(launch, kept, parts))
         ):
             return
         kept.bringing = Bringing(launch)
         kept.bringing.task = asyncio.create_task(self._bring_up(run, kept, kept.bringing))
+
+    def _closed(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
+        """Nodes where no further index begins: nobody registers them any more, or they are in maintenance. What has
+        not begun at all was placed there before that."""
+        return [*self._hosts.missing(launch.hosts), *(self._hosts.drained(launch.hosts) if parts else ())]
 
     async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing) -> None:
         def say(state: State, reason: Reason, message: str) -> None:
@@ -136,7 +141,10 @@ class Starts:
                 raise Unregistered(f"{said}: {NOT_KNOWN}", host=missing[0])
             raise PenstockError(f"{said}.")
         await self._doubt(run, kept, bringing)
-        wanted = [Part(part, place, hosts[place]) for part, place in _to_start(launch, kept, there, missing)]
+        wanted = [
+            Part(part, place, hosts[place])
+            for part, place in _to_start(launch, kept, there, self._closed(launch, there))
+        ]
         if wanted:
             await self._launching.start(launch, wanted, say, bringing.fresh)
 
@@ -189,9 +197,9 @@ class Starts:
                 )
 
 
-def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], missing: Sequence[str]) -> list[tuple[int, int]]:
-    """Part and place of all that can start now: what has no container or one that was only created. `missing` are
-    nodes that nobody registers any more."""
+def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], closed: Sequence[str]) -> list[tuple[int, int]]:
+    """Part and place of all that can start now: what has no container or one that was only created. `closed` are
+    nodes where no further index begins."""
     last = _last_made(launch, parts)
     open_ = [seen for seen in parts.values() if not seen.over and seen.part not in kept.failed]
     waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in open_ if seen.prepared]
@@ -199,7 +207,7 @@ def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], missing: Se
     if launch.spec.array is None:
         return sorted([*waiting, *((rank, rank) for rank in range(last + 1, launch.spec.nodes) if rank not in known)])
     busy = {names.number(seen.labels, names.PLACE) for seen in open_}
-    busy |= {number for number, host in enumerate(launch.hosts) if host in missing}
+    busy |= {number for number, host in enumerate(launch.hosts) if host in closed}
     free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
     left = [index for index in launch.indexes if index > last and index not in known]
     return [*waiting, *zip(left, free, strict=False)]
