@@ -32,7 +32,7 @@ mark=$(cat /proc/sys/kernel/random/uuid)
 tell() {{ until {send}; do sleep 0.2; done; }}
 me="$PENSTOCK_TASK_ID $PENSTOCK_ATTEMPT $JOB_COMPLETION_INDEX $mark"
 tell "$me began $CUDA_VISIBLE_DEVICES"
-sleep {seconds}
+{work}
 tell "$me ended {code}"
 exit {code}
 """
@@ -47,7 +47,8 @@ class Start:
     mark: str
     gpus: tuple[str, ...]
     began: int
-    ended: int | None = None
+    last: int
+    """When it last wrote: one that was killed was there until then at least."""
     code: int | None = None
 
 
@@ -62,6 +63,7 @@ class Ledger:
                 ledger._write(self.rfile.read().decode().strip())
 
         self._server = ThreadingTCPServer((host, 0), Handler)
+        self._server.daemon_threads = True  # of a host whose plug was pulled, a connection may never end
         self.host, self.port = self._server.server_address[:2]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -84,9 +86,10 @@ class Ledger:
             starts = found[workload][int(attempt), int(part)]
             start = next((each for each in starts if each.mark == mark), None)
             if start is None:
-                starts.append(start := Start(mark, tuple(rest[0].split(",")) if rest else (), moment))
+                starts.append(start := Start(mark, tuple(rest[0].split(",")) if rest else (), moment, moment))
+            start.last = moment
             if what == "ended":
-                start.ended, start.code = moment, int(rest[0])
+                start.code = int(rest[0])
         return found
 
 
@@ -117,12 +120,20 @@ REQUEUE = {"plain": 3, "gpu": 3, "two-gpus": 3, "ranks": 3}
 """How often those begin again whose host was lost; the others end with it."""
 
 
+def _work(kind: str, seconds: float) -> str:
+    """What has a GPU says all the time that it is there."""
+    if kind not in ("gpu", "two-gpus"):
+        return f"sleep {600 if kind == 'long' else seconds}"
+    steps = " ".join(str(number) for number in range(int(seconds * 4)))
+    return f'for step in {steps}; do sleep 0.25; tell "$me lives $step"; done'
+
+
 def document(job: Job, ledger: Ledger, seconds: float) -> str:
     """A Workload that takes a part of a CPU, so that many run at once."""
     image, shell, send = BASH if job.kind == "ranks" else BUSYBOX
     program = PROGRAM.format(
         send=send.format(host=ledger.host, port=ledger.port),
-        seconds=600 if job.kind == "long" else seconds,
+        work=_work(job.kind, seconds),
         code=3 if job.kind == "fails" else 0,
     )
     selectors: dict[str, Any] = {"cpu": {"count": 0.1, "exclusive": False}}

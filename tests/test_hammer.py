@@ -20,7 +20,7 @@ from tests.running import RunningServer, start_server
 
 USERS = 10
 SERVER = ("server",) * 3
-HOSTS = ("server", "lab-1", "server", "lab-2 in order", "server", "lab-1", "server", "lab-2 in order", "server")
+HOSTS = ("server", "lab-1", "server", "lab-2 in order", "server", "lab-1", "server", "lab-2 whole", "server")
 ENGINES = ("lab-1", "all", "lab-2", "server", "all", "lab-1", "lab-2")
 """What is killed, one after the other while work comes in."""
 EACH = {SERVER: 8, HOSTS: 20, ENGINES: 12}
@@ -76,17 +76,18 @@ class Lab:
         return str(self.server.request("POST", "/v1/tokens", {"user": user})[1]["token"])
 
     def kill(self, what: str) -> None:
-        """By name. An engine takes its containers with it when it ends in order, otherwise when it begins again."""
-        name, _, in_order = what.partition(" ")
+        """By name. An engine takes its containers with it when it ends in order, otherwise when it begins again; with
+        the whole host all end at once."""
+        name, _, how = what.partition(" ")
         engines = {each: host for each, host in self.hosts.items() if name in (each, "all")}
         since = iso(now())
         if name in ("server", "all"):
             self.server.kill()
         for host in engines.values():
-            (host.restart if in_order else host.kill)()
+            {"in order": host.restart, "whole": host.reboot}.get(how, host.kill)()
         if name in ("server", "all"):
             self.server = self._start()
-        for host in engines.values() if not in_order else ():
+        for host in engines.values() if not how else ():
             host.start()
         self.killed += [Killed(each, since, iso(now())) for each in engines]
 
@@ -237,14 +238,14 @@ def ran_twice(starts: dict[str, dict[Part, list[Start]]]) -> list[str]:
 
 
 def held_twice(starts: dict[str, dict[Part, list[Start]]]) -> list[str]:
-    """By the programs themselves: one began with a GPU between another's beginning and end with it."""
+    """By the programs themselves: one began with a GPU after another that was still there with it later."""
     whole = [(id_, start) for id_, parts in starts.items() for found in parts.values() for start in found]
     return [
         f"{gpu}: {one} and {other}"
         for one, first in whole
         for other, second in whole
         for gpu in {*first.gpus} & {*second.gpus}
-        if first is not second and first.ended is not None and first.began < second.began < first.ended
+        if first is not second and first.began < second.began < first.last
     ]
 
 
@@ -255,7 +256,7 @@ def given_twice(audit: list[dict[str, Any]]) -> list[str]:
     moves = [entry for entry in audit if entry["kind"] == "GPU" and entry["verb"] in ("take", "give")]
     assert moves, "nothing is said of GPUs"
     for entry in moves:
-        gpu, workload = entry["name"], entry["id"]
+        gpu, workload = entry["name"].rpartition("/")[2], entry["id"]
         if holders.get(gpu) != (workload if entry["verb"] == "give" else None):
             wrong.append(f"{gpu}: {entry['verb']} by {workload} while {holders.get(gpu)} has it")
         holders[gpu] = workload
