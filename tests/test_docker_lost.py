@@ -21,6 +21,11 @@ spec:
   address: '{address}'
   gpus: [{{product_name: NVIDIA A10, memory: 16Gi}}, {{product_name: NVIDIA A10, memory: 16Gi}}]
 """
+TWICE = """name: twice
+resources: {image_id: 'penstock-test:1', cpus: '0.1', accelerators: 'A10:1'}
+retries: 3
+run: [sh, -c, 'test $PENSTOCK_ATTEMPT = 2 && exec sleep 600; until test -e /done; do sleep 0.1; done; exit 3']
+"""
 TASK = """name: {name}
 resources: {{image_id: 'penstock-test:1', cpus: '0.1', accelerators: 'A10:1'}}
 selectors: {{node: {node}}}
@@ -39,9 +44,14 @@ class Lab:
         self.addresses = {"lab-1": first.tcp, "lab-2": second.unix}
         self.register()
 
-    def register(self) -> None:
-        for name, address in self.addresses.items():
-            applied(self.server, NODE.format(name=name, address=address))
+    def register(self, *names: str) -> None:
+        for name in names or self.addresses:
+            applied(self.server, NODE.format(name=name, address=self.addresses[name]))
+
+    def drains(self, name: str, maintenance: bool = True) -> None:
+        text = NODE.format(name=name, address=self.addresses[name]) + f"  maintenance: {str(maintenance).lower()}\n"
+        status, answer = self.server.request("POST", "/v1/apply", {"text": text})
+        assert status == 200, answer
 
     def lose_all(self) -> None:
         """Its data, not what runs."""
@@ -88,9 +98,15 @@ def lab(place: Path, hosts: Hosts) -> Iterator[Lab]:
         host.clean()
 
 
+def container_of(machine: Host, id_: str) -> str:
+    """The one that runs."""
+    [container] = machine.docker("ps", "-q", "--filter", f"label=penstock.dev/workload={id_}").split()
+    return container
+
+
 def in_container(machine: Host, id_: str) -> str:
     """What its container was given."""
-    [container] = machine.docker("ps", "-q", "--filter", f"label=penstock.dev/workload={id_}").split()
+    container = container_of(machine, id_)
     return machine.docker("inspect", "-f", '{{index .Config.Labels "penstock.dev/gpus"}}', container).strip()
 
 
@@ -140,11 +156,31 @@ def test_what_runs_on_a_host_that_comes_later_keeps_its_place(lab: Lab, hosts: H
     assert {id_: lab.runs(id_) for id_ in (train, sweep)} == held
     until(lambda: lab.seen(waits)["state"] == "QUEUED")
     assert lab.taken() == {f"lab-1/{held[train]}": train, f"lab-1/{held[sweep]}": sweep}
-    hosts.hosts[0].docker(
-        "kill", *hosts.hosts[0].docker("ps", "-q", "--filter", f"label=penstock.dev/workload={sweep}").split()
-    )
+    hosts.hosts[0].docker("kill", container_of(hosts.hosts[0], sweep))
     until(lambda: lab.seen(sweep)["array"]["failed"] == 1 and lab.seen(sweep)["array"]["running"] == 1)
     assert lab.gpus(sweep) == [held[sweep]]
+
+
+def test_an_attempt_is_not_made_again_that_may_run_on_a_host_which_was_not_seen_yet(lab: Lab, hosts: Hosts) -> None:
+    lab.drains("lab-2")
+    twice = lab.server.submit(TWICE)["id"]
+    until(lambda: lab.seen(twice)["state"] == "RUNNING")
+    assert lab.seen(twice)["hosts"] == ["lab-1"]
+    lab.drains("lab-1")
+    lab.drains("lab-2", maintenance=False)
+    hosts.hosts[0].docker("exec", container_of(hosts.hosts[0], twice), "touch", "/done")
+    until(lambda: (lab.seen(twice)["state"], lab.seen(twice)["attempt"]) == ("RUNNING", 2))
+    held = lab.runs(twice)
+
+    lab.lose_all()
+    lab.register("lab-1")
+    until(lambda: lab.server.request("GET", f"/v1/workloads/{twice}")[0] == 200)
+    first = lab.server.ended(twice)
+    assert (first["state"], first["exit_code"], first["attempt"]) == ("CRASHED", 3, 1)
+    lab.register("lab-2")
+    until(lambda: lab.seen(twice)["attempt"] == 2)
+    assert (lab.runs(twice), lab.seen(twice)["hosts"]) == (held, ["lab-2"])
+    assert lab.taken() == {f"lab-2/{held}": twice}
 
 
 def test_what_has_our_labels_and_no_record_is_named(lab: Lab, hosts: Hosts) -> None:

@@ -18,15 +18,18 @@ from penstock.domain.names import NAME_LIMIT
 from penstock.domain.nodes import Node
 from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
+from penstock.domain.workloads import WAITING, Reason, State, Unit, Wants, Workload
 from penstock.engines.base import Engine, Found, LeftOver, Run
 from penstock.errors import Unavailable
+from penstock.services.records import UNPLACED
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import Check
 
 log = logging.getLogger(__name__)
 RETRY = 2.0
+PATIENCE = 1.0
+"""Seconds that a host may keep the others waiting for their next job."""
 SHOWN = 300
 LOST = "the server's own records were lost"
 FOUND = f"found in the cluster; {LOST}"
@@ -39,26 +42,22 @@ class Adoption:
         self._engine = engine
         self._adopted = adopted
         self._unreadable: tuple[str, ...] = ()
-        self._waiting: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
         self._on_hosts = engine.name == "docker"
         self._known: set[tuple[str, str]] = set()
         """Hosts, by name and address, whose work is in the records."""
-        self._looking = asyncio.Lock()
 
     async def open(self) -> None:
         """Before anything is reconciled; where the engine does not answer yet, as soon as it does."""
-        if self._on_hosts:
-            await self._look_at(await self._engine.nodes())
-            return
         try:
-            await self._adopt()
+            await self._adopt(self._new(await self._engine.nodes()) if self._on_hosts else ())
         except Unavailable:
-            self._waiting = asyncio.create_task(self._adopt_later())
+            self._work = asyncio.create_task(self._adopt_later())
 
     async def close(self) -> None:
-        if self._waiting:
-            self._waiting.cancel()
-            await asyncio.gather(self._waiting, return_exceptions=True)
+        if self._work:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
 
     async def _adopt_later(self) -> None:
         while True:
@@ -75,19 +74,22 @@ class Adoption:
         nodes = await self._engine.nodes()
         if not self._on_hosts:
             return nodes
-        for workload in await self._look_at(nodes):
+        self._known &= {(node.name, node.address) for node in nodes}  # one that was taken out may come back
+        if new := self._new(nodes):
+            if self._work is None or self._work.done():
+                self._work = asyncio.create_task(self._take_over(new))
+            await asyncio.wait({self._work}, timeout=PATIENCE)
+            if self._work.done():
+                self._work.result()
+        late = {node.name for node in self._new(nodes)}
+        return [node.model_copy(update=NOT_YET) if node.name in late else node for node in nodes] if late else nodes
+
+    def _new(self, nodes: Sequence[Node]) -> list[Node]:
+        return [node for node in nodes if node.ready and (node.name, node.address) not in self._known]
+
+    async def _take_over(self, nodes: Sequence[Node]) -> None:
+        for workload in await self._adopt(nodes):
             self._adopted(workload)
-        return [node.model_copy(update=NOT_YET) if self._is_new(node) else node for node in nodes]
-
-    async def _look_at(self, nodes: list[Node]) -> list[Workload]:
-        """At those that are seen for the first time; one that was taken out and comes back is."""
-        async with self._looking:
-            self._known &= {(node.name, node.address) for node in nodes}
-            new = [node for node in nodes if self._is_new(node)]
-            return await self._adopt(new) if new else []
-
-    def _is_new(self, node: Node) -> bool:
-        return node.ready and (node.name, node.address) not in self._known
 
     async def _adopt(self, nodes: Sequence[Node] = ()) -> list[Workload]:
         """What is new to the store by it."""
@@ -206,11 +208,26 @@ def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Acc
         taken = any(each.name == volume.name for each in tx.volumes.find(volume.name, volume.group))
         there = volume.model_copy(update={"made": True})
         tx.volumes.add(_renamed(there) if taken else there, account)
-    new = [workload for workload in workloads if tx.workloads.get(workload.id) is None]
-    for workload in new:
+    new = []
+    for workload in workloads:
+        known = tx.workloads.get(workload.id)
+        if known and not _is_behind(known, workload):
+            continue
+        if known and not known.ended:
+            tx.workloads.move(known, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, **UNPLACED)
+        if known:
+            tx.workloads.remove(known.id)
+        new.append(workload)
         tx.workloads.add(workload)
         tx.workloads.set_units(workload.id, _done_before(workload))
     return len(new_volumes), new
+
+
+def _is_behind(known: Workload, found: Workload) -> bool:
+    """It was adopted by what an earlier attempt had left on another host. A cluster has all attempts in one place."""
+    if found.state in WAITING:
+        return False
+    return known.attempt < found.attempt or (known.attempt == found.attempt and known.state in WAITING)
 
 
 def _done_before(workload: Workload) -> list[Unit]:

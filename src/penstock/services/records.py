@@ -181,6 +181,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         return tx.workloads.get(workload.id) or workload
     if end is not None and not units:
         units = _left(tx, found, end)
+    adopted = (found.state, found.reason) == (State.REQUESTED_LAUNCH, Reason.ADOPTED)
     units, so_far = _written(tx, found, units)
     began = min((unit.started_at for unit in units if unit.started_at), default=None)
     if began and found.state not in SEEN_RUNNING:
@@ -203,7 +204,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         progress=so_far,
         **_over(units),
     )
-    after = following(found, end, units)
+    after = None if adopted else following(found, end, units)  # the next may be on a host that was not seen yet
     return begin(tx, ended, after) if after else ended
 
 

@@ -20,7 +20,7 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.failures import ApiError
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.hosts import PATIENCE, Hosts
 from penstock.engines.docker.kept import Kept, total_of
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
@@ -99,9 +99,10 @@ async def _volumes_if_there(
     link: Link, installation: str, unreadable: list[str]
 ) -> dict[str, tuple[Volume, Account]] | None:
     try:
-        return await _volumes(link, installation, unreadable)
-    except ApiError as error:
-        log.info("what is kept on %s is not known: %s", link.host.name, error.message)
+        async with asyncio.timeout(PATIENCE):
+            return await _volumes(link, installation, unreadable)
+    except (ApiError, TimeoutError) as error:
+        log.info("what is kept on %s is not known: %s", link.host.name, error)
         return None
 
 
