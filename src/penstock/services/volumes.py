@@ -6,28 +6,24 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from penstock.domain.model import now
-from penstock.domain.names import name_problem, new_id, shorten
-from penstock.domain.paths import NotAMountPath, sub_path
 from penstock.domain.policy import EVERYTHING, Kind, Verb
-from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
+from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Caller, Group
-from penstock.domain.volumes import AccessMode, Phase, Storage, StorageClass, StorageKind, Volume
+from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, VolumeReport
-from penstock.errors import Conflict, InUse, Invalid, PenstockError, Problem, Unavailable
+from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, lookup, once
 from penstock.services.accounts import account_of
 from penstock.services.allowance import Allowance
 from penstock.services.making import Making
 from penstock.services.places import Places
+from penstock.services.wishes import class_of, larger_volume, new_volume, no_directories
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import NewVolume, VolumeUse, VolumeView
 
-SHARED = (AccessMode.ReadWriteMany,)
-ALONE = (AccessMode.ReadWriteOnce,)
 UNSAID = "1Gi"
 """What one has that nobody gave a size, where it must have one."""
 
@@ -64,10 +60,10 @@ class Volumes:
         else:
             storage = self._storage(caller, asked.storage, coming)
         if storage and storage.shared and self._engine.schedules and asked.sub_path not in (None, asked.name):
-            raise _no_directories(storage)
+            raise no_directories(storage)
         if storage and self._engine.name != "docker":
-            asked = asked.model_copy(update={"storage_class": _class_of(storage, classes)})
-        return _new(caller, asked, classes, storage)
+            asked = asked.model_copy(update={"storage_class": class_of(storage, classes)})
+        return new_volume(caller, asked, classes, storage)
 
     def _anywhere(self, caller: Caller, asked: NewVolume) -> tuple[NewVolume, Storage | None]:
         """On the disk of the node that uses it first. Where there is one machine, or a cluster that has other places
@@ -217,14 +213,14 @@ class Volumes:
 
     async def refuse_resize(self, volume: Volume, size: str) -> None:
         """Raises what `resize` would; nothing is changed."""
-        larger = _larger(volume, size, await self._engine.storage_classes())
+        larger = larger_volume(volume, size, await self._engine.storage_classes())
         if problems := await self._db.read(lambda tx: self._allowance.problems(tx, larger)):
             raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
 
     async def resize(self, caller: Caller, ref: str, size: str) -> VolumeView:
         """The engine first: if the record is not written any more, asking again does the same once more."""
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.update))
-        larger = _larger(volume, size, await self._engine.storage_classes())
+        larger = larger_volume(volume, size, await self._engine.storage_classes())
 
         def update(tx: Store) -> tuple[Volume, tuple[VolumeUse, ...]]:
             known = lookup.volume(tx, caller, volume.id, Verb.update)
@@ -296,114 +292,3 @@ def _page(
     groups: Sequence[str] | None, name: str | None, limit: int, cursor: str | None, tx: Store
 ) -> tuple[list[Volume], str | None]:
     return tx.volumes.page(groups, name=name, limit=limit, cursor=cursor)
-
-
-def _new(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], storage: Storage | None) -> Volume:
-    """All that is wrong with the wish, at once; or the volume."""
-    problems = [problem for problem in [name_problem(asked.name)] if problem]
-    size_bytes = _size(asked, problems)
-    on_host = storage is not None and asked.storage_class is None
-    wanted = "" if on_host else _storage_class(asked.storage_class, classes, problems)
-    modes = _modes(asked.access_modes, problems) if storage is None else SHARED if storage.shared else ALONE
-    below = _below(asked, problems)
-    if problems:
-        raise Invalid("The volume cannot be created.", problems=problems)
-    return Volume(
-        id=new_id(),
-        name=asked.name,
-        group=caller.group,
-        user=caller.user,
-        size=asked.size or "",
-        size_bytes=size_bytes,
-        storage_class=wanted,
-        access_modes=modes,
-        storage=storage.name if storage else None,
-        sub_path=below if storage else None,
-        readonly=asked.readonly,
-        created_at=now(),
-    )
-
-
-def _below(asked: NewVolume, problems: list[Problem]) -> str:
-    """Its directory on a storage."""
-    try:
-        return sub_path(asked.name if asked.sub_path is None else asked.sub_path)
-    except NotAMountPath as error:
-        problems.append(Problem(str(error), field="sub_path", hint=error.hint))
-        return ""
-
-
-def _class_of(storage: Storage, classes: Sequence[StorageClass]) -> str:
-    """Where there are classes and no Docker hosts: the class of the storage's name, or for a disk the usual one."""
-    named = next((each.name for each in classes if each.name == storage.name), None)
-    usual = next((each.name for each in classes if each.default and not storage.shared), None)
-    if found := named or usual:
-        return found
-    there = ", ".join(each.name for each in classes)
-    problem = Problem(f"{storage.name} is NFS, which this engine does not mount", field="storage", hint=f"use {there}")
-    raise Invalid("The volume cannot be created.", problems=[problem])
-
-
-def _no_directories(storage: Storage) -> Invalid:
-    """A claim is whole, and new."""
-    said = f"on Kubernetes each volume on {storage.name} is a claim of its own, and no directory of it"
-    hint = "leave it out; data that are there are mounted as the claim they are"
-    return Invalid("The volume cannot be created.", problems=[Problem(said, field="sub_path", hint=hint)])
-
-
-def _size(asked: NewVolume, problems: list[Problem]) -> int:
-    if asked.size is None:
-        if asked.storage is None:
-            problems.append(Problem("is missing", field="size", hint="for example 10Gi"))
-        return 0
-    try:
-        return parse_bytes(asked.size)
-    except NotAQuantity as error:
-        problems.append(Problem(str(error), field="size", hint=error.hint))
-        return 0
-
-
-def _storage_class(asked: str | None, classes: Sequence[StorageClass], problems: list[Problem]) -> str:
-    names = [each.name for each in classes]
-    wanted = asked or next((each.name for each in classes if each.default), None)
-    if wanted in names:
-        return str(wanted)
-    said = f"'{shorten(wanted)}' is not a storage class" if wanted else "has no default here: name one"
-    there = f"there are: {', '.join(names)}" if names else "there is none"
-    problems.append(Problem(said, field="storage_class", hint=there))
-    return ""
-
-
-def _larger(volume: Volume, size: str, classes: Sequence[StorageClass]) -> Volume:
-    """The volume with its new size, itself if that is the one it has; or everything that forbids it."""
-    try:
-        size_bytes = parse_bytes(size)
-    except NotAQuantity as error:
-        raise _not_resized(volume, Problem(str(error), field="size", hint=error.hint)) from None
-    if size_bytes == volume.size_bytes:
-        return volume
-    if size_bytes < volume.size_bytes:
-        said = f"{shorten(size)} is less than the {volume.size} it has; a volume never gets smaller"
-        raise _not_resized(volume, Problem(said, field="size"))
-    able = [each.name for each in classes if each.resizable]
-    if volume.storage_class not in able:
-        named = ", ".join(able)
-        raise Conflict(
-            f"Volume {volume.name} cannot be resized: its storage class {volume.storage_class} does not allow it.",
-            hint=f"classes that do: {named}" if named else "no storage class here does",
-        )
-    return volume.model_copy(update={"size": size, "size_bytes": size_bytes})
-
-
-def _not_resized(volume: Volume, problem: Problem) -> Invalid:
-    return Invalid(f"Volume {volume.name} cannot be resized.", problems=[problem])
-
-
-def _modes(asked: Sequence[str] | None, problems: list[Problem]) -> tuple[AccessMode, ...]:
-    words = ["ReadWriteOnce"] if asked is None else [word.strip() for word in asked if word.strip()]
-    unknown = [word for word in words if word not in AccessMode.__members__]
-    if unknown or not words:
-        said = f"'{shorten(unknown[0])}' is not an access mode" if unknown else "no access mode is named"
-        problems.append(Problem(said, field="access_modes", hint=f"use {', '.join(AccessMode)}"))
-        return ()
-    return tuple(dict.fromkeys(AccessMode(word) for word in words))
