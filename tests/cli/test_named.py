@@ -138,3 +138,10 @@ def test_a_dataset_is_described_with_its_path_and_that_it_is_only_read(pwmcli, s
     facts = dict(re.findall(r"^([A-Z][\w ]+): +(\S+)$", described, re.MULTILINE))
     assert (facts["Sub Path"], facts["Policy"]) == ("imagenet-2012", "readonly")
     assert facts["Access Modes"] == "ReadOnlyMany"
+
+
+def test_a_script_says_that_it_means_it(penstock, server):
+    [id_] = ran(server, "scripted", 1)
+    refused = penstock("delete", "wk", "scripted", stdin="")
+    assert (refused.code, "Nobody is there to answer: use --yes." in refused.err) == (2, True)
+    assert penstock("delete", "wk", "scripted", "--yes").out == f"Workload scripted ({id_}) deleted\n"

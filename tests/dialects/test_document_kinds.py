@@ -162,6 +162,7 @@ def test_a_node_is_reached_in_three_ways(address):
         ("{address: '10.0.0.7:3001'}", "address: is one address, that of a Docker engine"),
         ("{address: []}", "address: is one address, that of a Docker engine"),
         ("{address: 'http://a:1/b'}", "address: 'http://a:1/b' is not an address of a Docker engine"),
+        ("{address: 'tcp://a:99999'}", "address: 'tcp://a:99999' is not an address of a Docker engine"),
         ("{address: 'tcp://a'}", "address: 'tcp://a' is not an address of a Docker engine"),
         ("{address: 'ssh://-oProxyCommand=x'}", "address: 'ssh://-oProxyCommand=x' is not an address"),
         ("{address: 'unix://docker.sock'}", "address: 'unix://docker.sock' is not an address"),

@@ -7,11 +7,11 @@ import sys
 import click
 
 
-def confirmed(question: str) -> bool:
-    """The answer, typed or piped in; where there is nobody to give one, an error that names --force."""
+def confirmed(question: str, option: str = "--force") -> bool:
+    """The answer, typed or piped in; where there is nobody to give one, an error that names the option."""
     try:
         return click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError(f"{question} Nobody is there to answer: use --force.") from None
+        raise click.UsageError(f"{question} Nobody is there to answer: use {option}.") from None

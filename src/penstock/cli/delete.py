@@ -28,20 +28,25 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
     "delete",
     examples="""
     penstock delete -f sweep.yaml
-    penstock delete -f pvc.yaml --force
+    penstock delete -f pvc.yaml --yes
     penstock delete wk first-test -g your-group
     penstock delete node lambda-02 --force""",
 )
 @click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
 @optional_file
 @group_option
-@click.option(
-    "--force", is_flag=True, help="Do not ask, although volumes lose their data; a Node may be gone for good."
-)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, although volumes lose their data.")
+@click.option("--force", is_flag=True, help="The same, and a Node may be gone for good with what it had.")
 @output_option
 @api_url_option(short=True)
 def delete(
-    words: tuple[str, ...], file: str | None, group: str | None, force: bool, output: str, api_url: str | None
+    words: tuple[str, ...],
+    file: str | None,
+    group: str | None,
+    yes: bool,
+    force: bool,
+    output: str,
+    api_url: str | None,
 ) -> int:
     """Delete one thing, or stop and delete what a file describes.
 
@@ -50,13 +55,14 @@ def delete(
     """
     thing_or_file("thing", words, file)
     if file is not None:
-        return _delete_described(file, group, force, output, api_url)
+        return _delete_described(file, group, yes, force, output, api_url)
     kind, ref = one_thing(words, KINDS)
     client = connect(api_url)
     named = asked_for(client, kind, ref, group)
 
     def delete_one(_: str) -> Row | None:
-        if not force and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
+        sure = yes or force
+        if not sure and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
             return None
         asked = {"group": group} | ({"force": "true"} if force and kind.noun == "Node" else {})
         gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(named)}", asked)
@@ -65,11 +71,11 @@ def delete(
     return each([ref], delete_one, output, lambda gone: _said(kind, gone))
 
 
-def _delete_described(file: str, group: str | None, force: bool, output: str, api_url: str | None) -> int:
+def _delete_described(file: str, group: str | None, yes: bool, force: bool, output: str, api_url: str | None) -> int:
     body = documents_body(file)
     volumes = bool(VOLUMES.search(str(body["text"])))
     question = f"Delete everything {file} describes, volumes with all their data?"
-    if not force and not _agreed(question, volumes=volumes):
+    if not yes and not force and not _agreed(question, volumes=volumes):
         click.echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
         return 0
     asked = {"group": group} | ({"force": "true"} if force else {})
@@ -81,7 +87,7 @@ def _agreed(question: str, *, volumes: bool) -> bool:
     """Document 003's program never asked; it does where data would be lost before someone's eyes."""
     if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
         return True
-    return confirmed(question)
+    return confirmed(question, "--yes")
 
 
 def _loss(kind: Kind) -> str:

@@ -15,9 +15,10 @@ from penstock.domain.names import shorten
 from penstock.domain.nodes import Allows, Gpu, Host
 
 HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
+PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 ADDRESS = re.compile(
-    rf"unix://(?:/[A-Za-z0-9._-]+){{1,20}}\Z|ssh://(?:[A-Za-z0-9_][A-Za-z0-9._-]{{0,31}}@)?{HOST}(?::[0-9]{{1,5}})?\Z"
-    rf"|tcp://{HOST}(?::[0-9]{{1,5}})\Z"
+    rf"unix://(?:/[A-Za-z0-9._-]+){{1,20}}\Z|ssh://(?:[A-Za-z0-9_][A-Za-z0-9._-]{{0,31}}@)?{HOST}(?::{PORT})?\Z"
+    rf"|tcp://{HOST}:{PORT}\Z"
 )
 AGENT = re.compile(r"(?:https?://)?([A-Za-z0-9][A-Za-z0-9.-]{0,252})(?::[0-9]{1,5})?/?\Z")
 UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
