@@ -192,7 +192,8 @@ def test_those_that_wait_for_each_other_are_named(groups):
 
 def test_what_is_wrong_in_one_document_hides_nothing_that_is_wrong_in_another(groups):
     text = workload("ex", "g1", ", imge: x") + volume("gone", "g1").replace("size: 1Mi", "storage: nonexistent")
-    text += '---\nrun: "never closed\n' + workload("mounts", "g1", ", volumes: [{name: nowhere, target: /data}]")
+    missing = "{name: nowhere, autoCreate: false, target: /data}"
+    text += '---\nrun: "never closed\n' + workload("mounts", "g1", f", volumes: [{missing}]")
     for dry_run in (True, False):
         status, answer = apply(groups, text, dry_run=dry_run)
         assert status == 422, answer

@@ -30,7 +30,7 @@ def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     """No right that nothing needs."""
     for file, rights in (
         ("base/rights-in-jobs.yaml", checks.IN_NAMESPACE + checks.FOR_QUEUES),
-        ("base/rights-in-cluster.yaml", checks.IN_CLUSTER),
+        ("base/rights-in-cluster.yaml", checks.IN_CLUSTER + checks.FOR_METRICS),
         ("gpu-use/rights.yaml", checks.FOR_GPU_USE),
     ):
         role = next(yaml.safe_load_all((DEPLOY / file).read_text()))

@@ -20,6 +20,7 @@ from penstock.engines.kubernetes.objects import (
     Namespace,
     NetworkPolicy,
     Node,
+    NodeMetrics,
     Object,
     Pod,
     ResourceQuota,
@@ -49,6 +50,8 @@ FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*W
 FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
 """Where NVIDIA's exporter is, if it is to be asked."""
 IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
+FOR_METRICS: tuple[Right, ...] = (("list", NodeMetrics, ""),)
+"""For `top node`, where the cluster has a metrics-server."""
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
     ("create", Namespace, ""),
