@@ -62,7 +62,8 @@ def _node(number: int) -> str:
     gpu = f"{{product_name: {PRODUCTS[number % len(PRODUCTS)]}, memory: 80Gi}}"
     about = f"metadata: {{name: node-{number:04}, group: pwm.resource}}"
     allow = "allow: [CPUWorkload, GPUWorkload]"
-    spec = f"spec: {{address: 'tcp://127.0.0.1:9', {allow}, gpus: [{', '.join([gpu] * GPUS)}]}}"
+    address = f"tcp://127.0.{number // 250}.{number % 250 + 1}:9"
+    spec = f"spec: {{address: '{address}', {allow}, gpus: [{', '.join([gpu] * GPUS)}]}}"
     return f"apiVersion: v1\nkind: Node\n{about}\n{spec}\n"
 
 

@@ -83,6 +83,12 @@ def test_an_address_is_one_node(house):
     status, answer = applied(house, "admin", first.replace("first", "second"))
     [problem] = answer["problems"]
     assert (status, problem["field"], problem["message"]) == (422, "spec.address", "Node first has that address.")
+    new = NODE.format(name="new", group="lab", address="tcp://localhost:8")
+    status, answer = applied(house, "admin", f"{new}---\n{new.replace('new', 'newer')}")
+    assert (status, [each["where"] for each in answer["problems"]]) == (422, ["a.yaml:4:17", "a.yaml:9:17"])
+    moved = f"{first.replace('localhost:7', 'localhost:8')}---\n{first.replace('first', 'second')}"
+    assert applied(house, "admin", moved)[0] == 200, "what one gives up, another may have"
+    assert house.ask("admin", "DELETE", "/v1/nodes/second")[0] == 200
     assert house.ask("admin", "DELETE", "/v1/nodes/first")[0] == 200
 
 

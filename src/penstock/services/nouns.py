@@ -35,13 +35,15 @@ class Said:
     documents: tuple[NounDocument, ...]
     groups: frozenset[str]
     storages: tuple[Storage, ...]
+    hosts: tuple[Host, ...]
 
     @classmethod
     def of(cls, documents: Iterable[object]) -> Said:
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         groups = frozenset(each.name for each in nouns if isinstance(each.noun, Group))
         found = (each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage))
-        return cls(tuple(nouns), groups, tuple(noun for noun in found if isinstance(noun, Storage)))
+        hosts = tuple(each.noun for each in nouns if isinstance(each.noun, Host))
+        return cls(tuple(nouns), groups, tuple(noun for noun in found if isinstance(noun, Storage)), hosts)
 
 
 def order_of(document: NounDocument) -> tuple[int, bool]:
@@ -69,7 +71,7 @@ class Nouns:
             return self._plan_group(caller, document, noun)
         if isinstance(noun, AskedVolume):
             return await self._plan_volume(caller, document, noun, coming.storages)
-        return self._plan_place(caller, document, noun)
+        return self._plan_place(caller, document, noun, coming.hosts)
 
     def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
         """In the group it says, which may come with it."""
@@ -124,13 +126,13 @@ class Nouns:
         known = self._people.group(group.name)
         return _planned(document, known is not None, known == group, partial(self._people.put_group, caller, group))
 
-    def _plan_place(self, caller: Caller, document: NounDocument, place: Place) -> Planned:
+    def _plan_place(self, caller: Caller, document: NounDocument, place: Place, coming: Sequence[Host]) -> Planned:
         known = self._places.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
-        if clash := self._places.clash(place):
+        if clash := self._places.clash(place, coming):
             problem = Problem(clash.message, field=clash.field, hint=clash.hint)
             raise Invalid(clash.message, problems=[placed(document, problem)])
-        return _planned(document, known is not None, known == place, partial(self._places.put, caller, place))
+        return _planned(document, known is not None, known == place, partial(self._places.put, caller, place, coming))
 
     async def _plan_volume(
         self, caller: Caller, document: NounDocument, volume: AskedVolume, coming: Sequence[Storage]

@@ -96,22 +96,23 @@ class Places:
             return next((each for each in self._all() if each.name == name), None)
         return self._hosts.get(name)
 
-    def clash(self, place: Place) -> Clash | None:
-        """With one that is there: a place stays in its group, and no two are the same."""
+    def clash(self, place: Place, coming: Iterable[Host] = ()) -> Clash | None:
+        """With one that is there or `coming` with it: a place stays in its group, and no two are the same."""
         known = self.known(kind_of(place), place.name)
         if known and known.group != place.group:
             return Clash("group", f"{kind_of(place)} {place.name} is there already, in another group.", STAYS)
         if isinstance(place, Storage):
             return _not_its_disk(place, {*self._hosts, *self._here})
-        same = next((each for each in self.hosts if each.name != place.name and each.address == place.address), None)
+        addresses = {host.name: host.address for host in (*self._hosts.values(), *coming)}
+        same = [name for name, address in addresses.items() if address == place.address and name != place.name]
         if same:
-            return Clash("address", f"Node {same.name} has that address.", "one engine is one node")
+            return Clash("address", f"Node {min(same)} has that address.", "one engine is one node")
         disk = self._storages.get(f"{place.name}{LOCAL}")
         return _not_its_disk(disk, {place.name}) if disk else None
 
     # changing
 
-    async def put(self, caller: Caller, place: Place) -> str:
+    async def put(self, caller: Caller, place: Place, coming: Iterable[Host] = ()) -> str:
         """`created`, `configured` or `not changed`. A name is taken once, whatever the group."""
         kind = kind_of(place)
         known = self.known(kind, place.name)
@@ -119,7 +120,7 @@ class Places:
         if known == place:
             return "not changed"
         caller.require(verb, kind, place.group)
-        if clash := self.clash(place):
+        if clash := self.clash(place, coming):
             raise Conflict(clash.message, hint=clash.hint)
         there = await self._found_again(known, place)
 
