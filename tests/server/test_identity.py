@@ -214,3 +214,13 @@ class TestSystemMode:
 def _root_only(request):
     if request.cls is TestSystemMode and os.geteuid() != 0:
         pytest.skip("needs root: a server for everyone on the machine")
+
+
+def test_until_somebody_is_written_down_each_name_is_a_group_to_the_admin_alone(server):
+    _, made = server.request("POST", "/v1/tokens", {"user": "alice"})
+    alice = {"Authorization": f"Bearer {made['token']}"}
+    status, job = server.tcp("POST", "/v1/workloads", {"text": "name: hers\nrun: sleep 600\n"}, alice)
+    assert status == 201, job
+    assert server.request("POST", "/v1/workloads/hers/stop?group=alice")[0] == 200
+    assert server.tcp("GET", "/v1/workloads?group=bob", None, alice)[1]["message"] == "Group bob not found"
+    assert server.request("POST", "/v1/workloads?group=pwm.all", {"text": "run: 'true'\n"})[0] == 404

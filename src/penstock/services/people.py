@@ -131,9 +131,10 @@ class People:
 
     def in_group(self, caller: Caller, group: str, coming: Collection[str] = ()) -> Caller:
         """The caller, asking about this group; one that is not theirs reads like one that is not there. `coming` are
-        groups that are about to be written down."""
+        groups that are about to be written down. As long as nobody is, each name is a group of whoever has it."""
         always = (SHARED_GROUP, caller.user)
         there = any(group in known for known in (self._groups, always, caller.rights.given, coming))
+        there = there or (not self._users and _name_problem(group, "group") is None)
         theirs = group in caller.rights.given or bool(caller.rights.everywhere)
         if not there or not theirs:
             raise NotFound(f"Group {shorten(group)} not found")
