@@ -124,6 +124,19 @@ def sleeping(mark: str) -> list[int]:
     return [pid for pid, line in processes_naming(f"sleep {mark}").items() if line == f"sleep {mark}"]
 
 
+def holding(shell: str) -> list[int]:
+    """What holds a volume for this shell, and not for those of other servers on this machine."""
+    mark = f"PENSTOCK_TASK_ID={shell}".encode()
+    return [pid for pid in sleeping("43200") if mark in _environ(pid)]
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has just ended
+        return b""
+
+
 @pytest.fixture(scope="module")
 def job(module_server: RunningServer) -> str:
     return running(module_server)
@@ -523,6 +536,8 @@ def test_a_server_that_goes_away_leaves_no_shell(server, killed):
     a_volume(server)
     talking = talk(server, shell_path("data", "sh", "-c", "echo up; sleep 600.119; :"))
     talking.until(b"up")
+    [shell] = server.request("GET", "/v1/workloads")[1]["items"]
+    assert holding(shell["id"])
     if killed:
         server.kill()
     else:
@@ -532,7 +547,7 @@ def test_a_server_that_goes_away_leaves_no_shell(server, killed):
     try:
         wait_for(lambda: names(again) == [])
         assert not sleeping("600.119")
-        assert not processes_naming("sleep 43200")
+        assert not holding(shell["id"])
     finally:
         again.end()
 
