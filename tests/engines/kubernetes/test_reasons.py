@@ -258,8 +258,10 @@ async def test_an_index_that_cannot_start_leaves_the_others_alone(seen: Observed
     seen.rig.name_test_image("docker.io/library/only-here:1")
     here = asks(image="only-here:1")
     on_first = in_pod(nodeSelector={"kubernetes.io/hostname": "node-1"})
-    pulled = await seen.ended(await seen.start(a_launch("true", resources=here), change=on_first))
-    assert [(unit.state, unit.message) for unit in pulled.units] == [(State.EXITED, None)]
+    for change in (on_first, never_pulled(on_first)) * 5:
+        report = await seen.ended(await seen.start(a_launch("true", resources=here), change=change))
+        if change is not on_first and report.units[0].state is State.EXITED:
+            break  # containerd may lose a further name of an image it has, and then it is pulled once more
     launch = a_launch("sleep 1", array=Array(count=2), resources=here)
     run = await seen.start(launch, change=never_pulled_and_apart(launch.workload_id))
     report = await seen.ended(run)
@@ -311,10 +313,14 @@ def in_pod(**fields: Any) -> Any:
 
 def never_pulled_and_apart(workload_id: str) -> Any:
     same = {"labelSelector": {"matchLabels": {names.TASK_ID: workload_id}}, "topologyKey": "kubernetes.io/hostname"}
-    apart = in_pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same]}})
+    return never_pulled(
+        in_pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same]}})
+    )
 
+
+def never_pulled(changed: Any) -> Any:
     def change(body: dict[str, Any]) -> None:
-        apart(body)
+        changed(body)
         body["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
 
     return change
