@@ -207,6 +207,10 @@ class Settings:
     """Each group has a network of its own on each host. `open`: containers reach the world outside. `closed`: only each
     other."""
 
+    docker_ready_network: bool = True
+    """Where a group has started something on a host, a small container waits in the group's network for ten minutes:
+    the next job takes that place and starts in half the time."""
+
     docker_tls_dir: str = ""
     """Certificates for `tcp://` hosts: ca.pem, cert.pem and key.pem in a directory named after the node, or beside
     these for all others. Without any, a host is spoken to without TLS, and only on this machine's own addresses."""

@@ -34,11 +34,11 @@ MOST = 20
 PROGRAM = "echo ran; echo $NODE_RANK $JOB_COMPLETION_INDEX >>/data/times"
 
 
-async def killed(launch: Launch, machine: Host, place: Path, number: int, when: str) -> bool:
+async def killed(launch: Launch, machine: Host, place: Path, number: int, when: str, network: str = "own") -> bool:
     """Whether it came that far."""
     program = [sys.executable, "-m", "tests.engines.docker.starting"]
     process = await asyncio.create_subprocess_exec(
-        *program, str(place), machine.unix, launch.model_dump_json(), str(number), when
+        *program, str(place), machine.unix, launch.model_dump_json(), str(number), when, network
     )
     code = await asyncio.wait_for(process.wait(), 60)
     assert code in (0, -signal.SIGKILL)
@@ -59,11 +59,17 @@ def three_indexes(mounts: dict[str, Volume]) -> Launch:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    ("launching", "when", "every"),
-    [(one, "before", 1), (one, "after", 3), (two_nodes, "after", 3), (three_indexes, "after", 3)],
+    ("launching", "when", "every", "network"),
+    [
+        (one, "before", 1, "own"),
+        (one, "after", 3, "own"),
+        (one, "after", 1, "lent"),
+        (two_nodes, "after", 3, "own"),
+        (three_indexes, "after", 3, "own"),
+    ],
 )
 async def test_killed_at_any_step_each_part_runs_once(
-    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str, every: int
+    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str, every: int, network: str
 ) -> None:
     machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
     for number in range(1, MOST, every):
@@ -71,7 +77,7 @@ async def test_killed_at_any_step_each_part_runs_once(
         async with opened(settings, [machine]) as engine:
             await engine.create_volume(volume, the_account())
         launch = launching({"/data": volume})
-        died = await killed(launch, machine, tmp_path, number, when)
+        died = await killed(launch, machine, tmp_path, number, when, network)
         async with opened(settings, [machine]) as engine:
             await _goes_on(engine, launch, machine)
             _, times = await outcome(engine, a_launch("wc -l </data/times", {"/data": volume}))

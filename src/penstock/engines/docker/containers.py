@@ -33,6 +33,7 @@ class Place:
     number: int
     """Which of the places: the rank; of an array, which of those that run at once."""
     network: str
+    """The group's own, or `container:ID` for that of a lender."""
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
@@ -51,14 +52,15 @@ def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
     words = command(launch)
     body: Fields = {
         "Image": spec.resources.image or made.image,
-        "Hostname": names.peer_name(launch.name, _run(launch), place.part),
         "Env": [f"{name}={value}" for name, value in variables(launch, place).items()],
         "Labels": labels(launch, made, place),
         "Tty": spec.terminal,
         "OpenStdin": spec.terminal,
         "HostConfig": _host_config(launch, made, place),
-        "NetworkingConfig": {"EndpointsConfig": {place.network: {"Aliases": [_alias(launch, place)]}}},
     }
+    if spec.nodes > 1:
+        peer = names.peer_name(launch.name, _run(launch), place.part)
+        body |= {"Hostname": peer, "NetworkingConfig": {"EndpointsConfig": {place.network: {"Aliases": [peer]}}}}
     if words:
         body |= {"Entrypoint": words[:1], "Cmd": words[1:]}
     if made.run_as:
@@ -70,10 +72,6 @@ def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
 
 def _run(launch: Launch) -> Run:
     return Run(launch.workload_id, launch.attempt)
-
-
-def _alias(launch: Launch, place: Place) -> str:
-    return names.peer_name(launch.name, _run(launch), place.part)
 
 
 def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, str]:

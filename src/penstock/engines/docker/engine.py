@@ -44,7 +44,9 @@ from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls
 from penstock.engines.docker.launching import Launching
+from penstock.engines.docker.lending import Lending
 from penstock.engines.docker.logs import Logs
+from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.peaks import Peaks
 from penstock.engines.docker.runs import Runs
 from penstock.engines.gpu_use import by_place
@@ -67,7 +69,9 @@ class DockerEngine:
         self._cpus = Cpus(self._hosts)
         self._gauges = Gauges(self._hosts, self._made)
         pulls = Pulls(settings.docker_registry_config)
-        launching = Launching(self._hosts, self._claims, pulls, self._cpus, self._made)
+        networks = Networks(self._made)
+        self._lending = Lending(self._hosts, networks, self._made)
+        launching = Launching(self._hosts, self._claims, pulls, self._cpus, networks, self._lending, self._made)
         self._runs = Runs(self._hosts, launching, self._changes, self._made)
         self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
@@ -86,7 +90,9 @@ class DockerEngine:
         self._closing.push_async_callback(self._entering.close)
         self._closing.push_async_callback(self._peaks.close)
         self._closing.push_async_callback(self._forwarding.close)
+        self._closing.push_async_callback(self._lending.close)
         self._gauges.open()
+        self._lending.open()
 
     async def close(self) -> None:
         """Stop looking. What runs goes on."""
@@ -94,6 +100,7 @@ class DockerEngine:
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
         self._claims.use(storages)
+        await self._lending.stay_on(hosts)
         await self._hosts.use(hosts)
 
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
@@ -108,6 +115,7 @@ class DockerEngine:
         self._gauges.care(run)
         self._entering.care(run)
         self._peaks.care(run)
+        self._lending.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,8 +28,10 @@ from penstock.engines.docker.failures import ApiError, Clash, NotReached, Unreac
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.http import Body
 from penstock.engines.docker.images import Pulls, is_name
+from penstock.engines.docker.lending import LenderGone, Lending, is_about_lender
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
+from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.seen import Seen
 from penstock.engines.docker.withdrawing import instead_of, withdrawn
@@ -62,16 +63,40 @@ class Wanted:
 
 
 class Launching:
-    def __init__(self, hosts: Hosts, claims: Claims, pulls: Pulls, cpus: Cpus, made: ContainerSettings) -> None:
+    def __init__(
+        self,
+        hosts: Hosts,
+        claims: Claims,
+        pulls: Pulls,
+        cpus: Cpus,
+        networks: Networks,
+        lending: Lending,
+        made: ContainerSettings,
+    ) -> None:
         self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
-        self._networks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._networks, self._lending = networks, lending
 
     async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
         """`fresh` are the containers that were made for it and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
         await all_of(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
-        places = {name: await self._prepare(link, launch) for name, link in links.items()}
+        with self._lending.lent(list(links.values()), launch) as lender:
+            try:
+                await self._start(launch, parts, links, say, fresh, lender)
+            except LenderGone:
+                await self._start(launch, parts, links, say, fresh, None)
+
+    async def _start(
+        self,
+        launch: Launch,
+        parts: Sequence[Part],
+        links: Mapping[str, Link],
+        say: Say,
+        fresh: set[str],
+        lender: str | None,
+    ) -> None:
+        places = {name: await self._prepare(link, launch, lender) for name, link in links.items()}
         say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
         limit = asyncio.Semaphore(AT_ONCE)
 
@@ -105,30 +130,9 @@ class Launching:
 
         await self._pulls.have(link.api, image, said)
 
-    async def _prepare(self, link: Link, launch: Launch) -> tuple[str, dict[str, Source]]:
-        return await self._network(link, launch.group), await self._claims.mounts(link, launch)
-
-    async def _network(self, link: Link, group: str) -> str:
-        """The group's own on this host."""
-        name = names.network_name(self._made.installation, group)
-        async with self._networks.setdefault((link.host.name, group), asyncio.Lock()):
-            if found := await self._one_network(link, name, group):
-                return found
-            labels = {names.INSTALLATION: self._made.installation, names.GROUP: group}
-            body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
-            made = await link.api.create_network(body | ({"Internal": True} if self._made.closed else {}))
-            return await self._one_network(link, name, group) or made
-
-    async def _one_network(self, link: Link, name: str, group: str) -> str | None:
-        """The oldest of this name. What a server asked for that was killed meanwhile may have come after: with two of
-        a name Docker starts nothing on either, so those that nobody uses go."""
-        label = [names.mine(self._made.installation), f"{names.GROUP}={group}"]
-        found = [each for each in await link.api.networks({"label": label}) if each.get("Name") == name]
-        found.sort(key=lambda each: str(each.get("Created")))
-        for other in found[1:]:
-            with suppress(ApiError):
-                await link.api.remove_network(str(other["Id"]))
-        return str(found[0]["Id"]) if found else None
+    async def _prepare(self, link: Link, launch: Launch, lender: str | None) -> tuple[str, dict[str, Source]]:
+        network = f"container:{lender}" if lender else await self._networks.of(link, launch.group)
+        return network, await self._claims.mounts(link, launch)
 
     # -- the container -----------------------------------------------------------------------------------------------
 
@@ -197,6 +201,9 @@ class Launching:
         except Unreachable:
             raise
         except ApiError as error:
+            if seen.lender and is_about_lender(error.message):
+                await link.remove(seen)
+                raise LenderGone(error.message, host=error.host) from error
             await self._not_started(link, seen, launch, error)
         await link.look(seen.id)
 

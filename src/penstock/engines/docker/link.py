@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Host
@@ -37,6 +38,7 @@ OUTAGES_KEPT = 16
 REMOVED_KEPT = 256
 HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+FOR_EVER = float("-inf")
 
 
 class Link:
@@ -61,6 +63,8 @@ class Link:
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
         """How far its clock is ahead of ours."""
+        self.lenders: dict[str, float] = {}
+        """Containers that lend their network (`lending`), and since when each is known: of one that ended, for ever."""
         self._known: dict[str, Seen] = {}
         self._by_run: dict[Run, dict[str, None]] = {}
         self._heard: set[str] = set()
@@ -237,9 +241,20 @@ class Link:
         async for event in events:
             self.last_seen = now()
             container_id = str(event["Actor"]["ID"])
+            if names.LENDER in event["Actor"]["Attributes"]:
+                self._hear_of_lender(container_id, event["Action"])
+                continue
             if event["Action"] == "die" and container_id in self._known:
                 self._heard.add(container_id)
             await self.look(container_id)
+
+    def _hear_of_lender(self, lender: str, action: str) -> None:
+        if action == "destroy":
+            self.lenders.pop(lender, None)
+        elif action == "die":
+            self.lenders[lender] = FOR_EVER
+        else:
+            self.lenders.setdefault(lender, monotonic())
 
     async def _ping(self) -> None:
         """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
@@ -254,6 +269,11 @@ class Link:
         found = await self.api.containers({"label": [names.mine(self._installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
+        lenders = [each for each in found if names.LENDER in (each.get("Labels") or {})]
+        self.lenders = {
+            each["Id"]: self.lenders.get(each["Id"], monotonic()) if each.get("State") == "running" else FOR_EVER
+            for each in lenders
+        }
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def look(container_id: str) -> None:

@@ -43,6 +43,8 @@ INSTEAD_OF = f"{_OURS}instead-of"
 VOLUME = f"{_OURS}volume"
 HELPER = f"{_OURS}helper"
 """On containers that do something for us and are gone a moment later."""
+LENDER = f"{_OURS}lends-network"
+"""On containers whose network a job has, or the next will have: of which group."""
 
 
 def is_ours(label: str) -> bool:
