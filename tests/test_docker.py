@@ -58,7 +58,7 @@ def leave_nothing(server: RunningServer, host: Host) -> None:
         server.request("DELETE", f"/v1/workloads/{thing['id']}")
     for thing in items(server, "/v1/volumes"):
         server.request("DELETE", f"/v1/volumes/{thing['id']}")
-    until(lambda: not host.docker("ps", "-aq").split())
+    until(lambda: not host.jobs("-a"))
     server.end()
 
 
@@ -93,7 +93,7 @@ def test_a_workload_runs_and_can_be_entered(server: RunningServer, hosts: Hosts)
     assert (entered.returncode, entered.stdout) == (3, "sh\n")
     shell = penstock(server, "shell", "wk", "greeter", stdin="echo in; exit 4\n")
     assert (shell.returncode, shell.stdout) == (4, "in\n")
-    [container] = hosts.hosts[0].docker("ps", "-q").split()
+    [container] = hosts.hosts[0].jobs()
     shown = "{{.HostConfig.Privileged}} {{.HostConfig.NetworkMode}}"
     privileged, network = hosts.hosts[0].docker("inspect", "-f", shown, container).split()
     assert privileged == "false"
@@ -106,7 +106,7 @@ def test_what_runs_is_shown_with_its_container_and_read_back_as_it_was_written(
     host, _ = hosts.hosts
     made = applied(server, WORKLOAD)
     until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
-    container = host.docker("ps", "-q", "--no-trunc").strip()
+    [container] = host.jobs("--no-trunc")
     [row] = penstock(server, "get", "wk", "greeter").stdout.splitlines()[2:]
     assert f" lab-1  {container[:4]}  true    RUNNING " in row
     described = penstock(server, "describe", "wk", "greeter").stdout
@@ -164,7 +164,7 @@ def test_a_server_that_was_killed_leaves_no_program_that_was_started_through_it(
     host, _ = hosts.hosts
     made = applied(server, WORKLOAD) if kind == "Workload" else server.submit(SLEEPS)
     until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
-    container = host.docker("ps", "-q").strip()
+    [container] = host.jobs()
     penstock(server, "exec", made["id"], "--", "sh", "-c", "sleep 598 </dev/null >/dev/null 2>&1 &")
     line = [sys.executable, "-m", "penstock.cli", "exec", made["id"], "--", "sh", "-c", "echo in; sleep 599"]
     with subprocess.Popen(line, env=server.environ, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as program:

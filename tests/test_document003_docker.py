@@ -124,7 +124,7 @@ class TestDocker(Document003):
         researcher.pastes("pwmcli apply -f example.yaml")
         researcher.waits_for("RUNNING")
         [row] = researcher.rows("pwmcli get wk")
-        [container] = named["lambda-02"].docker("ps", "-q").split()
+        [container] = named["lambda-02"].jobs()
         gpu, place = "Quadro RTX 6000 GPU-lambda-02-0 -", f"lambda-02 {container[:4]}"
         assert " ".join(row[:-1]) == f"Workload first-test yourUserName {gpu} {place} true RUNNING null"
         ran = json.loads(researcher.pastes("pwmcli inspect wk first-test"))["found"]["containers"]

@@ -171,6 +171,10 @@ class Host:
         """What Docker's command line prints; its error as RigError unless told otherwise."""
         return run(*self._docker, *arguments, check=check)
 
+    def jobs(self, *options: str) -> list[str]:
+        """The containers of jobs, without those that help."""
+        return self.docker("ps", "-q", "--filter", "label=penstock.dev/workload", *options).split()
+
     @property
     def _docker(self) -> Sequence[str]:
         plain = ("env", "--ignore-environment", "PATH=/usr/bin:/bin")
@@ -194,10 +198,15 @@ class Host:
         gpus.make(self.home, products)
 
     def clean(self) -> None:
-        """Remove all that was made on it, but the images."""
+        """Remove all that was made on it, but the images; also what somebody else is just removing."""
         for listed, removed in _MADE.items():
-            if there := self.docker(*listed, "--quiet").split():
-                self.docker(*removed, *there)
+
+            def gone(listed: Sequence[str] = listed, removed: Sequence[str] = removed) -> bool:
+                if there := self.docker(*listed, "--quiet").split():
+                    self.docker(*removed, *there, check=False)
+                return not there
+
+            wait_for(f"the end of all that was made on {self.name}", gone)
 
     def restart(self) -> None:
         """The engine, as an upgrade does: asked to end, it takes its containers with it unless told otherwise."""

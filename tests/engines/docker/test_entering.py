@@ -68,7 +68,7 @@ async def test_closing_a_terminal_ends_what_ran_on_it(engine: DockerEngine, plai
     command = ["sh", "-c", "trap '' HUP; echo ready; sleep 599"]
     async with session(engine, run_of(plain), command, terminal=size) as inside:
         await shown(inside, "ready")
-    assert "sleep 599" not in hosts.hosts[0].docker("top", hosts.hosts[0].docker("ps", "-q").strip())
+    assert "sleep 599" not in hosts.hosts[0].docker("top", *hosts.hosts[0].jobs())
 
 
 async def test_a_connection_that_is_lost_ends_what_it_was_for_and_says_so(
@@ -87,5 +87,5 @@ async def test_a_connection_that_is_lost_ends_what_it_was_for_and_says_so(
                 with pytest.raises(Unavailable, match="The connection to the program was lost; it still runs"):
                     await result(inside)
             async with asyncio.timeout(60):
-                while "sleep 599" in machine.docker("top", machine.docker("ps", "-q").strip()):
+                while "sleep 599" in machine.docker("top", *machine.jobs()):
                     await asyncio.sleep(0.1)

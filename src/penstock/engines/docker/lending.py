@@ -71,10 +71,14 @@ class Lending:
         self._later(self._look())
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._making.clear()
+        if tasks:
+            _, slow = await asyncio.wait(tasks, timeout=PATIENCE)
+            for task in slow:  # its host does not answer
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(self._give_up(list(self._spares)), *map(self._tidy, self._hosts.links()))
@@ -133,12 +137,14 @@ class Lending:
     async def _make(self, link: Link, group: str) -> str:
         await have(link.api, self._made.helper_image)
         body = _lender(self._made, group, await self._networks.of(link, group))
-        made = await link.api.create(f"{self._made.installation}-network-{secrets.token_hex(6)}", body)
+        name = f"{self._made.installation}-network-{secrets.token_hex(6)}"
+        making = asyncio.ensure_future(link.api.create(name, body))
         try:
+            made = await asyncio.shield(making)
             await link.api.start(made)
-        except BaseException:
+        except BaseException:  # whoever gives up while it is being made leaves nothing
             with suppress(ApiError):
-                await link.api.remove(made)
+                await link.api.remove(await making)
             raise
         link.lenders.setdefault(made, monotonic())
         return made
