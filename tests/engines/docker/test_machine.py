@@ -125,6 +125,22 @@ async def test_an_image_with_other_tools_will_do(hosts: Hosts, tmp_path: Path) -
 # -- what is not ---------------------------------------------------------------------------------------------------
 
 
+async def test_an_image_that_lacks_a_tool_shows_less_and_says_which(hosts: Hosts, tmp_path: Path) -> None:
+    host = hosts.hosts[0]
+    host.docker("run", "--name", "lacking", IMAGE, "rm", "/usr/bin/awk")
+    host.docker("commit", "lacking", "lacking:1")
+    try:
+        async with opened(settings_for(hosts, tmp_path, docker_helper_image="lacking:1"), [host]) as engine:
+            await answering(engine)
+            [node] = await engine.activity([host.name])
+    finally:
+        host.docker("rm", "lacking")
+        host.docker("rmi", "lacking:1")
+    assert node.message == "its network and the processes of others cannot be seen: sh: 1: awk: not found"
+    assert (node.received_per_second, node.processes) == (None, ())
+    assert node.memory_used_bytes
+
+
 @pytest.fixture
 def alone(own_hosts: Callable[..., Hosts]) -> Hosts:
     """One host that nobody else uses."""
