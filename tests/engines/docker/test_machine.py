@@ -182,6 +182,8 @@ async def test_a_host_that_gives_containers_users_of_their_own_is_seen_as_well(a
     assert {(each.command, each.user) for each in node.processes or ()} >= {("dockerd", "root")}
 
 
+# -- how it is read ------------------------------------------------------------------------------------------------
+
 LOOK = """\
 cpu  1 2 3 4 5 6 7 8 9 9
 {at}.00 9.00
@@ -189,24 +191,34 @@ cpu  1 2 3 4 5 6 7 8 9 9
 Inter-|   Receive
   eth0: {received} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
 """
-TOLD = f"""\
-busy 8 50
-busy 9 20
-Name:\tcpu  1
-Uid:\t7\t0\t0\t0
-0::/../docker-{"ab" * 32}.scope
-busy 10 0
-"""
+BEFORE, AFTER = LOOK.format(at=7, read=1, received=10), LOOK.format(at=9, read=3, received=50)
+FIRST, SECOND = "ab" * 32, "cd" * 32
 
 
-def test_a_process_that_has_ended_meanwhile_is_left_out_and_seconds_are_those_that_passed() -> None:
-    before, after = LOOK.format(at=7, read=1, received=10), LOOK.format(at=9, read=3, received=50)
-    found = read_activity(f"0.1 0.2 0.3 1/2 3\nMemTotal: 9 kB\nMemAvailable: 4 kB\n{before}{after}{TOLD}", 2000)
+def test_what_is_shown_is_of_the_seconds_that_passed() -> None:
+    found = read_activity(f"0.1 0.2 0.3 1/2 3\nMemTotal: 9 kB\nMemAvailable: 4 kB\n{BEFORE}{AFTER}", 2000)
     assert (found["load"], found["memory_used_bytes"]) == ((0.1, 0.2, 0.3), 5120)
     assert (found["received_per_second"], found["disk_read_per_second"]) == (20, 512)
-    assert found["processes"] == (
-        ProcessMeasure(pid=9, user="7", cpu_percent=10.0, memory_bytes=0, command="cpu  1", workload=None),
+    assert found["processes"] == ()
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        f"12:pids:/docker/{FIRST}\n0::/system.slice/containerd.service",
+        f"0::/system.slice/docker-{FIRST}.scope",
+        f"0::/../{FIRST}",
+        f"0::/../docker-{FIRST}.scope/inner",
+        f"3:cpu:/docker/{SECOND}/docker/{FIRST}",
+    ],
+)
+def test_whose_a_process_is_stands_in_its_control_group_and_one_that_has_ended_tells_nothing(groups: str) -> None:
+    told = f"busy 8 50\nbusy 9 20\nName:\tcpu  1\nUid:\t7\t0\t0\t0\n{groups}\nbusy 10 0\n"
+    assert read_activity(f"{BEFORE}{AFTER}{told}", 2000, {FIRST: "mine"})["processes"] == (
+        ProcessMeasure(pid=9, user="7", cpu_percent=10.0, memory_bytes=0, command="cpu  1", workload="mine"),
     )
+    [stranger] = read_activity(f"{BEFORE}{AFTER}{told}", 2000, {"ef" * 32: "other"})["processes"]
+    assert stranger.workload is None
 
 
 # -- what the one that looks may do --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock.domain.model import now
@@ -105,7 +105,7 @@ async def _seen(link: Link, image: str, installation: str, cpus_milli: int) -> d
     except ApiError as error:
         refused = error.message.rstrip(".")
     else:
-        found = read_activity(text, cpus_milli, link.all())
+        found = read_activity(text, cpus_milli, {seen.id: seen.run.workload_id for seen in link.all()})
         if found.get("processes"):
             return found
         refused = "its kernel hides processes from all but their users (hidepid)"
@@ -116,7 +116,8 @@ async def _seen(link: Link, image: str, installation: str, cpus_milli: int) -> d
     return read_activity(text, cpus_milli) | {"processes": busiest, "message": said}
 
 
-def read_activity(text: str, cpus_milli: int, ours: Iterable[Seen] = ()) -> dict[str, Any]:
+def read_activity(text: str, cpus_milli: int, workloads: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """`workloads` are those of containers, by their ids."""
     head, *looks = re.split(r"^(?=cpu )", text, flags=re.MULTILINE)
     load = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) ", head)
     sizes = {key: int(size) * KIBIBYTE for key, size in re.findall(r"^(\w+):\s+(\d+) kB$", head, re.MULTILINE)}
@@ -129,7 +130,7 @@ def read_activity(text: str, cpus_milli: int, ours: Iterable[Seen] = ()) -> dict
         found["cpu_percent"] = round((all_ - idle) / all_ * cpus_milli / 10, 1) if all_ > 0 else None
         seconds = max(after.at - before.at, 1 / TICKS)
         found |= after.traffic.since(before.traffic, seconds)
-        found["processes"] = _busiest(looks[1], seconds, {seen.id: seen.run.workload_id for seen in ours})
+        found["processes"] = _busiest(looks[1], seconds, workloads or {})
     return found
 
 
