@@ -13,7 +13,7 @@ from penstock.cli.completion import kinds_and_names
 from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.output import note, print_data
-from penstock.cli.table import GAP, Column, Row, field, printable, table
+from penstock.cli.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
 from penstock.cli.watch import redraw
@@ -117,7 +117,7 @@ def workload_lines(measure: Row) -> list[str]:
     lines = [f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}"]
     lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
     lines.append(GAP.join([_disk(measure), _network(measure)]))
-    lines += [printable(str(measure["message"]))] if measure.get("message") else []
+    lines += _said(measure["message"]) if measure.get("message") else []
     if measure.get("gpus"):
         lines += ["", *table(measure["gpus"], GPUS)]
     if measure.get("processes"):
@@ -126,9 +126,14 @@ def workload_lines(measure: Row) -> list[str]:
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    """A line for each, then the busiest processes of all that can be seen."""
+    """A line for each, what could not be seen of it and why, then the busiest processes of all that can be seen."""
+    said = [line for node in nodes if node.get("message") for line in _said(f"{node['name']}: {node['message']}")]
     processes = [each | {"node": node["name"]} for node in nodes for each in node.get("processes") or ()]
-    return [*table(nodes, NODE), *(["", *table(processes, BUSIEST)] if processes else [])]
+    return [*table(nodes, NODE), *said, *(["", *table(processes, BUSIEST)] if processes else [])]
+
+
+def _said(text: str) -> list[str]:
+    return wrapped(printable(text), terminal_width())
 
 
 def _busy(process: Row) -> float:
@@ -205,13 +210,12 @@ PROCESSES = [
 ]
 NODE = [
     field("Node", "name", least=12),
-    field("CPUs", "cpus"),
+    field("CPUs", "cpus", drop=3),
     Column("CPU", lambda row: _percent(row.get("cpu_percent"))),
-    Column("Load", _load, drop=2),
+    Column("Load", _load, drop=4),
     Column("Memory", _used("memory_used_bytes")),
     Column("GPUs", _gpus, least=8),
-    Column("Disk read / written", _rates("disk_read_per_second", "disk_written_per_second"), drop=3),
-    Column("Network in / out", _rates("received_per_second", "sent_per_second"), drop=4),
-    field("Message", "message", drop=1, least=12),
+    Column("Disk r / w", _rates("disk_read_per_second", "disk_written_per_second"), drop=2),
+    Column("Network in / out", _rates("received_per_second", "sent_per_second"), drop=1),
 ]
 BUSIEST = [field("Node", "node", least=12), *PROCESSES[:2], field("Workload", "workload"), *PROCESSES[2:]]
