@@ -24,6 +24,8 @@ from penstock.domain.quantities import show_bytes
 from penstock.errors import NotFound
 
 PAUSE_SECONDS = 2
+WAIT_SECONDS = 20
+"""Who looks once waits so long for what will be known then; who goes on looking sees it later."""
 NODES = ("node", "nodes")
 KINDS = KindWord("Workload", "Node")
 
@@ -57,11 +59,10 @@ def top(
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")
     client = connect(api_url)
-    part = node if index is None else index
-    ask, lines = _asked(client, words, {"group": group, "part": part})
-    plain = output in ("table", "wide")
     if watch is None:
-        watch = plain and sys.stdout.isatty()
+        watch = output in ("table", "wide") and sys.stdout.isatty()
+    part = node if index is None else index
+    ask, lines = _asked(client, words, {"group": group, "part": part}, 0 if watch else WAIT_SECONDS)
     if not watch:
         _print(ask(), output, lines)
         return
@@ -72,19 +73,21 @@ def top(
             note("")
 
 
-def _asked(client: Client, words: tuple[str, ...], query: dict[str, Any]) -> tuple[Ask, Callable[[Any], list[str]]]:
+def _asked(
+    client: Client, words: tuple[str, ...], query: dict[str, Any], wait: int
+) -> tuple[Ask, Callable[[Any], list[str]]]:
     """`top node` is all of them."""
     if len(words) == 1 and words[0].lower() in NODES:
-        return partial(_nodes, client, query, None), node_lines
+        return partial(_nodes, client, query, wait, None), node_lines
     kind, ref = one_thing(words, KINDS)
     if kind.noun == "Node":
-        return partial(_nodes, client, query, ref), node_lines
+        return partial(_nodes, client, query, wait, ref), node_lines
     named = asked_for(client, kind, ref, query["group"])
     return partial(client.get, f"/v1/workloads/{quote(named)}/top", query), workload_lines
 
 
-def _nodes(client: Client, query: dict[str, Any], ref: str | None) -> list[Row]:
-    items = client.list("/v1/nodes/top", {"group": query["group"], "name": ref}, 0).items
+def _nodes(client: Client, query: dict[str, Any], wait: int, ref: str | None) -> list[Row]:
+    items = client.list("/v1/nodes/top", {"group": query["group"], "name": ref, "wait": wait}, 0).items
     if ref is not None and not items:
         raise NotFound(f"Node {ref} not found", hint="penstock top node")
     return items

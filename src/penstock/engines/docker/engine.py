@@ -228,7 +228,7 @@ class DockerEngine:
         with shown():
             return await looking.top(self._hosts, self._gauges, run, part)
 
-    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         image, installation = self._made.helper_image, self._made.installation
         each = (machine.activity(self._hosts, self._gauges, name, image, installation) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
