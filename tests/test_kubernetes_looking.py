@@ -79,41 +79,5 @@ def test_what_it_uses_and_what_the_cluster_knows_of_it_are_shown(home: House, pe
     nodes = json.loads(penstock("top", "node", "-o", "json").out)
     assert {node["name"] for node in nodes} == {node.name for node in home.rig.nodes}
     assert {node["memory_used_bytes"] for node in nodes} == {None}
-
-
-METRICS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "nodes.metrics.k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, stands for a metrics-server"},
-    },
-    "spec": {
-        "group": "metrics.k8s.io",
-        "scope": "Cluster",
-        "names": {"plural": "nodes", "kind": "NodeMetrics"},
-        "versions": [
-            {
-                "name": "v1beta1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-
-
-def test_where_the_cluster_measures_its_nodes_that_is_shown(home: House, penstock: Program) -> None:
-    first, *others = [node.name for node in home.rig.nodes]
-    home.rig.apply(METRICS)
-    home.rig.kubectl("wait", "--for=condition=Established", "crd/nodes.metrics.k8s.io")
-    try:
-        measured = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": {"name": first}}
-        home.rig.apply(measured | {"usage": {"cpu": "1250000000n", "memory": "512Mi"}})
-        nodes = {node["name"]: node for node in json.loads(penstock("top", "node", "-o", "json").out)}
-        shown = nodes[first]
-        assert (shown["cpu_percent"], shown["memory_used_bytes"], shown["message"]) == (125, 512 << 20, None)
-        assert {nodes[name]["memory_used_bytes"] for name in others} == {None}
-    finally:
-        home.rig.kubectl("delete", "crd/nodes.metrics.k8s.io")
+    said = "what it does is not seen: the service account penstock/penstock-nodes is not there"
+    assert all(node["message"].startswith(said) for node in nodes)

@@ -86,6 +86,8 @@ class Forbidden(PenstockError):
     code, status = "forbidden", 403
     noted = False
     """Is it in the audit already?"""
+    about = ""
+    """Whom or what it was about, where the address of the request does not say it."""
 
 
 class NotFound(PenstockError):

@@ -171,6 +171,15 @@ class Settings:
     """Where NVIDIA's dcgm-exporter runs, which tells what GPUs do; `gpu-operator` is where its GPU operator puts it.
     Empty: it is not asked, and nothing is called idle."""
 
+    kubernetes_kubelet_account: str = "penstock/penstock-nodes"
+    """NAMESPACE/NAME of the service account whose token kubelets are shown when they are asked what their nodes do, for
+    `top node`. It may read their numbers and nothing else, so that nobody who has taken over a node gets more from it.
+    Empty: they are not asked."""
+
+    kubernetes_kubelet_ca: str = ""
+    """A file of the authorities that vouch for the certificates of kubelets, read at the start; empty is the cluster's
+    own, as in the kubeconfig. `none`: they are not verified, and whoever answers at a node's address is believed."""
+
     kubernetes_node_selector: dict[str, str] = field(default_factory=dict)
     """Labels every node that runs our pods must have: a table of label = value."""
 
@@ -197,8 +206,8 @@ class Settings:
     """The image of a task that names none."""
 
     docker_helper_image: str = "busybox:1"
-    """An image with a shell, `du`, `mkdir` and `nc`: measures volumes, makes directories on NFS storages, connects to
-    ports, reads what CPUs a host has and, with glibc in it, what its GPUs do."""
+    """An image with a shell, `awk`, `du`, `mkdir` and `nc`: measures volumes, makes directories on NFS storages,
+    connects to ports, reads what CPUs a host has, what it does and, with glibc in it, what its GPUs do."""
 
     docker_run_as: str = ""
     """`uid` or `uid:gid` every container runs as; empty is the image's own user."""

@@ -389,7 +389,7 @@ def test_inspect_and_top(pwmcli, begun):
 def test_top_of_the_nodes(pwmcli):
     head, row, _, busiest, *processes = pwmcli("top", "node").out.splitlines()
     assert re.split(" {2,}", head) == [
-        *("Node", "CPUs", "CPU", "Load", "Memory", "GPUs", "Disk read / written", "Network in / out", "Message")
+        *("Node", "CPUs", "CPU", "Load", "Memory", "GPUs", "Disk r / w", "Network in / out")
     ]
     assert row.startswith(NODE)
     assert busiest.split() == ["Node", "PID", "User", "Workload", "CPU", "Memory", "Command"]

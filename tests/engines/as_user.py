@@ -17,11 +17,13 @@ from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Medium, Scratch
 from penstock.engines.base import Terminal
 from penstock.engines.local import LocalEngine, launching
+from penstock.engines.local.inside import Process
+from penstock.engines.local.sockets import moved_by
 from penstock.settings import Settings
 from tests.engines.executing import result, running, session, told
 from tests.engines.killing import kill_supervisors
 from tests.engines.launching import a_launch, a_volume, an_array, log_of, outcome, run_of
-from tests.engines.looking import ECHO, echoed, refused
+from tests.engines.looking import ECHO, connection, echoed, reads, refused
 
 
 async def facts(settings: Settings, account: Account) -> None:
@@ -97,13 +99,17 @@ async def looking(settings: Settings, account: Account) -> None:
         run = run_of(launch)
         port = int((await log_of(engine, run)).split()[1])
         echo = (await echoed(engine, run, port, b"hello")).decode()
-        async with session(engine, run, ["sleep", "611"]):
+        async with session(engine, run, ["sleep", "611"]), connection(engine, run, port) as opened:
+            await opened.send(b"hello")
+            await reads(opened, 5)
             measured = await engine.top(run, 0)
         elsewhere = await refused(engine, run_of(other), port)
         mounts = (await engine.inspect(run))["parts"][0]["mounts"]
     await engine.close()
     commands = [process.command for process in measured.processes]
     found = {"echo": echo, "commands": commands, "disk": measured.disk_read_bytes is not None}
+    found["network"] = measured.network_received_bytes, measured.network_sent_bytes
+    found["root's"] = moved_by([Process(1, 0, 0, 0)]).trouble
     print(json.dumps(found | {"other": elsewhere.replace(str(port), "N"), "mounts": bool(mounts)}))
 
 

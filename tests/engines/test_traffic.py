@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.traffic import Traffic, read_traffic
+from penstock.engines.traffic import Traffic, read_traffic, total
 
 DISKS = """\
    7       0 loop0 9 0 9000 0 9 0 9000 0 0 0 0 0
@@ -27,6 +27,28 @@ veth12a: 7  55949    0    0    0     0          0         0  7   49011    0    0
 
 def test_each_disk_and_each_way_out_counts_once() -> None:
     assert read_traffic(DISKS, NETWORK) == Traffic(107 * 512, 208 * 512, 1000, 2000)
+
+
+def test_what_a_network_is_made_of_counts_and_not_the_network() -> None:
+    """Bonds, networks on a wire of their own number, and what clusters make for pods."""
+    names = [
+        "bond0",
+        "team0",
+        "vlan7",
+        "eth0.7",
+        "br0",
+        "wg0",
+        "cni0",
+        "cilium_host",
+        "lxc12",
+        "vxlan.calico",
+        "enidc9cfb5e6f1",
+        "kube-ipvs0",
+        "azv1",
+    ]
+    made = dict.fromkeys(names, (7, 7))
+    real = ["eth0", "ens5", "enp1s0f1", "eno1", "enx001122334455", "wlan0", "ib0", "bnep0", "tap0"]
+    assert total({}, made | dict.fromkeys(real, (1, 2))) == Traffic(None, None, len(real), 2 * len(real))
 
 
 def test_what_cannot_be_seen_is_not_nothing() -> None:

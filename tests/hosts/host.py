@@ -169,16 +169,16 @@ class Host:
 
     def docker(self, *arguments: str | Path, check: bool = True) -> str:
         """What Docker's command line prints; its error as RigError unless told otherwise."""
-        return run(*self._docker, *arguments, check=check)
+        return run(*self.command(*arguments), check=check)
 
     def jobs(self, *options: str) -> list[str]:
         """The containers of jobs, without those that help."""
         return self.docker("ps", "-q", "--filter", "label=penstock.dev/workload", *options).split()
 
-    @property
-    def _docker(self) -> Sequence[str]:
+    def command(self, *arguments: str | Path) -> Sequence[str | Path]:
+        """Docker's command line, for whoever starts it otherwise."""
         plain = ("env", "--ignore-environment", "PATH=/usr/bin:/bin")
-        return (*plain, str(programs.DOCKER), "--config", str(self.keys.client), "--host", self.unix)
+        return (*plain, programs.DOCKER, "--config", self.keys.client, "--host", self.unix, *arguments)
 
     def load(self, image: Path, *names: str) -> None:
         """Let it have an image by these names. The image is a directory made by `images.write`."""

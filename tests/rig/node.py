@@ -13,6 +13,8 @@ from tests.rig.places import Addresses
 from tests.rig.processes import run, wait_for
 
 PLUGINS = Path("/usr/lib/cni")
+OWN_NETWORK = "mount --make-private /proc && mount --bind /proc/$$/net /proc/1/net"
+"""Kubelet counts what the network of a machine's first process moves; here that one is not on any node."""
 OVERLAY = 0x794C7630
 """What `stat -f` calls a file system on which containerd's own overlays cannot lie."""
 
@@ -70,7 +72,7 @@ class Node:
         config.write_text(json.dumps(self._kubelet(), indent=1))
         plugins = self.home / "device-plugins"
         plugins.mkdir(exist_ok=True)
-        own = f'mount --bind {plugins} {DEVICE_PLUGINS} && exec "$@"'
+        own = f'mount --bind {plugins} {DEVICE_PLUGINS} && {OWN_NETWORK} && exec "$@"'
         self.processes.start(
             self.components[1],
             *("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", own, "sh"),

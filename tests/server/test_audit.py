@@ -168,3 +168,9 @@ def test_a_refused_request_is_written_down_with_the_name_in_its_address(house, n
     ]
     [stopped] = house.ask("admin", "GET", f"/v1/audit?user={nosy}&name={thing}")[1]["items"]
     assert stopped["detail"] == f"POST /v1/workloads/{thing}/stop"
+
+
+def test_a_token_of_somebody_else_that_was_refused_names_them(house, nosy):
+    assert house.ask(nosy, "POST", "/v1/tokens", {"user": "admin"})[0] == 403
+    assert house.ask(nosy, "GET", "/v1/tokens?user=friend")[0] == 403
+    assert refused(house, nosy) == [("create", "Token", "", "admin"), ("get", "Token", "", "friend")]

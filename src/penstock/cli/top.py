@@ -13,7 +13,7 @@ from penstock.cli.completion import kinds_and_names
 from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.output import note, print_data
-from penstock.cli.table import GAP, Column, Row, field, printable, table
+from penstock.cli.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
 from penstock.cli.watch import redraw
@@ -24,6 +24,8 @@ from penstock.domain.quantities import show_bytes
 from penstock.errors import NotFound
 
 PAUSE_SECONDS = 2
+WAIT_SECONDS = 20
+"""Who looks once waits so long for what will be known then; who goes on looking sees it later."""
 NODES = ("node", "nodes")
 KINDS = KindWord("Workload", "Node")
 
@@ -57,11 +59,10 @@ def top(
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")
     client = connect(api_url)
-    part = node if index is None else index
-    ask, lines = _asked(client, words, {"group": group, "part": part})
-    plain = output in ("table", "wide")
     if watch is None:
-        watch = plain and sys.stdout.isatty()
+        watch = output in ("table", "wide") and sys.stdout.isatty()
+    part = node if index is None else index
+    ask, lines = _asked(client, words, {"group": group, "part": part}, 0 if watch else WAIT_SECONDS)
     if not watch:
         _print(ask(), output, lines)
         return
@@ -72,19 +73,21 @@ def top(
             note("")
 
 
-def _asked(client: Client, words: tuple[str, ...], query: dict[str, Any]) -> tuple[Ask, Callable[[Any], list[str]]]:
+def _asked(
+    client: Client, words: tuple[str, ...], query: dict[str, Any], wait: int
+) -> tuple[Ask, Callable[[Any], list[str]]]:
     """`top node` is all of them."""
     if len(words) == 1 and words[0].lower() in NODES:
-        return partial(_nodes, client, query, None), node_lines
+        return partial(_nodes, client, query, wait, None), node_lines
     kind, ref = one_thing(words, KINDS)
     if kind.noun == "Node":
-        return partial(_nodes, client, query, ref), node_lines
+        return partial(_nodes, client, query, wait, ref), node_lines
     named = asked_for(client, kind, ref, query["group"])
     return partial(client.get, f"/v1/workloads/{quote(named)}/top", query), workload_lines
 
 
-def _nodes(client: Client, query: dict[str, Any], ref: str | None) -> list[Row]:
-    items = client.list("/v1/nodes/top", {"group": query["group"], "name": ref}, 0).items
+def _nodes(client: Client, query: dict[str, Any], wait: int, ref: str | None) -> list[Row]:
+    items = client.list("/v1/nodes/top", {"group": query["group"], "name": ref, "wait": wait}, 0).items
     if ref is not None and not items:
         raise NotFound(f"Node {ref} not found", hint="penstock top node")
     return items
@@ -117,7 +120,7 @@ def workload_lines(measure: Row) -> list[str]:
     lines = [f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}"]
     lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
     lines.append(GAP.join([_disk(measure), _network(measure)]))
-    lines += [printable(str(measure["message"]))] if measure.get("message") else []
+    lines += _said(measure["message"]) if measure.get("message") else []
     if measure.get("gpus"):
         lines += ["", *table(measure["gpus"], GPUS)]
     if measure.get("processes"):
@@ -126,9 +129,14 @@ def workload_lines(measure: Row) -> list[str]:
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    """A line for each, then the busiest processes of all that can be seen."""
+    """A line for each, what could not be seen of it and why, then the busiest processes of all that can be seen."""
+    said = [line for node in nodes if node.get("message") for line in _said(f"{node['name']}: {node['message']}")]
     processes = [each | {"node": node["name"]} for node in nodes for each in node.get("processes") or ()]
-    return [*table(nodes, NODE), *(["", *table(processes, BUSIEST)] if processes else [])]
+    return [*table(nodes, NODE), *said, *(["", *table(processes, BUSIEST)] if processes else [])]
+
+
+def _said(text: str) -> list[str]:
+    return wrapped(printable(text), terminal_width())
 
 
 def _busy(process: Row) -> float:
@@ -205,13 +213,12 @@ PROCESSES = [
 ]
 NODE = [
     field("Node", "name", least=12),
-    field("CPUs", "cpus"),
+    field("CPUs", "cpus", drop=3),
     Column("CPU", lambda row: _percent(row.get("cpu_percent"))),
-    Column("Load", _load, drop=2),
+    Column("Load", _load, drop=4),
     Column("Memory", _used("memory_used_bytes")),
     Column("GPUs", _gpus, least=8),
-    Column("Disk read / written", _rates("disk_read_per_second", "disk_written_per_second"), drop=3),
-    Column("Network in / out", _rates("received_per_second", "sent_per_second"), drop=4),
-    field("Message", "message", drop=1, least=12),
+    Column("Disk r / w", _rates("disk_read_per_second", "disk_written_per_second"), drop=2),
+    Column("Network in / out", _rates("received_per_second", "sent_per_second"), drop=1),
 ]
 BUSIEST = [field("Node", "node", least=12), *PROCESSES[:2], field("Workload", "workload"), *PROCESSES[2:]]

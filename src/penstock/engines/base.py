@@ -269,8 +269,9 @@ class Engine(Protocol):
         ...
 
     async def top(self, run: Run, part: int) -> Measure: ...
-    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
-        """What these nodes do now; what cannot be seen is left open, with the reason."""
+    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
+        """What these nodes do now; what cannot be seen is left open, with the reason. So many seconds may be waited
+        where something will be known then."""
         ...
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:

@@ -108,13 +108,13 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, PenstockError):
         return await _defect(request, error)
     if isinstance(error, Forbidden) and not error.noted and (asked := request.scope["state"].get("asked")):
-        await _note(request, *asked)
+        await _note(request, error.about, *asked)
     return _body(error)
 
 
-async def _note(request: Request, caller: Caller, verb: Verb, kind: Kind) -> None:
-    """What was refused, with the name in its address."""
-    named = next(iter(request.path_params.values()), "")
+async def _note(request: Request, about: str, caller: Caller, verb: Verb, kind: Kind) -> None:
+    """What was refused, with the name that was given."""
+    named = about or next(iter(request.path_params.values()), "")
     method = request.scope.get("method", "GET")  # a WebSocket has none
     deed = Deed(verb, kind, caller.chosen or "", shorten(named))
     await request.app.state.parts.audit.denied(caller, deed, f"{method} {shorten(request.url.path, 200)}")

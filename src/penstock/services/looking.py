@@ -44,6 +44,6 @@ class Looking:
             raise said_of(workload, chosen, error) from error
         return MeasureView(**found.model_dump(), id=workload.id, name=workload.name, part=chosen)
 
-    async def nodes(self, caller: Caller, names: Sequence[str]) -> list[NodeMeasure]:
+    async def nodes(self, caller: Caller, names: Sequence[str], wait: float) -> list[NodeMeasure]:
         """Who computes on a GPU is shown as in the list of nodes."""
-        return await self._nodes.measured(caller, await self._engine.activity(names))
+        return await self._nodes.measured(caller, await self._engine.activity(names, wait))

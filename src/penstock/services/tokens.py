@@ -65,7 +65,9 @@ class Tokens:
         if user is None or user == caller.user:
             return caller.user
         if not allowed:
-            raise Forbidden("Only an admin may make or see tokens of others.")
+            error = Forbidden("Only an admin may make or see tokens of others.")
+            error.about = user
+            raise error
         if not USER.match(user):
             problem = Problem(f"'{shorten(user)}' is not a user name", field="user")
             raise Invalid("There can be no token for that name.", problems=[problem])

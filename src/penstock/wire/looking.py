@@ -45,7 +45,7 @@ class Measure(Model):
     """Since its processes began."""
     network_received_bytes: int | None = None
     network_sent_bytes: int | None = None
-    """None where it shares the network of its machine."""
+    """Over its own network; where it shares that of its machine, by its TCP connections that are open now."""
     processes: tuple[ProcessMeasure, ...] = ()
     message: str | None = None
     """What could not be seen, and why."""

@@ -10,7 +10,7 @@ from tests.engines.arrays import ArrayContract
 from tests.engines.contract import EngineContract
 from tests.engines.executing import Executing, running
 from tests.engines.launching import run_of
-from tests.engines.looking import BUSY, LookingContract
+from tests.engines.looking import LookingContract
 from tests.engines.scratching import ScratchContract
 from tests.engines.stopping import StoppingContract
 
@@ -50,18 +50,6 @@ class TestExecuting(OnDocker, Executing):
 class TestLooking(OnDocker, LookingContract):
     at_once = 15
     """Each is a program that Docker starts, which takes it a while."""
-
-    async def test_of_a_host_it_shows_its_disks_and_the_busiest_of_our_processes(self, engine: DockerEngine) -> None:
-        async with running(engine, BUSY) as launch:
-            await self.until_busy(engine, run_of(launch))
-            [node] = await engine.activity(["host-1"])
-        assert node.processes
-        assert len(node.processes) <= 5
-        assert {each.workload for each in node.processes} == {launch.workload_id}
-        assert node.processes[0].cpu_percent > 0
-        assert node.disk_read_per_second is not None
-        assert node.disk_written_per_second is not None
-        assert node.received_per_second is None  # a container sees only its own network
 
     async def test_a_process_that_has_ended_is_not_shown(self, engine: DockerEngine) -> None:
         async with running(engine, "sh -c : & echo up; exec sleep 600") as launch:

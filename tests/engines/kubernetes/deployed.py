@@ -47,6 +47,7 @@ class Deployed:
             "kubernetes_config": str(self.kubeconfig),
             "kubernetes_namespace": self.jobs,
             "kubernetes_image": "penstock-test:1",
+            "kubernetes_kubelet_account": f"{self.server}/penstock-nodes",
             "default_cpus": "50m",
             "data_dir": data_dir,
         }
@@ -87,8 +88,8 @@ def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any
             item["spec"]["policyName"] += f"-{names['penstock']}"
         if item["kind"] == "ValidatingAdmissionPolicy":
             _rename(item["spec"]["matchConditions"], ":penstock:", f":{names['penstock']}:")
-            for name in ("penstock-jobs", "gpu-operator"):
-                _rename(item["spec"]["validations"], name, names[name])
+            for name in ("penstock-jobs", "gpu-operator", "penstock"):
+                _rename(item["spec"]["validations"], f'"{name}"', f'"{names[name]}"')
         for subject in item.get("subjects", ()):
             subject["namespace"] = names[subject["namespace"]]
     return found

@@ -24,16 +24,20 @@ async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: Ku
     assert found["kubernetes"].ok
     assert found["rights"].detail == "all that is needed is allowed"
     assert found["storage class"].detail == "the default is standard"
+    assert found["node use"].ok
 
 
 def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     """No right that nothing needs."""
-    for file, rights in (
-        ("base/rights-in-jobs.yaml", checks.IN_NAMESPACE + checks.FOR_QUEUES),
-        ("base/rights-in-cluster.yaml", checks.IN_CLUSTER + checks.FOR_METRICS),
-        ("gpu-use/rights.yaml", checks.FOR_GPU_USE),
+    for file, number, rights in (
+        ("base/rights-in-jobs.yaml", 0, checks.IN_NAMESPACE + checks.FOR_QUEUES),
+        ("base/rights-in-cluster.yaml", 0, checks.IN_CLUSTER + checks.FOR_METRICS),
+        ("base/rights-on-nodes.yaml", 0, checks.FOR_KUBELETS),
+        ("base/rights-on-nodes.yaml", 1, checks.FOR_ITS_TOKEN),
+        ("gpu-use/rights.yaml", 0, checks.FOR_GPU_USE),
     ):
-        role = next(yaml.safe_load_all((DEPLOY / file).read_text()))
+        found = yaml.safe_load_all((DEPLOY / file).read_text())
+        role = [each for each in found if each["kind"] in ("Role", "ClusterRole")][number]
         given = {
             (verb, group, resource)
             for rule in role["rules"]

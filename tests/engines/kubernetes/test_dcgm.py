@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.kubernetes.dcgm import read_gpus
+from penstock.engines.kubernetes.dcgm import read_gpus, read_node
 from tests.exporting import lines
 
 MIB = 1 << 20
@@ -97,3 +97,16 @@ def test_labels_may_hold_anything() -> None:
 )
 def test_what_is_something_else_says_nothing(text: str) -> None:
     assert read_gpus(text) == {}
+
+
+def test_of_a_node_all_are_seen_whoever_has_them_with_what_is_known() -> None:
+    free = [line.replace(',container="task",namespace="n",pod="p"', "") for line in lines("p", "n", 1, 0)]
+    text = [*lines("p", "n", 0, 87, 2048), *free, *lines("q", "other", 2, "N/A", 7)]
+    gpus = [(gpu.uuid, gpu.product, gpu.utilization, gpu.memory_used_bytes) for gpu in read_node("\n".join(text))]
+    product = "NVIDIA A10"
+    assert gpus == [("GPU-0", product, 87, 2048 * MIB), ("GPU-1", product, 0, 0), ("GPU-2", product, None, 7 * MIB)]
+
+
+def test_a_gpu_that_pods_share_is_one_of_the_node() -> None:
+    text = "\n".join([*lines("p", "n", 0, 40, 5), *lines("q", "n", 0, 40, 9)])
+    assert [(gpu.utilization, gpu.memory_used_bytes) for gpu in read_node(text)] == [(40, 9 * MIB)]

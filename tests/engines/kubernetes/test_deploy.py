@@ -53,7 +53,8 @@ def _for_the_rig(item: dict[str, Any], built: str, names: dict[str, str]) -> Non
         text = item["data"]["config.toml"]
         for old, new in (('"penstock-jobs"', f'"{names["penstock-jobs"]}"'), ("penstock.penstock", _host(names))):
             text = text.replace(old, new)
-        item["data"]["config.toml"] = f'{text}\nkubernetes_image = "penstock-test:1"\ndefault_cpus = "50m"\n'
+        account = f'kubernetes_kubelet_account = "{names["penstock"]}/penstock-nodes"'
+        item["data"]["config.toml"] = f'{text}\n{account}\nkubernetes_image = "penstock-test:1"\ndefault_cpus = "50m"\n'
 
 
 def _host(names: dict[str, str]) -> str:
@@ -87,6 +88,15 @@ def test_others_reach_it_by_the_service_with_a_token(rig: Rig, server: dict[str,
 def test_it_says_that_all_is_well(rig: Rig, server: dict[str, str]) -> None:
     said = inside(rig, server, "penstock", "doctor")
     assert "all that is needed is allowed" in said
+
+
+def test_it_sees_what_the_nodes_do(rig: Rig, server: dict[str, str]) -> None:
+    """From inside the cluster, with what a pod has: its own token, and the authority it finds beside that."""
+    nodes = json.loads(inside(rig, server, "penstock", "top", "node", "-o", "json"))
+    assert {node["name"] for node in nodes} >= set(rig.node_names)
+    for node in nodes:
+        assert node["message"] is None
+        assert None not in (node["cpu_percent"], node["memory_used_bytes"], node["received_per_second"])
 
 
 def test_it_comes_back_with_what_it_knew(rig: Rig, server: dict[str, str]) -> None:

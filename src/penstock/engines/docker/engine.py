@@ -32,7 +32,7 @@ from penstock.engines.base import (
     VolumeReport,
 )
 from penstock.engines.changes import Changes
-from penstock.engines.docker import adoption, checks, looking, moving, refusing
+from penstock.engines.docker import adoption, checks, looking, machine, moving, refusing
 from penstock.engines.docker.claims import Claims
 from penstock.engines.docker.container_settings import read_settings
 from penstock.engines.docker.cpus import Cpus
@@ -236,9 +236,9 @@ class DockerEngine:
         with shown():
             return await looking.top(self._hosts, self._gauges, run, part)
 
-    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         image, installation = self._made.helper_image, self._made.installation
-        each = (looking.activity(self._hosts, self._gauges, name, image, installation) for name in names)
+        each = (machine.activity(self._hosts, self._gauges, name, image, installation) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:

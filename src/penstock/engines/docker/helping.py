@@ -22,11 +22,13 @@ async def helped(
     words: Sequence[str],
     *,
     volumes: Mapping[str, str] | None = None,
+    user: str = "",
     config: Fields | None = None,
     seconds: float = SECONDS,
     read_only: bool = True,
 ) -> str:
-    """What it printed; raises with what it complained if it failed. `volumes` are name → path."""
+    """What it printed; raises with what it complained if it failed. `volumes` are name → path; without a `user` it is
+    the image's own."""
     await have(api, image)
     mounts = [
         {"Type": "volume", "Source": name, "Target": path, "ReadOnly": read_only, "VolumeOptions": {"NoCopy": True}}
@@ -36,6 +38,7 @@ async def helped(
         "Image": image,
         "Entrypoint": list(words[:1]),
         "Cmd": list(words[1:]),
+        "User": user,
         "Labels": {names.INSTALLATION: installation, names.HELPER: "true"},
         "HostConfig": {
             "NetworkMode": "none",

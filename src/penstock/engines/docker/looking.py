@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
-from penstock.domain.quantities import show_cpus
 from penstock.domain.secrets import masked, masked_all, passwords_removed
 from penstock.engines.base import Event, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
-from penstock.engines.docker.failures import ApiError, Clash, NotFound
+from penstock.engines.docker.failures import Clash, NotFound
 from penstock.engines.docker.gauges import Gauges
-from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
-from penstock.engines.traffic import read_traffic
 from penstock.errors import Conflict
-from penstock.wire import GpuMeasure, Measure, NodeMeasure, ProcessMeasure
+from penstock.wire import GpuMeasure, Measure, ProcessMeasure
 
-COLUMNS, NAMED = "pid,user,pcpu,rss,args", "pid,user,pcpu,rss,comm"
+COLUMNS = "pid,user,pcpu,rss,args"
 REPEATED = (names.RECORD, names.LAUNCH)
 """Labels that have the whole workload in them again."""
 KIBIBYTE = 1024
 LONGEST_COMMAND = 300
 DEFUNCT = "<defunct>"
 """So `ps` calls a process that has ended and waits for someone to take note."""
-LOOK = (
-    "cat /proc/loadavg /proc/meminfo; for i in 0 1; do head -n 1 /proc/stat; cat /proc/diskstats; sleep $((1-i)); done"
-)
-LOOK_SECONDS = 1.0
-BUSIEST = 5
-AT_ONCE = 8
 
 
 # -- inspect -------------------------------------------------------------------------------------------------------
@@ -76,7 +66,7 @@ async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
     link = hosts.link(seen.host)
     try:
         stats, shown, gpus = await asyncio.gather(
-            link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), _gpus(gauges, link, _held(seen, link))
+            link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), gpus_of(gauges, link, _held(seen, link))
         )
     except (NotFound, Clash):
         raise Conflict("It has just ended.") from None
@@ -94,21 +84,21 @@ def measure(stats: Fields, shown: Fields, seen: Seen) -> Measure:
         disk_written_bytes=_moved(stats, "write"),
         network_received_bytes=sum(int(each.get("rx_bytes") or 0) for each in networks),
         network_sent_bytes=sum(int(each.get("tx_bytes") or 0) for each in networks),
-        processes=_processes(shown),
+        processes=read_processes(shown),
     )
 
 
 def _held(seen: Seen, link: Link) -> list[GpuMeasure]:
     known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
     uuids = [uuid for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid]
-    return [_unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
+    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
 
 
-def _unseen(gpu: Gpu) -> GpuMeasure:
+def unseen(gpu: Gpu) -> GpuMeasure:
     return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
 
 
-async def _gpus(gauges: Gauges, link: Link, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
+async def gpus_of(gauges: Gauges, link: Link, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
     """What these do, whatever else the host has, or why that cannot be seen."""
     if not wanted:
         return {}
@@ -148,7 +138,7 @@ def _moved(stats: Fields, way: str) -> int | None:
     return sum(int(each["value"]) for each in entries if str(each.get("op")).lower() == way)
 
 
-def _processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
+def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
     there = [row for row in shown.get("Processes") or () if len(row) == len(COLUMNS.split(","))]
     rows = [row for row in there if not row[4].endswith(DEFUNCT)]
     found = [
@@ -162,67 +152,6 @@ def _processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
         for row in rows
     ]
     return tuple(sorted(found, key=lambda each: -each.cpu_percent))
-
-
-# -- nodes -----------------------------------------------------------------------------------------------------------
-
-
-async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installation: str) -> NodeMeasure | None:
-    """Docker does not tell what its machine does: a small container looks, and another at its GPUs."""
-    node = next((node for node in hosts.nodes() if node.name == name), None)
-    if node is None:
-        return None
-    told = NodeMeasure(
-        name=name,
-        at=now(),
-        cpu_product=node.cpu_product,
-        cpus=show_cpus(node.cpus_milli),
-        memory_bytes=node.memory_bytes,
-        gpus=tuple(map(_unseen, node.gpus)),
-        message=node.message,
-    )
-    try:
-        link = hosts.link(name)
-        text, gpus, busiest = await asyncio.gather(
-            helped(link.api, image, installation, ["sh", "-c", LOOK]), _gpus(gauges, link, told.gpus), _busiest(link)
-        )
-    except ApiError as error:
-        return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
-    told = told.model_copy(update=gpus | read_activity(text, node.cpus_milli) | {"processes": busiest})
-    return told.model_copy(update={"message": node.message or told.message})
-
-
-async def _busiest(link: Link) -> tuple[ProcessMeasure, ...]:
-    """Of our containers: the others' processes are not shown to a container, and Docker names only those of its own."""
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def of(seen: Seen) -> list[ProcessMeasure]:
-        async with limit:
-            try:
-                found = _processes(await link.api.top(seen.id, f"-eo {NAMED}"))
-            except (NotFound, Clash):  # it has just ended
-                return []
-        return [each.model_copy(update={"workload": seen.run.workload_id}) for each in found]
-
-    found = await asyncio.gather(*(of(seen) for seen in link.all() if seen.runs))
-    each = [process for processes in found for process in processes]
-    return tuple(sorted(each, key=lambda process: (-process.cpu_percent, process.pid))[:BUSIEST])
-
-
-def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
-    load = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) ", text)
-    sizes = {key: int(size) * KIBIBYTE for key, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
-    found: dict[str, Any] = {"load": tuple(float(each) for each in load.groups()) if load else None}
-    if {"MemTotal", "MemAvailable"} <= set(sizes):
-        found["memory_used_bytes"] = sizes["MemTotal"] - sizes["MemAvailable"]
-    looks = re.split(r"^(?=cpu )", text, flags=re.MULTILINE)[1:]
-    if len(looks) == 2:
-        before, after = ([int(each) for each in look.splitlines()[0].split()[1:]] for look in looks)
-        all_, idle = sum(after) - sum(before), sum(after[3:5]) - sum(before[3:5])
-        found["cpu_percent"] = round((all_ - idle) / all_ * cpus_milli / 10, 1) if all_ > 0 else None
-        moved = [read_traffic(look, "") for look in looks]
-        found |= moved[1].since(moved[0], LOOK_SECONDS)
-    return found
 
 
 # -- what happened -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import cache
@@ -18,7 +19,7 @@ from penstock.engines.kubernetes import failures
 from penstock.engines.kubernetes.calls import Calls
 from penstock.engines.kubernetes.connection import Connection
 from penstock.engines.kubernetes.failures import ApiError, Gone, NotFound, Unreachable
-from penstock.engines.kubernetes.objects import Object, Pod
+from penstock.engines.kubernetes.objects import Object, Pod, ServiceAccount
 from penstock.engines.kubernetes.splitting import lines
 from penstock.engines.kubernetes.streams import V4, ExecSession, upgrade
 
@@ -304,6 +305,20 @@ class Api:
         return bytes(said)
 
     # about the server
+
+    def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
+        """SettingsError if there is no such file of authorities."""
+        return self._connection.tls_to_kubelets(authority)
+
+    async def token(self, account: str, namespace: str, seconds: int) -> str:
+        """A new one of a service account, good for so long."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        path = f"{_path(ServiceAccount, namespace, account)}/token"
+        return str(msgspec.json.decode(await self._calls.call("POST", path, body=body))["status"]["token"])
 
     async def version(self) -> str:
         """For example `v1.34.2`."""

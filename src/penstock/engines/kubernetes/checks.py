@@ -6,6 +6,7 @@ import asyncio
 import re
 
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.activity import Activity
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
@@ -50,8 +51,12 @@ FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*W
 FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
 """Where NVIDIA's exporter is, if it is to be asked."""
 IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
+FOR_KUBELETS: tuple[Right, ...] = (("get", Node, "metrics"), ("get", Node, "stats"))
+"""Of the account whose token they are shown."""
+FOR_ITS_TOKEN: tuple[Right, ...] = (("create", ServiceAccount, "token"),)
+"""Of that account and no other."""
 FOR_METRICS: tuple[Right, ...] = (("list", NodeMetrics, ""),)
-"""For `top node`, where the cluster has a metrics-server."""
+"""For `top node`, where the cluster has a metrics-server and a kubelet does not answer us."""
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
     ("create", Namespace, ""),
@@ -65,13 +70,19 @@ PATIENCE = 4.0
 
 
 async def all_checks(
-    api: Api, cluster: Cluster, claims: Claims, namespaces: Namespaces, exporters: Exporters, settings: Settings
+    api: Api,
+    cluster: Cluster,
+    claims: Claims,
+    namespaces: Namespaces,
+    exporters: Exporters,
+    activity: Activity,
+    settings: Settings,
 ) -> list[Check]:
     reached = await _reached(api)
     if not reached[0].ok:
         return reached
     rights = await _rights(api, namespaces, settings)
-    seen = await _gpu_use(cluster, exporters)
+    seen = [*await _gpu_use(cluster, exporters), *await _node_use(activity, settings)]
     return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster), *seen]
 
 
@@ -162,3 +173,15 @@ async def _gpu_use(cluster: Cluster, exporters: Exporters) -> list[Check]:
     named, trouble = ", ".join(sorted(troubles)[:5]), troubles[min(troubles)]
     said = f"what the GPUs of {named} do is not seen: {trouble.why}"
     return [Check(name="GPU use", ok=False, detail=said, fix=trouble.fix, required=False)]
+
+
+async def _node_use(activity: Activity, settings: Settings) -> list[Check]:
+    """Only where somebody wants it to be seen."""
+    if not settings.kubernetes_kubelet_account:
+        return []
+    asked, troubles = await activity.troubles()
+    if not troubles:
+        return [Check(name="node use", ok=True, detail=f"seen on {asked} nodes", required=False)]
+    named, trouble = ", ".join(sorted(troubles)[:5]), troubles[min(troubles)]
+    said = f"of {named} not all is seen for `top node`: {trouble.why}"
+    return [Check(name="node use", ok=False, detail=said, fix=trouble.fix, required=False)]

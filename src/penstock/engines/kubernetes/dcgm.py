@@ -34,20 +34,43 @@ class _Gpu(NamedTuple):
     part: str
     share: str
     """Of one that several pods take turns on."""
+    product: str
 
 
 def read_gpus(text: str) -> dict[Place, list[GpuMeasure]]:
     """Those that pods have, and of which everything is known."""
+    gpus: defaultdict[Place, list[GpuMeasure]] = defaultdict(list)
+    for gpu, known in _numbers(text).items():
+        if all(gpu[:3]) and (measure := _measure(gpu, known)):
+            gpus[gpu.namespace, gpu.pod].append(measure)
+    return gpus
+
+
+def read_node(text: str) -> tuple[GpuMeasure, ...]:
+    """All of the node, with what is known of each; one that several pods share is one."""
+    gpus: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+    for gpu, known in _numbers(text).items():
+        if gpu.uuid:
+            whole = gpus[gpu._replace(namespace="", pod="", share="")]
+            whole |= {name: max(number, whole.get(name, 0.0)) for name, number in known.items()}
+    return tuple(
+        GpuMeasure(
+            uuid=gpu.uuid,
+            product=gpu.product,
+            utilization=_use(gpu, known),
+            memory_used_bytes=int(known[USED_MIB]) * MIB if USED_MIB in known else None,
+        )
+        for gpu, known in gpus.items()
+    )
+
+
+def _numbers(text: str) -> Mapping[_Gpu, dict[str, float]]:
     numbers: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
     for line in text.splitlines():
         if (found := _LINE.match(line)) and (number := _number(found[3], MOST[found[1]])) is not None:
             known = numbers[_gpu(dict(_LABEL.findall(found[2])))]
             known[found[1]] = max(number, known.get(found[1], 0.0))  # some versions have a line for each process
-    gpus: defaultdict[Place, list[GpuMeasure]] = defaultdict(list)
-    for gpu, known in numbers.items():
-        if all(gpu[:3]) and (measure := _measure(gpu, known)):
-            gpus[gpu.namespace, gpu.pod].append(measure)
-    return gpus
+    return numbers
 
 
 def _gpu(labels: Mapping[str, str]) -> _Gpu:
@@ -58,6 +81,7 @@ def _gpu(labels: Mapping[str, str]) -> _Gpu:
         labels.get("UUID") or labels.get("uuid", ""),
         labels.get("GPU_I_ID", ""),
         labels.get("vgpu", ""),
+        labels.get("modelName", ""),
     )
 
 
@@ -69,11 +93,16 @@ def _number(text: str, most: float) -> float | None:
     return number if 0 <= number <= most else None
 
 
-def _measure(gpu: _Gpu, known: Mapping[str, float]) -> GpuMeasure | None:
-    """Rounded up: what does a little is not idle."""
+def _use(gpu: _Gpu, known: Mapping[str, float]) -> int | None:
+    """Percent, rounded up: what does a little is not idle."""
     uses = [100 * known[RATIO]] if RATIO in known else []
     if PERCENT in known and not gpu.part:
         uses.append(known[PERCENT])
-    if not uses or USED_MIB not in known:
+    return ceil(max(uses)) if uses else None
+
+
+def _measure(gpu: _Gpu, known: Mapping[str, float]) -> GpuMeasure | None:
+    use = _use(gpu, known)
+    if use is None or USED_MIB not in known:
         return None
-    return GpuMeasure(uuid=gpu.uuid, utilization=ceil(max(uses)), memory_used_bytes=int(known[USED_MIB]) * MIB)
+    return GpuMeasure(uuid=gpu.uuid, utilization=use, memory_used_bytes=int(known[USED_MIB]) * MIB)

@@ -34,6 +34,7 @@ from penstock.engines.base import (
 )
 from penstock.engines.gpu_use import idle_notices
 from penstock.engines.kubernetes import adoption, checks, kueue, looking, refusing
+from penstock.engines.kubernetes.activity import Activity
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
@@ -41,6 +42,7 @@ from penstock.engines.kubernetes.entering import enter
 from penstock.engines.kubernetes.exporters import Exporters
 from penstock.engines.kubernetes.failures import shown
 from penstock.engines.kubernetes.forwarding import forward
+from penstock.engines.kubernetes.kubelets import Kubelets
 from penstock.engines.kubernetes.measuring import Measuring
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.observing import Observing
@@ -77,6 +79,11 @@ class KubernetesEngine:
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)
         self._exporters = Exporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
+        kubelets = None
+        if settings.kubernetes_kubelet_account:
+            kubelets = Kubelets(self._api, settings.kubernetes_kubelet_account, settings.kubernetes_kubelet_ca)
+            closing.push_async_callback(kubelets.close)
+        self._activity = Activity(self._api, self._cluster, self._exporters, kubelets)
         self._runs = Runs(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
@@ -102,7 +109,13 @@ class KubernetesEngine:
 
     async def checks(self) -> list[Check]:
         return await checks.all_checks(
-            self._api, self._cluster, self._claims, self._namespaces, self._exporters, self._settings
+            self._api,
+            self._cluster,
+            self._claims,
+            self._namespaces,
+            self._exporters,
+            self._activity,
+            self._settings,
         )
 
     async def nodes(self) -> list[Node]:
@@ -256,8 +269,9 @@ class KubernetesEngine:
         self._place(run)
         return await looking.top(self._api, self._cluster, run, part)
 
-    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
-        return await looking.activity(self._api, [node for node in await self.nodes() if node.name in names])
+    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
+        asked = set(names)
+        return await self._activity.of([node for node in await self.nodes() if node.name in asked], wait)
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         for workload in workloads:

@@ -1,4 +1,4 @@
-"""What the GPUs of pods do, as NVIDIA's dcgm-exporter on their nodes tells it.
+"""What GPUs do, of pods and of nodes, as NVIDIA's dcgm-exporter on their nodes tells it.
 
 Its pods are asked through the API server and side by side: one that does not answer costs the others nothing. Which of
 them is on which node is remembered for as long as it answers.
@@ -16,8 +16,8 @@ from penstock.engines.base import GpuUse, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.dcgm import PERCENT, RATIO, USED_MIB, Place, read_gpus
-from penstock.engines.kubernetes.failures import ApiError, Denied, Forbidden
+from penstock.engines.kubernetes.dcgm import PERCENT, RATIO, USED_MIB, Place, read_gpus, read_node
+from penstock.engines.kubernetes.failures import ApiError, Denied, Forbidden, Trouble
 from penstock.engines.kubernetes.inventory import requests
 from penstock.engines.kubernetes.objects import Pod
 from penstock.engines.kubernetes.trimming import OVER
@@ -33,11 +33,6 @@ PORT, PATH = 9400, "metrics"
 PATIENCE, AT_ONCE, MOST_BYTES = 5.0, 100, 8 << 20
 """Seconds and bytes of one answer at most, and how many are awaited at the same time."""
 NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
-
-
-class Trouble(NamedTuple):
-    why: str
-    fix: str
 
 
 class Look(NamedTuple):
@@ -96,23 +91,32 @@ class Exporters:
         return None
 
     async def look(self, nodes: Collection[str]) -> Look:
+        pages, troubles = await self._pages(nodes)
+        gpus = [read_gpus(page) for page in pages.values()]
+        return Look({place: found for each in gpus for place, found in each.items()}, troubles)
+
+    async def of_nodes(self, nodes: Collection[str]) -> tuple[dict[str, tuple[GpuMeasure, ...]], dict[str, Trouble]]:
+        """What the GPUs of these do, whoever has them, and why those of others cannot be seen."""
+        pages, troubles = await self._pages(nodes)
+        return {node: read_node(page) for node, page in pages.items()}, troubles
+
+    async def _pages(self, nodes: Collection[str]) -> tuple[dict[str, str], dict[str, Trouble]]:
         if not self.namespace:
-            return Look({}, {})
+            return {}, {}
         if not self._there.keys() >= set(nodes):
             try:
                 await self._find()
             except ApiError as error:
-                return Look({}, dict.fromkeys(nodes, self._trouble(error)))
-        answers = await asyncio.gather(*(self._ask(node) for node in nodes))
-        told = [answer for answer in answers if not isinstance(answer, Trouble)]
-        troubles = {node: said for node, said in zip(nodes, answers, strict=True) if isinstance(said, Trouble)}
-        return Look({place: gpus for answer in told for place, gpus in answer.items()}, troubles)
+                return {}, dict.fromkeys(nodes, self._trouble(error))
+        answers = dict(zip(nodes, await asyncio.gather(*(self._ask(node) for node in nodes)), strict=True))
+        told = {node: said for node, said in answers.items() if isinstance(said, str)}
+        return told, {node: said for node, said in answers.items() if isinstance(said, Trouble)}
 
     async def _find(self) -> None:
         lists = await asyncio.gather(*(self._api.list(Pod, self.namespace, labels=labels) for labels in LABELS))
         self._there = {pod.spec.node_name: pod.name for pods in lists for pod in pods if _answers(pod)}
 
-    async def _ask(self, node: str) -> Mapping[Place, Sequence[GpuMeasure]] | Trouble:
+    async def _ask(self, node: str) -> str | Trouble:
         pod = self._there.get(node)
         if pod is None:
             said = f"no dcgm-exporter runs there in the namespace {self.namespace}"
@@ -123,7 +127,7 @@ class Exporters:
         except ApiError as error:
             self._there.pop(node, None)  # there may be another by now
             return self._trouble(error, pod)
-        return read_gpus(page.decode(errors="replace"))
+        return page.decode(errors="replace")
 
     def _trouble(self, error: ApiError, pod: str | None = None) -> Trouble:
         if isinstance(error, Forbidden | Denied):

@@ -16,10 +16,11 @@ ApiError             anything else it refused; `message` is the server's own sen
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import httpx2
 import msgspec
@@ -105,6 +106,16 @@ def shown() -> Iterator[None]:
         yield
     except ApiError as error:
         raise error.shown() from error
+
+
+class Trouble(NamedTuple):
+    """Why something cannot be seen, and what mends that."""
+
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.why} ({self.fix})"
 
 
 class Cause(msgspec.Struct):
@@ -197,13 +208,20 @@ def _problem(cause: Cause) -> Problem:
 
 def from_transport(error: Exception, server: str) -> Unreachable:
     """No answer at all: connection refused, a timeout, a certificate nobody vouches for."""
-    return Unreachable(f"the API server at {server} {_what_happened(error)}", reason=type(error).__name__)
+    return Unreachable(f"the API server at {server} {what_happened(error)}", reason=type(error).__name__)
 
 
-def _what_happened(error: Exception) -> str:
+def distrust(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """What is wrong with the certificate, if that is why there is no answer."""
     root = _root(error)
-    if isinstance(root, ssl.SSLCertVerificationError):
-        return f"shows a certificate that is not trusted: {root.verify_message}"
+    return root if isinstance(root, ssl.SSLCertVerificationError) else None
+
+
+def what_happened(error: Exception) -> str:
+    """What it did that was called, without its name: `does not answer in time`."""
+    root = _root(error)
+    if wrong := distrust(error):
+        return f"shows a certificate that is not trusted: {wrong.verify_message}"
     if isinstance(error, httpx2.ConnectTimeout):
         return "cannot be reached: no answer to the connection in time"
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
@@ -215,6 +233,8 @@ def _what_happened(error: Exception) -> str:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
+        if error.errno and error.strerror.startswith("Connect call failed"):  # what asyncio says of every reason
+            return os.strerror(error.errno)
         return error.strerror
     return str(error) or type(error).__name__
 

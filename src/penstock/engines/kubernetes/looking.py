@@ -1,38 +1,32 @@
 """`inspect` and `top`: a run's objects as the cluster has them, and what its containers use.
 
-Without metrics-server a cluster tells nobody what a container uses, and the kubelet only those who may do everything on
-its node. So the container is asked itself: a few lines of shell in it print what the kernel shows there.
+What the processes of a container do, a cluster tells nobody. So the container is asked itself: a few lines of shell in
+it print what the kernel shows there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from penstock.domain.model import now
-from penstock.domain.nodes import Node
-from penstock.domain.quantities import show_cpus
 from penstock.domain.secrets import masked, passwords_removed
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.amounts import milli, whole
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.entering import running_pod
-from penstock.engines.kubernetes.failures import ApiError, NotFound, shown
-from penstock.engines.kubernetes.objects import Claim, Job, NodeMetrics, Object, Pod, Service
+from penstock.engines.kubernetes.failures import NotFound, shown
+from penstock.engines.kubernetes.objects import Claim, Job, Object, Pod, Service
 from penstock.engines.kubernetes.script import BASH
 from penstock.engines.kubernetes.streams import ExecFailed
 from penstock.engines.kubernetes.usage import LOOK, read_usage
 from penstock.errors import Conflict, Unavailable
-from penstock.wire import Measure, NodeMeasure
+from penstock.wire import Measure
 
 SECONDS = 30.0
 MOST_BYTES = 8 << 20
-METRICS_PATIENCE = 3.0
-NOT_SHOWN = "what it does is not known: this cluster has no metrics-server that Penstock may ask"
 REPEATED = (names.RECORD, "kubectl.kubernetes.io/last-applied-configuration")
 """Annotations that have the whole object in them again."""
 
@@ -89,13 +83,19 @@ async def top(api: Api, cluster: Cluster, run: Run, part: int) -> Measure:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: only what runs uses anything.")
-    mark = secrets.token_hex(16)
-    shell = BASH if names.HAS_BASH in pod.annotations else "sh"
     try:
         async with asyncio.timeout(SECONDS):
-            return read_usage(await _said(api, pod, [shell, "-c", LOOK, shell, mark]), mark)
+            return await look_inside(api, pod)
     except TimeoutError:
         raise Unavailable(f"It did not say within {SECONDS:.0f} seconds what it uses.") from None
+
+
+async def look_inside(api: Api, pod: Pod, *, processes_only: bool = False) -> Measure:
+    """What the container of a run says. For processes alone no GPU is asked; commands are only names of programs."""
+    mark = secrets.token_hex(16)
+    shell = BASH if names.HAS_BASH in pod.annotations else "sh"
+    command = [shell, "-c", LOOK, shell, mark, *(["processes"] if processes_only else [])]
+    return read_usage(await _said(api, pod, command), mark, named=processes_only)
 
 
 async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
@@ -114,27 +114,3 @@ async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
             hint = "where the cluster has a metrics-server: kubectl top pod"
             raise Conflict("What it uses cannot be seen: its image has no shell.", hint=hint) from None
     return bytes(said)
-
-
-async def activity(api: Api, nodes: Iterable[Node]) -> list[NodeMeasure]:
-    """CPUs and memory by the cluster's metrics-server, where it has one and we may ask it."""
-    try:
-        used = {each.name: each.usage for each in await api.hurried(METRICS_PATIENCE).list(NodeMetrics)}
-    except ApiError:
-        used = {}
-    return [_node(node, used.get(node.name)) for node in nodes]
-
-
-def _node(node: Node, used: Mapping[str, str] | None) -> NodeMeasure:
-    told = NodeMeasure(
-        name=node.name,
-        at=now(),
-        cpu_product=node.cpu_product,
-        cpus=show_cpus(node.cpus_milli),
-        memory_bytes=node.memory_bytes,
-        message=NOT_SHOWN,
-    )
-    if not used:
-        return told
-    cpu, memory = milli(used.get("cpu", "0")) / 10, whole(used.get("memory", "0"))
-    return told.model_copy(update={"cpu_percent": cpu, "memory_used_bytes": memory, "message": None})

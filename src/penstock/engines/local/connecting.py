@@ -8,7 +8,6 @@ held open by a process of that run, and look again afterwards: a socket has its 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from penstock.engines.base import Terminal
 from penstock.engines.local.inside import Inside, part_of, processes
+from penstock.engines.local.sockets import sockets_of
 from penstock.engines.local.supervisor.processes import read_text
 from penstock.errors import Conflict, Unavailable
 
@@ -43,7 +43,7 @@ class Connecting:
     """Whose a socket is does not change, so it is found out once: a page in a browser asks fifty times."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Path, int], frozenset[str]] = {}
+        self._known: dict[tuple[Path, int], frozenset[int]] = {}
         """The sockets of a part that were connected to."""
 
     async def connect(self, run_dir: Path, part: int, port: int) -> Connected:
@@ -66,7 +66,7 @@ class Connecting:
         elsewhere = await asyncio.to_thread(_elsewhere, run_dir, part, port)
         raise Conflict(f"Nothing of it listens on port {port}{elsewhere}.")
 
-    def _allowed(self, run_dir: Path, part: int, port: int, way: Way) -> frozenset[str]:
+    def _allowed(self, run_dir: Path, part: int, port: int, way: Way) -> frozenset[int]:
         """The sockets that would take the connection, if all of them are the part's own; else none."""
         takers, key = _takers(port, way), (run_dir, part)
         if not takers:
@@ -82,11 +82,11 @@ class Connecting:
         return takers
 
 
-def _takers(port: int, way: Way) -> frozenset[str]:
+def _takers(port: int, way: Way) -> frozenset[int]:
     return frozenset(inode for address, inode in _listening(port) if address in way.takers)
 
 
-def _listening(port: int) -> list[tuple[str, str]]:
+def _listening(port: int) -> list[tuple[str, int]]:
     """Address and number of each socket on this machine that listens on the port."""
     found = []
     for table in ("tcp", "tcp6"):
@@ -94,21 +94,16 @@ def _listening(port: int) -> list[tuple[str, str]]:
             words = line.split()
             address, _, number = words[1].rpartition(":")
             if words[3] == LISTENING and int(number, 16) == port:
-                found.append((address, words[9]))
+                found.append((address, int(words[9])))
     return found
 
 
-def _sockets(inside: Inside) -> set[str]:
-    """The numbers of all sockets that processes of the part hold."""
-    found = set()
+def _sockets(inside: Inside) -> set[int]:
+    """The numbers of all sockets that processes of the part hold, as far as we may see them."""
+    found: set[int] = set()
     for process in processes(inside):
-        folder = f"/proc/{process.pid}/fd"
         with suppress(OSError):
-            for name in os.listdir(folder):  # noqa: PTH208
-                with suppress(OSError):
-                    kind, _, number = os.readlink(f"{folder}/{name}").partition(":[")  # noqa: PTH115
-                    if kind == "socket":
-                        found.add(number.rstrip("]"))
+            found |= sockets_of(process.pid)
     return found
 
 

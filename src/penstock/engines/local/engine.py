@@ -337,7 +337,7 @@ class LocalEngine:
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         return await measuring.measure(self._layout.run_dir(run), part, gpus, await self._gauges.read())
 
-    async def activity(self, names: Sequence[str]) -> list[NodeMeasure]:
+    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         name = socket.gethostname()
         if name not in names:
             return []

@@ -15,6 +15,7 @@ from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.engines.local.gauges import Reading
 from penstock.engines.local.inside import Inside, Process, part_of, processes
+from penstock.engines.local.sockets import Moved, moved_by
 from penstock.engines.local.supervisor.processes import counter, read_text
 from penstock.wire import GpuMeasure, Measure, ProcessMeasure
 
@@ -56,7 +57,7 @@ def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> M
     else:
         cpu = round(sum(each.cpu_percent for each in shown), 1)
     read, written = _disk(after.processes.values())
-    memory = _memory(inside)
+    memory, network = _memory(inside), moved_by(after.processes.values())
     return Measure(
         at=now(),
         cpu_percent=max(cpu, 0.0),
@@ -65,9 +66,17 @@ def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> M
         gpus=gpus,
         disk_read_bytes=read,
         disk_written_bytes=written,
+        network_received_bytes=network.received,
+        network_sent_bytes=network.sent,
         processes=tuple(shown[:MOST_PROCESSES]),
-        message=None if len(shown) <= MOST_PROCESSES else f"{len(shown):,} processes, of which the busiest are shown",
+        message=_message(len(shown), network),
     )
+
+
+def _message(count: int, network: Moved) -> str | None:
+    said = [f"{count:,} processes, of which the busiest are shown"] if count > MOST_PROCESSES else []
+    said += [f"what it receives and sends cannot be seen: {network.trouble}"] if network.trouble else []
+    return "; ".join(said) or None
 
 
 def _process(process: Process, before: _Sample, seconds: float) -> ProcessMeasure:

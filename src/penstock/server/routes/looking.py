@@ -15,6 +15,7 @@ from penstock.wire import ErrorBody, Explained, Inspection, MeasureView, NodeMea
 router = APIRouter(tags=["looking"])
 
 Port = Annotated[int, Query(ge=1, le=65535, description="where a program of the workload listens")]
+Wait = Annotated[float, Query(ge=0, le=60, description="seconds to wait at most, until all is known")]
 STOPPED = "The server is stopping, and the connection was ended with it."
 
 
@@ -40,10 +41,14 @@ async def measure_workload(ref: str, asked: Asked, part: Part = None) -> Respons
 
 
 @router.get("/v1/nodes/top", response_model=NodeMeasurePage)
-async def measure_nodes(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """What the nodes do now, all who use them together: CPU, load, memory and GPUs. What cannot be seen is null."""
+async def measure_nodes(
+    asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None, wait: Wait = 0
+) -> Response:
+    """What the nodes do now, all who use them together: CPU, load, memory, GPUs, disks, networks and processes. What
+    cannot be seen is null. A cluster tells what disks and networks do about ten seconds after it was first asked: with
+    `wait` it is waited for that."""
     shown, after = one_page(await asked.parts.nodes.seen_by(asked.caller), name, limit, cursor)
-    measured = await asked.parts.looking.nodes(asked.caller, [node.name for node in shown])
+    measured = await asked.parts.looking.nodes(asked.caller, [node.name for node in shown], wait)
     return page_of(measured, after, asked.parts.db.version)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import msgspec
+
 from penstock.engines.kubernetes.objects.base import Condition, Kind, Object, Part
 
 
@@ -30,11 +32,28 @@ class NodeInfo(Part, frozen=True):
     one_for_all = ("kubelet_version", "architecture", "os_image", "kernel_version", "container_runtime_version")
 
 
+class Address(Part, frozen=True):
+    type: str
+    address: str
+
+    one_for_all = ("type",)
+
+
+class Endpoint(Part, frozen=True):
+    port: int = msgspec.field(name="Port", default=0)
+
+
+class Endpoints(Part, frozen=True):
+    kubelet_endpoint: Endpoint = Endpoint()
+
+
 class NodeStatus(Part, frozen=True):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
+    addresses: tuple[Address, ...] = ()
+    daemon_endpoints: Endpoints = Endpoints()
 
     def __post_init__(self) -> None:
         for amounts in (self.capacity, self.allocatable):

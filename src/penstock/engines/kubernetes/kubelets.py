@@ -1,0 +1,176 @@
+"""The kubelets of nodes, asked on their own ports what their nodes do.
+
+Through the API server that would need `get nodes/proxy`, which is the right to enter every pod; a kubelet itself lets
+those read its numbers who have `get nodes/stats` and `get nodes/metrics`. What it is shown is the token of an account
+that has these two rights and no other, never our own: whoever has taken over one node is not to get into all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from ipaddress import ip_address
+from time import monotonic
+
+import httpx2
+
+from penstock import __version__
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.failures import ApiError, Denied, Forbidden, NotFound, Trouble, distrust, what_happened
+from penstock.engines.kubernetes.objects import Node
+from penstock.engines.kubernetes.splitting import lines
+from penstock.errors import SettingsError
+
+TIMEOUT, PATIENCE = httpx2.Timeout(3, connect=2, pool=None), 5.0
+AT_ONCE, MOST_BYTES = 200, 32 << 20
+"""How many are awaited at the same time, and bytes of one answer at most."""
+REST_SECONDS = 20.0
+"""One that did not answer is left alone for so long: whoever looks again and again is not to wait for it each time."""
+TOKEN_SECONDS = 600
+"""The least that Kubernetes gives; it is renewed after half of it."""
+ACCOUNT_PATIENCE, ACCOUNT_REST = 3.0, 10.0
+OTHER_NAME = (62, 64)
+"""How OpenSSL numbers that a certificate is that of another name, or of another address."""
+LOG, APPLY = "look into the log of its kubelet", "kubectl apply -k deploy/kubernetes/base"
+
+
+class Unseen(Exception):
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.why)
+        self.trouble = trouble
+
+
+class Kubelets:
+    def __init__(self, api: Api, account: str, authority: str) -> None:
+        """`account` is NAMESPACE/NAME; SettingsError if it is not, or if there is no such file of authorities."""
+        self._token = _Token(api.hurried(ACCOUNT_PATIENCE), account)
+        self._client = httpx2.AsyncClient(
+            verify=api.tls_to_kubelets(authority),
+            timeout=TIMEOUT,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=AT_ONCE, keepalive_expiry=30),
+            headers={"User-Agent": f"penstock/{__version__}", "Accept-Encoding": "identity"},
+            trust_env=False,
+        )
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._resting: dict[str, tuple[float, Trouble]] = {}
+        """By node: until when it is not asked again, and why."""
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def ask(self, node: Node, path: str, keep: Callable[[bytes], bool] = lambda _: True) -> bytes:
+        """Its answer, of which only lines that are to be kept are ever held. Unseen if there is none."""
+        until, trouble = self._resting.get(node.name, (0.0, None))
+        if trouble and monotonic() < until:
+            raise Unseen(trouble)
+        address = _address(node)
+        async with self._places:
+            authorization = f"Bearer {await self._token.get()}"
+            try:
+                async with asyncio.timeout(PATIENCE), self._answer(node.name, address + path, authorization) as answer:
+                    return await _kept(answer, keep)
+            except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError) as error:
+                raise Unseen(self._failed(node.name, address, error)) from error
+
+    @asynccontextmanager
+    async def _answer(self, node: str, url: str, authorization: str) -> AsyncGenerator[httpx2.Response, None]:
+        try:
+            response = await self._send(url, authorization, None)
+        except httpx2.ConnectError as error:
+            wrong = distrust(error)
+            if wrong is None or wrong.verify_code not in OTHER_NAME:
+                raise
+            response = await self._send(url, authorization, node)  # many have a certificate of their name only
+        try:
+            if response.status_code != 200:
+                raise Unseen(await self._refused(response))
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _send(self, url: str, authorization: str, name: str | None) -> httpx2.Response:
+        request = self._client.build_request("GET", url, headers={"Authorization": authorization})
+        if name:
+            request.extensions["sni_hostname"] = name  # what the certificate is verified for, too
+        return await self._client.send(request, stream=True)
+
+    async def _refused(self, response: httpx2.Response) -> Trouble:
+        said = (await _kept(response, lambda _: True))[:300].decode(errors="replace").strip()
+        if response.status_code == 401:
+            self._token.forget()
+            return Trouble("its kubelet accepts no token", "set authentication.webhook.enabled in its configuration")
+        if response.status_code == 403:
+            return Trouble(f"its kubelet refuses: {said}", APPLY)
+        return Trouble(f"its kubelet answers {response.status_code}: {said}", LOG)
+
+    def _failed(self, node: str, address: str, error: Exception) -> Trouble:
+        said = f"its kubelet at {address} {what_happened(error)}"
+        if distrust(error):
+            return Trouble(said, "name the authority of the kubelets' certificates in kubernetes_kubelet_ca")
+        trouble = Trouble(said, "let the server reach that port")
+        self._resting[node] = (monotonic() + REST_SECONDS, trouble)
+        return trouble
+
+
+class _Token:
+    """However many ask for it, it is got once."""
+
+    def __init__(self, api: Api, account: str) -> None:
+        self._api, self._account = api, account
+        self._namespace, _, self._name = account.partition("/")
+        if not self._namespace or not self._name:
+            raise SettingsError(f"kubernetes_kubelet_account: {account!r} is no NAMESPACE/NAME of a service account.")
+        self._getting = asyncio.Lock()
+        self._until = 0.0
+        self._got: str | Trouble = ""
+
+    async def get(self) -> str:
+        async with self._getting:
+            if monotonic() >= self._until:
+                self._got = await self._new()
+                self._until = monotonic() + (TOKEN_SECONDS / 2 if isinstance(self._got, str) else ACCOUNT_REST)
+            if isinstance(self._got, Trouble):
+                raise Unseen(self._got)
+            return self._got
+
+    def forget(self) -> None:
+        self._until = 0.0
+
+    async def _new(self) -> str | Trouble:
+        try:
+            return await self._api.token(self._name, self._namespace, TOKEN_SECONDS)
+        except NotFound:
+            return Trouble(f"the service account {self._account} is not there, whose token kubelets are shown", APPLY)
+        except (Forbidden, Denied) as error:
+            return Trouble(error.message, APPLY)
+        except ApiError as error:
+            return Trouble(error.message, error.hint or "penstock doctor")
+
+
+def _address(node: Node) -> str:
+    """`https://10.0.0.7:10250`. Anyone may write anything there who may write nodes: only an address is one."""
+    port = node.status.daemon_endpoints.kubelet_endpoint.port
+    for each in node.status.addresses:
+        if each.type == "InternalIP" and port:
+            try:
+                address = ip_address(each.address)
+            except ValueError:
+                continue
+            return f"https://[{address}]:{port}" if address.version == 6 else f"https://{address}:{port}"
+    raise Unseen(Trouble("it does not say where its kubelet is", f"kubectl get node {node.name} -o yaml"))
+
+
+async def _kept(answer: httpx2.Response, keep: Callable[[bytes], bool]) -> bytes:
+    async with aclosing(_bounded(answer)) as chunks, aclosing(lines(chunks)) as said:
+        return b"".join([line async for line in said if keep(line)])
+
+
+async def _bounded(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    size = 0
+    async with aclosing(answer.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise Unseen(Trouble(f"its kubelet says more than {MOST_BYTES} bytes", LOG))
+            yield chunk
