@@ -61,7 +61,7 @@ def _submits(host: Host) -> list[Line]:
 
 def _rounds(host: Host, *, ready: bool) -> list[float]:
     """Milliseconds of each way, in turns: docker run -d, the same in a network, as typed, by the API."""
-    with server.running(engine="docker", default_cpus="10m", docker_ready_network=str(ready)) as served:
+    with server.running(engine="docker", default_cpus="10m", docker_ready_network="on" if ready else "off") as served:
         served.request("POST", "/v1/apply", {"text": NODE.format(host.unix)})
         wait_for("the host", lambda: served.request("GET", "/v1/nodes")[1]["items"][0]["ready"])
         ways = {

@@ -216,7 +216,7 @@ class Settings:
     """Each group has a network of its own on each host. `open`: containers reach the world outside. `closed`: only each
     other."""
 
-    docker_ready_network: bool = True
+    docker_ready_network: Literal["on", "off"] = "on"
     """Where a group has started something on a host, a small container waits in the group's network for ten minutes:
     the next job takes that place and starts in half the time."""
 

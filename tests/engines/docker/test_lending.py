@@ -133,7 +133,7 @@ async def test_none_waits_in_maintenance(hosts: Hosts, tmp_path: Path, monkeypat
 
 
 async def test_none_waits_where_the_admin_does_not_want_it(hosts: Hosts, tmp_path: Path) -> None:
-    async with opened(settings_for(hosts, tmp_path, docker_ready_network=False), hosts.hosts[:1]) as engine:
+    async with opened(settings_for(hosts, tmp_path, docker_ready_network="off"), hosts.hosts[:1]) as engine:
         await outcome(engine, a_launch("true"))
         await asyncio.sleep(lending.QUIET * 3)  # it would come after this long
         assert lenders(hosts.hosts[0]) == []

@@ -35,7 +35,7 @@ LONG = "echo ran >>/data/times; sleep 5; exit 3"
 async def started_late(hosts: Hosts, place: Path, arrives: Arrives, program: str) -> tuple[Report, str]:
     """How it ended, and what every run of it has written."""
     between = Late(hosts.hosts[0].socket, place / "docker.sock", arrives)
-    settings = settings_for(hosts, place, docker_ready_network=False)  # nothing is started but the job
+    settings = settings_for(hosts, place, docker_ready_network="off")  # nothing is started but the job
     async with between.listening() as address, opened(settings, ()) as engine:
         await engine.use_hosts([document(hosts.hosts[0], address)])
         volume = a_volume()

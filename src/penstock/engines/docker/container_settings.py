@@ -46,7 +46,7 @@ def read_settings(settings: Settings) -> ContainerSettings:
         helper_image=settings.docker_helper_image,
         run_as=settings.docker_run_as,
         closed=settings.docker_network == "closed",
-        lends=settings.docker_ready_network,
+        lends=settings.docker_ready_network == "on",
         default_cpus_milli=parse_cpus(settings.default_cpus),
         processes=settings.max_processes,
         log_limit=parse_bytes(settings.log_limit),
