@@ -16,8 +16,9 @@ from pathlib import Path
 
 from penstock.domain.model import now
 from penstock.domain.names import new_id
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
-from penstock.domain.workloads import Reason, Resources, Spec, State, Workload
+from penstock.domain.workloads import Resources, Spec, Workload
 from penstock.settings import Settings
 from penstock.store.database import Database
 from tests.running import RunningServer, processes_naming, start_server

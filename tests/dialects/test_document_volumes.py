@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.workloads import Medium, Mount, Notice, Scratch, State
+from penstock.domain.states import State
+from penstock.domain.workloads import Medium, Mount, Notice, Scratch
 from tests.dialects.documents import problem_of, problems_of, spec_of, under_workload, workload_of
 
 GIB = 1024**3

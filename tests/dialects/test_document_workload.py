@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.workloads import (
-    UNLIMITED,
-    Array,
-    Port,
-    Requests,
-    Resources,
-    Selectors,
-    State,
-)
+from penstock.domain.states import State
+from penstock.domain.workloads import UNLIMITED, Array, Port, Requests, Resources, Selectors
 from tests.dialects.documents import WORKLOAD, problem_of, spec_of, under_workload, workload_of
 
 GIB = 1024**3

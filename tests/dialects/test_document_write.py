@@ -13,9 +13,10 @@ from penstock.dialects.task import read_task, write_task
 from penstock.domain.model import now
 from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.policy import WORDS
+from penstock.domain.states import State
 from penstock.domain.users import Group, Limits, Membership, User
 from penstock.domain.volumes import AccessMode, Storage, StorageKind, Volume
-from penstock.domain.workloads import Mount, Notice, Port, Resources, Scratch, Selectors, Spec, State
+from penstock.domain.workloads import Mount, Notice, Port, Resources, Scratch, Selectors, Spec
 from tests.dialects.documents import noun_of, spec_of
 from tests.dialects.manifests import CLAIM, POD, SWEEP
 from tests.dialects.test_task_write import GROUPS, NAMES, NODE_LABELS, NODES, SUB_PATHS, specs

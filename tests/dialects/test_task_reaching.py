@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.workloads import Mount, Notice, Port, Selectors, State
+from penstock.domain.states import State
+from penstock.domain.workloads import Mount, Notice, Port, Selectors
 from tests.dialects.reading import problems_of, resources_of, spec_of
 
 HOW_IT_ENDED = (State.EXITED, State.CRASHED, State.STOPPED, State.STUCK)

@@ -13,6 +13,7 @@ from penstock.dialects.task.notices import HOW_IT_ENDED
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.quantities import LARGEST
+from penstock.domain.states import State
 from penstock.domain.workloads import (
     UNLIMITED,
     Array,
@@ -25,7 +26,6 @@ from penstock.domain.workloads import (
     Scratch,
     Selectors,
     Spec,
-    State,
 )
 
 

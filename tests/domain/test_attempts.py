@@ -8,8 +8,9 @@ import pytest
 
 from penstock.domain.attempts import LONGEST_WAIT, following
 from penstock.domain.outcome import Outcome, outcome
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
-from penstock.domain.workloads import UNLIMITED, Array, Reason, Spec, State, Unit, Wants, Workload
+from penstock.domain.workloads import UNLIMITED, Array, Spec, Unit, Wants, Workload
 
 MOMENT = datetime(2026, 11, 15, 21, 31, 15, tzinfo=UTC)
 FAILED = Outcome(State.CRASHED, Reason.PROGRAM_FAILED, "run ended with code 3.", 3)

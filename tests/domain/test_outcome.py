@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from penstock.domain.outcome import latest, outcome, progress
-from penstock.domain.workloads import Array, Progress, Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array, Progress, Unit
 
 MOMENT = datetime(2026, 11, 15, 21, 31, 15, tzinfo=UTC)
 

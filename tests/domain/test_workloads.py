@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.workloads import (
-    ENDED,
-    MOVES,
-    SHORT,
-    WAITING,
-    IllegalMove,
-    State,
-    check_move,
-)
+from penstock.domain.states import ENDED, MOVES, SHORT, WAITING, IllegalMove, State, check_move
 
 PLACED = set(State) - WAITING - ENDED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.workloads import State
+from penstock.domain.states import State
 from penstock.engines.base import Engine
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of
 

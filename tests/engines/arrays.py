@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.domain.workloads import Reason, Scratch, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Scratch
 from penstock.engines.base import Engine, Launch, Presence, Report
 from tests.engines.launching import a_volume, an_array, ended, log_of, printed, run_of, the_account
 

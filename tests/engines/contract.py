@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.domain.states import Reason, State
 from penstock.domain.volumes import AccessMode, Phase
-from penstock.domain.workloads import Reason, State
 from penstock.engines.base import Engine, Presence, Run
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, run_of, the_account
 

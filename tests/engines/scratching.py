@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.workloads import Medium, Reason, Resources, Scratch, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Medium, Resources, Scratch
 from penstock.engines.base import Engine, Launch, Report
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, run_of, the_account
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Engine, Launch
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.nodes import Gpu
+from penstock.domain.states import State
 from penstock.domain.users import Account
-from penstock.domain.workloads import State
 from penstock.engines.base import Presence
 from penstock.engines.local import LocalEngine
 from penstock.engines.local.gpus import lock_directory_check, lock_gpus, locked

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.local import LocalEngine
 from penstock.errors import Conflict, Forbidden
 from penstock.settings import Settings

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Medium, Mount, Reason, Resources, Scratch, Spec, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Medium, Mount, Resources, Scratch, Spec
 from penstock.engines.local import LocalEngine
 from penstock.engines.local.supervisor.disk import amount, exceeded
 from penstock.errors import Invalid

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.local import LocalEngine
 from penstock.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import State
+from penstock.domain.states import State
 from penstock.engines.local import LocalEngine
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, a_volume, outcome, the_account

@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Account, Caller, Proof
 from penstock.domain.volumes import AccessMode, Phase, Volume
-from penstock.domain.workloads import Reason, State, Workload
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Launch, Presence, Report, Run
 from penstock.engines.local import LocalEngine
 from penstock.errors import Unavailable

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from penstock.domain.states import State
 from penstock.domain.volumes import Phase
-from penstock.domain.workloads import State
 from penstock.engines.base import Run
 from penstock.wire import NewToken, NewVolume
 from tests.services.scheduling import ADMIN, ANN, Kept, ended, running, submit, until

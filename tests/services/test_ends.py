@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Array, Reason, Spec, State, Unit, Workload
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array, Spec, Unit, Workload
 from penstock.services import records
 from penstock.store.database import Database
 from penstock.store.session import Store

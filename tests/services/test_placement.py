@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from penstock.domain.states import State
 from penstock.domain.users import Group, Limits, Membership, User
-from penstock.domain.workloads import State
 from penstock.engines.local import LocalEngine
 from penstock.errors import Unavailable
 from penstock.server.parts import Parts

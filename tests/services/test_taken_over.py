@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import LogQuery, Run
 from penstock.errors import Invalid
 from penstock.wire import NewVolume, Submission

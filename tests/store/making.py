@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.domain.names import new_id
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode, Volume
-from penstock.domain.workloads import Reason, Resources, Spec, State, Workload
+from penstock.domain.workloads import Resources, Spec, Workload
 from penstock.store.session import Store
 
 MOMENT = datetime(2026, 11, 15, 21, 31, 15, 123000, UTC)

@@ -10,7 +10,8 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.store.database import Database
 from penstock.store.schema import HEAD
 from penstock.store.session import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.dialects import sqlite
 
-from penstock.domain.workloads import SHORT, State
+from penstock.domain.states import SHORT, State
 from penstock.errors import Invalid
 from penstock.store import listing
 from penstock.store.database import Database

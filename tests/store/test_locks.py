@@ -6,7 +6,8 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from penstock.domain.workloads import Reason, State, Wants, Workload
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Wants, Workload
 from penstock.services.records import UNPLACED
 from penstock.store.connections import make_engine, parse_url
 from penstock.store.database import Database

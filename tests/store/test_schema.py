@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 
-from penstock.domain.workloads import State
+from penstock.domain.states import State
 from penstock.errors import StartRefused
 from penstock.store import migrations
 from penstock.store.connections import make_engine, parse_url, prepare_file

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.domain.model import now
-from penstock.domain.workloads import Array, Reason, Requests, Resources, Spec, State, Unit, Workload
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array, Requests, Resources, Spec, Unit, Workload
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.usage import Taken

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from penstock.domain.model import now
-from penstock.domain.workloads import IllegalMove, Notice, Reason, Spec, State, Unit, Wants
+from penstock.domain.states import IllegalMove, Reason, State
+from penstock.domain.workloads import Notice, Spec, Unit, Wants
 from penstock.errors import Conflict
 from penstock.store.database import Database
 from penstock.wire import Summary

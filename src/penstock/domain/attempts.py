@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.domain.outcome import Outcome, outcome
-from penstock.domain.workloads import UNLIMITED, Reason, Spec, State, Unit, Wants, Workload
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import UNLIMITED, Spec, Unit, Wants, Workload
 
 PROGRAM = frozenset(
     {Reason.PROGRAM_FAILED, Reason.SETUP_FAILED, Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.DISK_LIMIT}

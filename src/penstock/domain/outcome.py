@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.model import iso
-from penstock.domain.workloads import Array, Progress, Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array, Progress, Unit
 
 FAILED = (State.CRASHED, State.STUCK)
 

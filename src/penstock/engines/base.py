@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from penstock.domain.model import Model, Time
 from penstock.domain.nodes import Host, Node
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
-from penstock.domain.workloads import Reason, Spec, State, Unit, Workload
+from penstock.domain.workloads import Spec, Unit, Workload
 from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
 GpuUse = dict[str, tuple[GpuMeasure | None, ...]]

@@ -16,9 +16,10 @@ from functools import partial
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT
 from penstock.domain.nodes import Node
+from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import WAITING, Reason, State, Unit, Wants, Workload
+from penstock.domain.workloads import Unit, Wants, Workload
 from penstock.engines.base import Engine, Found, LeftOver, Run
 from penstock.errors import Unavailable
 from penstock.services.records import UNPLACED

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.workloads import Reason, State, Wants, Workload
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Wants, Workload
 from penstock.errors import PenstockError
 from penstock.services.uploads import Uploads
 from penstock.store.database import Database

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.domain.scheduling import Answer
+from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
-from penstock.domain.workloads import WAITING, Workload
+from penstock.domain.workloads import Workload
 from penstock.services import lookup
 from penstock.services.reconcile import Reconciler
 from penstock.store.database import Database

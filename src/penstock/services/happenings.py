@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
-from penstock.domain.workloads import Change, Reason, State, Workload
+from penstock.domain.workloads import Change, Workload
 from penstock.engines.base import Engine, Event, Run
 from penstock.services import lookup
 from penstock.store.database import Database

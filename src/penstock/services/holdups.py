@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 from penstock.domain.attempts import LONGEST_WAIT
 from penstock.domain.model import now
-from penstock.domain.workloads import WAITING, Reason, State, Wants, Workload
+from penstock.domain.states import WAITING, Reason, State
+from penstock.domain.workloads import Wants, Workload
 from penstock.store.database import Database
 from penstock.store.session import Store
 

@@ -19,8 +19,9 @@ from penstock.domain.audit import Entry
 from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import parse_duration, show_duration
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Group
-from penstock.domain.workloads import Reason, State, Wants, Workload
+from penstock.domain.workloads import Wants, Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
 from penstock.services.bell import Bell

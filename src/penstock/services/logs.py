@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
-from penstock.domain.workloads import WAITING, Workload
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, LogQuery, Run
 from penstock.errors import Invalid, Problem
 from penstock.services import lookup

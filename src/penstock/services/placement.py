@@ -18,8 +18,9 @@ from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling import Ask, Cause, Explanation, Held, Job, Pool, ask_of
 from penstock.domain.scheduling.rooms import Free
+from penstock.domain.states import WAITING, Reason
 from penstock.domain.volumes import Volume
-from penstock.domain.workloads import WAITING, Reason, Workload
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.errors import PenstockError
 from penstock.services.bell import Bell

@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.domain.model import now
 from penstock.domain.scheduling import Ask, Cause, Held, Job, Place
-from penstock.domain.workloads import WAITING, Reason, State, Wants, Workload
+from penstock.domain.states import WAITING, Reason, State
+from penstock.domain.workloads import Wants, Workload
 from penstock.services.places import LOCAL
 from penstock.store.session import Store
 

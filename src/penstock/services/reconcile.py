@@ -19,7 +19,8 @@ from penstock.domain.attempts import KEPT
 from penstock.domain.model import now
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
-from penstock.domain.workloads import WAITING, State, Workload
+from penstock.domain.states import WAITING, State
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
 from penstock.services import records

@@ -13,8 +13,9 @@ from typing import Any
 from penstock.domain.attempts import KEPT, Next, following
 from penstock.domain.model import now
 from penstock.domain.outcome import Outcome, lasting, latest, outcome, progress
+from penstock.domain.states import MOVES, Reason, State
 from penstock.domain.volumes import Phase
-from penstock.domain.workloads import MOVES, Progress, Reason, State, Unit, Wants, Workload
+from penstock.domain.workloads import Progress, Unit, Wants, Workload
 from penstock.engines.base import Step
 from penstock.errors import NotFound
 from penstock.store.session import Store

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from penstock.domain.attempts import Next
 from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Rights, Verb
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase
-from penstock.domain.workloads import Reason, State, Workload
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.errors import Conflict, Invalid, Problem
 from penstock.services import audit, lookup, once, records

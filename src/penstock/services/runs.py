@@ -10,8 +10,9 @@ from pathlib import Path
 
 from penstock.domain.model import now
 from penstock.domain.outcome import Outcome, lasting
+from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import Reason, State, Unit, Wants, Workload
+from penstock.domain.workloads import Unit, Wants, Workload
 from penstock.engines.base import BoundMount, DevicesBusy, Engine, Launch, Presence, Report, Run
 from penstock.errors import PenstockError, Unavailable
 from penstock.services import records

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from penstock.domain.scheduling import Cause, Pool
 from penstock.domain.scheduling.causes import SCHEDULING
-from penstock.domain.workloads import WAITING, Workload
+from penstock.domain.states import WAITING
+from penstock.domain.workloads import Workload
 from penstock.services.bell import Bell
 from penstock.services.placing import write_said
 from penstock.store.database import Database

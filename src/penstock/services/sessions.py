@@ -16,9 +16,10 @@ from functools import partial
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT, new_id, shorten
 from penstock.domain.policy import Verb
+from penstock.domain.states import State
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import Mount, Requests, Resources, Spec, State, Unit, Workload
+from penstock.domain.workloads import Mount, Requests, Resources, Spec, Unit, Workload
 from penstock.engines.base import Engine, Run, Session, Terminal
 from penstock.errors import Conflict, Invalid, NotFound, PenstockError, Unavailable
 from penstock.services import audit, lookup

@@ -12,9 +12,10 @@ from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
 from penstock.domain.scheduling import Cause, Job
+from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
-from penstock.domain.workloads import Mount, Reason, Spec, State, Workload
+from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once

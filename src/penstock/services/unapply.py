@@ -14,8 +14,9 @@ from penstock.dialects.documents import Document, read_documents
 from penstock.dialects.manifest import ManifestVolume
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
-from penstock.domain.workloads import WAITING, Workload
+from penstock.domain.workloads import Workload
 from penstock.errors import Forbidden, NotFound, PenstockError
 from penstock.services.apply import CLAIM, Runnable, kind_of, workload_deed
 from penstock.services.audit import Audit

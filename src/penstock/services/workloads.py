@@ -8,8 +8,9 @@ from functools import partial
 
 from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.users import Caller
-from penstock.domain.workloads import WAITING, Reason, State, Unit, Wants, Workload
+from penstock.domain.workloads import Unit, Wants, Workload
 from penstock.engines.base import Engine
 from penstock.errors import Conflict, NotFound, PenstockError
 from penstock.services import audit, lookup

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select, union_all
 
-from penstock.domain.workloads import State
+from penstock.domain.states import State
 from penstock.store.tables import workloads as w
 from penstock.store.transaction import group_names, value
 

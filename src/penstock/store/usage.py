@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, case, distinct, func, insert, null, or_, select, update
 
-from penstock.domain.workloads import State, Unit, Workload
+from penstock.domain.states import State
+from penstock.domain.workloads import Unit, Workload
 from penstock.store.tables import units as u
 from penstock.store.tables import usage as t
 from penstock.store.transaction import Transaction, from_ms, group_names, group_values, to_ms, value

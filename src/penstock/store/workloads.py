@@ -9,17 +9,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Update, delete, func, insert, select, true, update
 
 from penstock.domain.model import iso, now
-from penstock.domain.workloads import (
-    ENDED,
-    SHORT,
-    WAITING,
-    Change,
-    Reason,
-    State,
-    Unit,
-    Workload,
-    check_move,
-)
+from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State, check_move
+from penstock.domain.workloads import Change, Unit, Workload
 from penstock.errors import Conflict
 from penstock.store import listing
 from penstock.store.cursors import read_cursor, write_cursor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.model import Model, Time
-from penstock.domain.workloads import State
+from penstock.domain.states import State
 
 
 class ObstacleView(Model):

@@ -7,7 +7,8 @@ from typing import Any
 from penstock.domain.model import Model, Time
 from penstock.domain.outcome import latest
 from penstock.domain.quantities import show_bytes, show_cpus
-from penstock.domain.workloads import Change, Progress, Resources, Spec, State, Unit, Workload
+from penstock.domain.states import State
+from penstock.domain.workloads import Change, Progress, Resources, Spec, Unit, Workload
 from penstock.wire.pages import Page
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.domain.model import now
-from penstock.domain.workloads import State, Workload
+from penstock.domain.states import State
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import document, opened, settings_for

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from penstock.domain.workloads import Resources, State
+from penstock.domain.states import State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import left_behind, opened, settings_for

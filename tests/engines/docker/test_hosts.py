@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.nodes import Allows, Gpu
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nvidia import read_table

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.domain.states import State
 from penstock.domain.volumes import Volume
-from penstock.domain.workloads import State
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import document, opened, settings_for

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import State
+from penstock.domain.states import State
 from penstock.engines.base import Launch
 from penstock.engines.docker import lending
 from penstock.engines.docker.api import Api

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Report
 from penstock.engines.docker import starts, withdrawing
 from penstock.engines.docker.engine import DockerEngine

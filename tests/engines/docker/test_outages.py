@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch
 from penstock.engines.docker.api import Api
 from penstock.engines.docker.engine import DockerEngine

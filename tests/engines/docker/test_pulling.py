@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.names import new_id
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence, Report
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.images import HUB, PullFailed, registry_of

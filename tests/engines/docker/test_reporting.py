@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.outages import Outage, outage_before

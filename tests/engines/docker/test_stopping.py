@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Report, Run
 from penstock.engines.docker import link
 from penstock.engines.docker.api import Api

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from penstock.domain.model import now
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.docker import link, runs
 from penstock.engines.docker.api import Api

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.names import new_id
+from penstock.domain.states import Reason, State
 from penstock.domain.users import SHARED_GROUP
 from penstock.domain.volumes import Phase, Storage, StorageKind
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.workloads import Unit
 from penstock.engines.directories import path_inside
 from penstock.engines.docker import claims
 from penstock.engines.docker.claims import Claims, Source

@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from penstock.domain.model import now
+from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Volume
-from penstock.domain.workloads import Array, Reason, State, Workload
+from penstock.domain.workloads import Array, Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.kubernetes import adoption, names
 from penstock.engines.kubernetes.engine import KubernetesEngine

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from penstock.domain.states import State
 from penstock.domain.volumes import AccessMode, Phase, Volume
-from penstock.domain.workloads import State
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.errors import Conflict, InUse, Invalid, Unavailable

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Array, Reason, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array
 from penstock.engines.base import Event, Presence, Run
 from penstock.engines.kubernetes import cluster as clusters
 from penstock.engines.kubernetes.api import Api

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.endings import Wanted, ending

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import gang
 from penstock.engines.kubernetes.reasons import read_placement

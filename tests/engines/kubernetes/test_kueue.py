@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Presence, Report, Run
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.engine import KubernetesEngine

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Array, State
+from penstock.domain.states import State
+from penstock.domain.workloads import Array
 from penstock.engines.base import LogQuery, Run
 from penstock.engines.kubernetes.keptlog import KeptLog, prepare, read_position
 from penstock.engines.kubernetes.loglines import NS, Line

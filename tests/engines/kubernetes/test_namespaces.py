@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.failures import ApiError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.domain.workloads import Reason, Resources, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed

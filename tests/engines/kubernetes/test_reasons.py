@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.domain.workloads import Array, Reason, Resources, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.images import cannot_be_pulled

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Array, Reason, Resources, Scratch, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Array, Resources, Scratch, Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes.objects import Job, Pod
 from tests.engines.kubernetes.observed import Observed, observed

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.workloads import Reason, Resources, Scratch, State
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Resources, Scratch
 from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.kubernetes import names, runs
 from penstock.engines.kubernetes.api import Api

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import sending
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed

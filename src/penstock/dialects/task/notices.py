@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from penstock.dialects.reading import Reading
 from penstock.dialects.text import Items, Node, Pairs, is_null
 from penstock.domain.names import shorten
-from penstock.domain.workloads import Notice, State
+from penstock.domain.states import State
+from penstock.domain.workloads import Notice
 
 NOTICES_LIMIT = 20
 ADDRESS_LIMIT = 2048

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 
 RULES = frozenset({Reason.QUOTA, Reason.NOT_ALLOWED})
 SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}

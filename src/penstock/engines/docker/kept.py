@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Report, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.seen import Seen

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from penstock.domain.names import shorten
 from penstock.domain.paths import WORKDIR
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.claims import Claims, Source

@@ -11,7 +11,8 @@ from typing import Any
 
 from penstock.domain.model import now
 from penstock.domain.quantities import show_bytes, show_duration
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
 from penstock.engines.docker.outages import BY_DOCKER, Outage

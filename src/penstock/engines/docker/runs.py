@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run, Step
 from penstock.engines.changes import Changes
 from penstock.engines.docker.container_settings import ContainerSettings

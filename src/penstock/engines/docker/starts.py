@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.domain.model import now
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.container_settings import ContainerSettings

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from penstock.domain.quantities import show_bytes, show_duration
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes.amounts import whole
 from penstock.engines.kubernetes.script import FAILURES, read_note
 from penstock.engines.kubernetes.sightings import Sighting

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.claim_reasons import claims_wait
 from penstock.engines.kubernetes.cluster import Cluster

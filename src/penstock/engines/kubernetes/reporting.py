@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.domain.workloads import WAITING, Reason, State, Unit
+from penstock.domain.states import WAITING, Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.endings import Ending, Wanted, ending, is_own, peak_of, timed_out

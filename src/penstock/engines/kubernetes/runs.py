@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from penstock.domain.model import iso, now
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run
 from penstock.engines.kubernetes import jobs, names
 from penstock.engines.kubernetes.api import Api

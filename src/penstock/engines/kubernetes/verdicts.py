@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from penstock.domain.model import now
-from penstock.domain.workloads import Reason, State
+from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api

@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.domain.workloads import Reason, State, Unit
+from penstock.domain.states import Reason, State
+from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report
 from penstock.engines.local import locks
 

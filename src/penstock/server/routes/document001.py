@@ -12,8 +12,9 @@ from starlette.responses import StreamingResponse
 from penstock.dialects.task import read_task_json
 from penstock.domain.model import iso, now
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.states import ENDED, State
 from penstock.domain.volumes import Phase
-from penstock.domain.workloads import ENDED, State, Unit
+from penstock.domain.workloads import Unit
 from penstock.engines.base import LogQuery
 from penstock.server.identity import Asked, require_all_groups
 from penstock.server.routes.bodies import Key

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from penstock.domain.policy import Kind, Verb
-from penstock.domain.workloads import SHORT, State
+from penstock.domain.states import SHORT, State
 from penstock.engines.base import LogQuery
 from penstock.server.identity import Asked, of_everything, require_all_groups
 from penstock.server.routes.bodies import KEY, Key, documented, read_body

@@ -1,0 +1,141 @@
+"""The life of a workload: its states, why each was entered, and the one table of how they follow one another."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """The life cycle of document 003."""
+
+    INSERTED = "INSERTED"
+    DENIED = "DENIED"
+    QUEUED = "QUEUED"
+    ASSIGNED = "ASSIGNED"
+    PULLING = "PULLING"
+    REQUESTED_PULLING = "REQUESTED_PULLING"
+    LAUNCHING = "LAUNCHING"
+    REQUESTED_LAUNCH = "REQUESTED_LAUNCH"
+    LAUNCHED = "LAUNCHED"
+    RUNNING = "RUNNING"
+    REQUESTED_CANCEL = "REQUESTED_CANCEL"
+    EXITED = "EXITED"
+    CRASHED = "CRASHED"
+    STOPPED = "STOPPED"
+    UNKNOWN = "UNKNOWN"
+    STUCK = "STUCK"
+    DELETED = "DELETED"
+
+
+class Reason(StrEnum):
+    """Why a state was entered; a person's sentence stands beside it."""
+
+    SUBMITTED = "SUBMITTED"
+    ADOPTED = "ADOPTED"
+    """Found in the cluster, or on a Docker host, by a server whose records were lost."""
+    WAITS_FOR_OTHERS = "WAITS_FOR_OTHERS"
+    """`after`: those it waits for have not all completed."""
+    NO_AVAILABLE_RESOURCES = "NO_AVAILABLE_RESOURCES"
+    QUOTA = "QUOTA"
+    """Beyond a limit of its user, its group or its namespace."""
+    NOT_ALLOWED = "NOT_ALLOWED"
+    """Nothing of its user starts any more."""
+    PARTLY_PLACED = "PARTLY_PLACED"
+    """Some of its nodes have a place, not all: none starts."""
+    VOLUME_NOT_READY = "VOLUME_NOT_READY"
+    IN_QUEUE = "IN_QUEUE"
+    """Handed to a queue that decides when it may start."""
+    PULLING_IMAGE = "PULLING_IMAGE"
+    CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
+    PLACED = "PLACED"
+    GIVEN_BACK = "GIVEN_BACK"
+    STARTED = "STARTED"
+    FINISHED = "FINISHED"
+    PROGRAM_FAILED = "PROGRAM_FAILED"
+    SETUP_FAILED = "SETUP_FAILED"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    TIME_LIMIT = "TIME_LIMIT"
+    DISK_LIMIT = "DISK_LIMIT"
+    """More on its scratch disks, or in all, than it asked for."""
+    EVICTED = "EVICTED"
+    """The node needed what it had for itself."""
+    PULL_FAILED = "PULL_FAILED"
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
+    RETRY = "RETRY"
+    """The program failed and `retries` gives it another attempt."""
+    REQUEUED = "REQUEUED"
+    """Its node was lost or needed its room, and `requeue` gives it another attempt."""
+    RESTARTED = "RESTARTED"
+    """It finished, and `restart` starts it again."""
+    DELETED_OUTSIDE = "DELETED_OUTSIDE"
+    """Removed in the cluster by someone else."""
+    VOLUME_LOST = "VOLUME_LOST"
+    STOPPED_BY_USER = "STOPPED_BY_USER"
+    GPUS_IDLE = "GPUS_IDLE"
+    """Its GPUs did nothing for longer than `idle_timeout`."""
+    ANOTHER_NODE_ENDED = "ANOTHER_NODE_ENDED"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+    NODE_LOST = "NODE_LOST"
+    DELETED_BY_USER = "DELETED_BY_USER"
+    RETENTION = "RETENTION"
+    TTL = "TTL"
+
+
+_S = State
+ENDED = frozenset({_S.EXITED, _S.CRASHED, _S.STOPPED, _S.UNKNOWN, _S.STUCK, _S.DELETED})
+_ANY_END = ENDED - {_S.DELETED, _S.EXITED}
+WAITING = frozenset({_S.INSERTED, _S.DENIED, _S.QUEUED})
+
+_ON_THE_WAY = frozenset(
+    {
+        _S.ASSIGNED,
+        _S.PULLING,
+        _S.REQUESTED_PULLING,
+        _S.LAUNCHING,
+        _S.REQUESTED_LAUNCH,
+        _S.LAUNCHED,
+        _S.QUEUED,
+        _S.DENIED,
+    }
+)
+"""A cluster places, pulls and starts in an order of its own, and may take a place back."""
+_BEFORE_RUNNING = _ON_THE_WAY | {_S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED} | _ANY_END
+
+MOVES: dict[State, frozenset[State]] = {
+    _S.INSERTED: _BEFORE_RUNNING,
+    _S.DENIED: _BEFORE_RUNNING,
+    _S.QUEUED: _BEFORE_RUNNING,
+    _S.ASSIGNED: _BEFORE_RUNNING,
+    _S.PULLING: _BEFORE_RUNNING,
+    _S.REQUESTED_PULLING: _BEFORE_RUNNING,
+    _S.LAUNCHING: _BEFORE_RUNNING,
+    _S.REQUESTED_LAUNCH: _BEFORE_RUNNING,
+    _S.LAUNCHED: _BEFORE_RUNNING,
+    _S.RUNNING: frozenset({_S.QUEUED, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
+    _S.REQUESTED_CANCEL: frozenset({_S.EXITED}) | _ANY_END,
+    _S.UNKNOWN: _BEFORE_RUNNING | {_S.DELETED},
+    _S.EXITED: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.CRASHED: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.STOPPED: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.STUCK: frozenset({_S.QUEUED, _S.DELETED}),
+    _S.DELETED: frozenset(),
+}
+
+SHORT: dict[State, str] = (
+    dict.fromkeys(WAITING | {_S.ASSIGNED, _S.PULLING, _S.REQUESTED_PULLING}, "pending")
+    | dict.fromkeys((_S.LAUNCHING, _S.REQUESTED_LAUNCH, _S.LAUNCHED), "pending")
+    | dict.fromkeys((_S.RUNNING, _S.REQUESTED_CANCEL), "running")
+    | {_S.EXITED: "completed", _S.CRASHED: "failed", _S.STUCK: "failed"}
+    | {_S.STOPPED: "stopped", _S.UNKNOWN: "unknown", _S.DELETED: "deleted"}
+)
+"""Document 001's words, as a projection."""
+
+
+class IllegalMove(RuntimeError):
+    """A state change the table does not know: a defect of ours, never of a user."""
+
+
+def check_move(old: State, new: State) -> None:
+    if new not in MOVES[old]:
+        raise IllegalMove(f"{old} → {new}")
