@@ -185,6 +185,7 @@ def test_beyond_a_groups_limit_a_job_waits_with_that_reason(lab: Lab) -> None:
     steps = [line["state"] for line in lab.seen("ann", second["id"])["history"]]
     assert steps[:3] == ["INSERTED", "DENIED", "ASSIGNED"]
     lab.ask("ann", "POST", f"/v1/workloads/{first['id']}/stop")
+    assert lab.server.ended(first["id"])["state"] == "STOPPED"
 
 
 def test_what_a_limit_let_go_on_waits_for_room_like_all(lab: Lab) -> None:
