@@ -295,7 +295,7 @@ def test_no_further_index_begins_on_a_host_in_maintenance(lab: Lab) -> None:
         """The index that runs."""
         assert lab.runs_on(sweep) == ["lab-1"]
         [runs] = machine.docker("ps", "-q", "--filter", f"label=penstock.dev/workload={sweep['id']}").split()
-        machine.docker("exec", runs, "touch", "/done")
+        machine.docker("exec", runs, "touch", "/done", check=False)  # it may end before this does
         until(lambda: lab.seen(sweep)["array"]["completed"] == number, lambda: lab.seen(sweep))
 
     lab.runs_on(sweep)

@@ -89,6 +89,13 @@ async def test_what_is_created_for_a_docker_that_was_killed_since_is_not_started
 WAITS = "touch /data/up; until [ -e /data/go ]; do sleep 0.05; done; touch /data/over; exit {code}"
 
 
+async def begun(engine: DockerEngine, launch: Launch) -> None:
+    """Return once Docker has told that it began: what it was killed over before that is in doubt."""
+    async with asyncio.timeout(60):
+        while not any(unit.started_at for unit in (await engine.observe(run_of(launch))).units):
+            await asyncio.sleep(0.05)
+
+
 async def ends_while_docker_is_dead(machine: Host, engine: DockerEngine, launches: dict[str, Launch]) -> None:
     places = {}
     for name, launch in launches.items():
@@ -98,6 +105,8 @@ async def ends_while_docker_is_dead(machine: Host, engine: DockerEngine, launche
         places[name] = Path(machine.docker("volume", "inspect", "--format", "{{.Mountpoint}}", named).strip())
     for name, place in places.items():
         await asyncio.to_thread(wait_for, f"{name} to begin", (place / "up").exists, 60)
+    for launch in launches.values():
+        await begun(engine, launch)
     machine.kill()
     for name, place in places.items():
         (place / "go").touch()
