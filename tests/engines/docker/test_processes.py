@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.base import Run, Terminal
+from penstock.engines.base import Presence, Run, Terminal
 from penstock.engines.docker import processes
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.processes import read_used
 from penstock.errors import Conflict
 from penstock.wire import Measure, ProcessMeasure
 from tests.engines.docker.held import HELPER, held
-from tests.engines.docker.opening import IMAGE, answering, opened, settings_for
+from tests.engines.docker.opening import IMAGE, answering, left_behind, opened, settings_for
 from tests.engines.executing import running, session, told
-from tests.engines.launching import log_of, run_of
+from tests.engines.launching import a_launch, log_of, outcome, printed, run_of
 from tests.hosts.host import Host
 from tests.hosts.lot import BUSYBOX, TEST, Hosts
 from tests.rig import system
@@ -46,6 +46,21 @@ ODD = f"""
 (exec -a '' cat) < <(sleep 602) &
 exec python3 -c "$ODD_NAME"
 """
+HOLDS = 'sleep 600 & exec python3 -c "$HOLDS"'
+HOLDS_ALL = """
+import os, signal
+print('up', flush=True)
+held = {1, os.getpid()}
+while True:
+    for pid in {int(each) for each in os.listdir('/proc') if each.isdecimal()} - held:
+        try:
+            if open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1] == '0':
+                os.kill(pid, signal.SIGSTOP)
+                print('held', flush=True)
+        except OSError:
+            pass
+"""
+"""Holds whatever comes from outside, before it has begun."""
 
 
 async def seen(engine: DockerEngine, run: Run, holds: Callable[[Measure], object]) -> Measure:
@@ -173,19 +188,23 @@ async def test_a_job_that_ends_who_looks_is_shown_as_docker_sees_it(engine: Dock
     assert named(found, "sleep 600")
 
 
-async def test_a_job_that_holds_who_looks_is_not_waited_for_and_holds_only_one(
-    engine: DockerEngine, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_that_holds_who_looks_holds_one_and_nothing_waits_for_it(
+    engine: DockerEngine, hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "PATIENCE", 4.0)
     host = hosts.hosts[0]
-    async with running(engine, "sleep 600 & echo up; while :; do pkill -STOP -u 65533; sleep 0.02; done") as launch:
+    async with running(engine, HOLDS, envs={"HOLDS": HOLDS_ALL}) as launch:
         looks = [asyncio.create_task(engine.top(run_of(launch), 0)) for _ in range(3)]
-        while not looks[0].done():
-            assert len(host.docker("ps", "--all", "--quiet", "--filter", HELPER).split()) <= 1
-            await asyncio.sleep(0.1)
+        await printed(engine, run_of(launch), "held")
+        async with asyncio.timeout(20):
+            assert (await outcome(engine, a_launch("echo hello")))[1] == "hello\n"
+            async with left_behind(settings_for(hosts, tmp_path / "another"), host) as another:
+                await answering(another)
+                assert (await another.observe(run_of(launch))).presence is Presence.running
         for found in await asyncio.gather(*looks):
             assert found.message == f"{WHOLE_LIFE}they could not be read within 4 seconds"
             assert named(found, "sleep 600")
+        assert len(host.docker("ps", "--all", "--quiet", "--filter", HELPER).split()) == 1
     await none_looks(host)
 
 
