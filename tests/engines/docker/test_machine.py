@@ -220,6 +220,12 @@ def test_whose_a_process_is_stands_in_its_control_group_and_one_that_has_ended_t
     assert stranger.workload is None
 
 
+def test_one_that_calls_itself_nothing_is_shown_too() -> None:
+    told = "busy 9 20\nName:\t  \nUid:\t7\t0\t0\t0\n"
+    [found] = read_activity(f"{BEFORE}{AFTER}{told}", 2000)["processes"]
+    assert (found.pid, found.user, found.command.strip()) == (9, "7", "")
+
+
 # -- what the one that looks may do --------------------------------------------------------------------------------
 
 

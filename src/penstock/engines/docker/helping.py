@@ -15,8 +15,8 @@ from penstock.engines.docker.streams import Frames
 
 SECONDS, CLOSING = 120.0, 3.0
 """In which it does its work, and in which it is removed when nobody wants it any more."""
-KILLED = 128
-"""Codes above this are those of signals."""
+KILLED = (137, 143)
+"""By someone else: what it had said until then does not say why."""
 
 
 async def helped(
@@ -65,7 +65,7 @@ async def helped(
         if not making.done() or not making.exception():  # whoever gives up while it is being made leaves nothing
             await api.remove(await making)
     if code:
-        said = (out[2] or out[1]).decode(errors="replace").strip() if code <= KILLED else ""  # it could not say why
+        said = (out[2] or out[1]).decode(errors="replace").strip() if code not in KILLED else ""
         raise ApiError(said or f"{words[0]} ended with code {code}", host=api.host)
     return out[1].decode(errors="replace")
 

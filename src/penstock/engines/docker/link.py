@@ -245,7 +245,7 @@ class Link:
             labels = event["Actor"]["Attributes"]
             if names.LENDER in labels:
                 self._hear_of_lender(container_id, event["Action"])
-            if names.LENDER in labels or names.HELPER in labels:  # Docker says nothing of one while it starts
+            if names.LENDER in labels or names.HELPER in labels:  # as long as one starts, Docker says nothing of it
                 continue
             if event["Action"] == "die" and container_id in self._known:
                 self._heard.add(container_id)

@@ -91,26 +91,27 @@ END {
 }""".replace("@", str(LONGEST_COMMAND))
 """Command lines in hexadecimal, which no process can make look like anything else."""
 LOOK = f"od -An /dev/null || exit; {busiest(twice(), MOST_PROCESSES, COMMANDS)}"
-_TIME = re.compile(r"^(\d+\.\d+) \d+\.\d+$", re.MULTILINE)
-_BUSY = re.compile(r"^busy (\d+) (\d+)\n((?:(?!busy ).*\n)*)", re.MULTILINE)
-_FACT = re.compile(r"^(Name|Uid|VmRSS):\s*(\S.*)$", re.MULTILINE)
-_WORDS = re.compile(r"^words /proc/(\d+)\n((?: .*\n)*)", re.MULTILINE)
-_ALL = re.compile(r"^all (\d+)$", re.MULTILINE)
+_TIME = re.compile(r"^(\d{1,12}\.\d\d) \d+\.\d\d$", re.MULTILINE)
+_BUSY = re.compile(r"^busy (\d{1,10}) (\d{1,15})\n((?:(?!busy ).*\n)*)", re.MULTILINE)
+_NAME = re.compile(r"^Name:\t(.*)$", re.MULTILINE)
+_UID = re.compile(r"^Uid:\t(\d{1,10})\t", re.MULTILINE)
+_RESIDENT = re.compile(r"^VmRSS:[\t ]*(\d{1,15}) kB$", re.MULTILINE)
+_WORDS = re.compile(r"^words /proc/(\d{1,10})\n((?: .*\n)*)", re.MULTILINE)
+_ALL = re.compile(r"^all (\d{1,10})$", re.MULTILINE)
 
 
 def read_busy(text: str, seconds: float) -> Iterator[tuple[ProcessMeasure, str]]:
     """Each with all that is told of it. One that has ended since it was chosen tells nothing of itself any more."""
     for pid, ticks, told in _BUSY.findall(text):
-        facts = dict(_FACT.findall(told))
-        if "Uid" not in facts:
+        name, uid, resident = (fact.search(told) for fact in (_NAME, _UID, _RESIDENT))
+        if not name or not uid:
             continue
-        uid = facts["Uid"].split()[0]
         process = ProcessMeasure(
             pid=int(pid),
-            user="root" if uid == "0" else uid,
+            user="root" if uid[1] == "0" else uid[1],
             cpu_percent=round(100 * int(ticks) / TICKS / seconds, 1),
-            memory_bytes=int(facts.get("VmRSS", "0").split()[0]) * KIBIBYTE,
-            command=facts.get("Name", ""),
+            memory_bytes=int(resident[1]) * KIBIBYTE if resident else 0,
+            command=name[1],
         )
         yield process, told
 
