@@ -206,8 +206,8 @@ class Settings:
     """The image of a task that names none."""
 
     docker_helper_image: str = "busybox:1"
-    """An image with a shell, `awk`, `du`, `mkdir` and `nc`: measures volumes, makes directories on NFS storages,
-    connects to ports, reads what CPUs a host has, what it does and, with glibc in it, what its GPUs do."""
+    """An image with a shell, `awk`, `du`, `mkdir`, `nc` and `od`: measures volumes, makes directories on NFS storages,
+    connects to ports, reads what CPUs a host has, what it and its processes do and, with glibc in it, its GPUs."""
 
     docker_run_as: str = ""
     """`uid` or `uid:gid` every container runs as; empty is the image's own user."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.machine import read_activity
 from penstock.wire import NodeMeasure, ProcessMeasure
+from tests.engines.docker.held import HELPER, held
 from tests.engines.docker.opening import IMAGE, answering, opened, settings_for
 from tests.engines.executing import running, session, told
 from tests.engines.launching import run_of
@@ -22,11 +23,10 @@ from tests.hosts import denying
 from tests.hosts.host import Host
 from tests.hosts.lot import BUSYBOX, Hosts
 from tests.rig import system
-from tests.rig.places import RigError
 
 SECONDS = 90
 MIB = 1 << 20
-BURNS = "import ctypes; ctypes.CDLL(None).prctl(15, b') odd (name', 0, 0, 0)\nwhile True: pass"
+BURNS = "import ctypes; ctypes.CDLL(None).prctl(15, b') o\\nd (name', 0, 0, 0)\nwhile True: pass"
 SENDS = """
 import socket, sys, time
 with socket.socket(type=socket.SOCK_DGRAM) as here:
@@ -34,7 +34,6 @@ with socket.socket(type=socket.SOCK_DGRAM) as here:
         here.sendto(bytes(1400), (sys.argv[1], 9))
         time.sleep(0.001)
 """
-HELPER = "label=penstock.dev/helper"
 
 
 @contextmanager
@@ -80,8 +79,8 @@ async def test_a_busy_process_of_the_host_is_named_though_it_is_in_no_container(
 ) -> None:
     words = ("setpriv", "--reuid=4242", "--regid=4242", "--clear-groups", sys.executable, "-c", BURNS)
     with program(hosts.hosts[0], "burns", *words):
-        node = await measured(engine, lambda node: named(node, ") odd (name"))
-    [found] = named(node, ") odd (name")
+        node = await measured(engine, lambda node: named(node, ") o\\nd (name"))
+    [found] = named(node, ") o\\nd (name")
     assert (found.user, found.workload) == ("4242", None)
     assert found.cpu_percent > 0
     assert found.memory_bytes > MIB
@@ -92,15 +91,15 @@ async def test_a_busy_process_of_the_host_is_named_though_it_is_in_no_container(
 
 
 async def test_a_busy_process_of_a_job_names_its_workload_also_one_that_came_later(engine: DockerEngine) -> None:
-    burns = ["python3", "-c", BURNS.replace("odd", "new")]
+    burns = ["python3", "-c", BURNS.replace("o\\n", "ne")]
     async with (
         running(engine, BUSY) as launch,
         running(engine) as other,
         session(engine, run_of(other), burns),
     ):
-        node = await measured(engine, lambda node: named(node, "bash") and named(node, ") new (name"))
+        node = await measured(engine, lambda node: named(node, "bash") and named(node, ") ned (name"))
     assert {each.workload for each in named(node, "bash")} == {launch.workload_id}
-    [later] = named(node, ") new (name")
+    [later] = named(node, ") ned (name")
     assert (later.workload, later.user) == (other.workload_id, "root")
 
 
@@ -221,42 +220,19 @@ def test_whose_a_process_is_stands_in_its_control_group_and_one_that_has_ended_t
     assert stranger.workload is None
 
 
+def test_one_that_calls_itself_nothing_is_shown_too() -> None:
+    told = "busy 9 20\nName:\t  \nUid:\t7\t0\t0\t0\n"
+    [found] = read_activity(f"{BEFORE}{AFTER}{told}", 2000)["processes"]
+    assert (found.pid, found.user, found.command.strip()) == (9, "7", "")
+
+
 # -- what the one that looks may do --------------------------------------------------------------------------------
-
-
-async def held(host: Host, started: asyncio.StreamReader) -> str:
-    """A container that looks, stopped while it does; the next one if it was too quick."""
-    while True:
-        found = (await started.readline()).decode().strip()
-        with suppress(RigError):
-            host.docker("kill", "--signal=STOP", found)
-            return found
-
-
-@asynccontextmanager
-async def looking(engine: DockerEngine, host: Host) -> AsyncIterator[str]:
-    """The container that looks, for as long as the block lasts."""
-    command = host.command("events", "--filter", HELPER, "--filter", "event=start", "--format", "{{.ID}}")
-    events = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    look = asyncio.create_task(measured(engine, lambda _: stopped))
-    stopped = ""
-    try:
-        assert events.stdout
-        async with asyncio.timeout(SECONDS):
-            stopped = await held(host, events.stdout)
-        yield stopped
-    finally:
-        events.kill()
-        await events.wait()
-        if stopped:
-            host.docker("kill", "--signal=CONT", stopped)
-        await look
 
 
 async def test_the_container_that_looks_may_do_nothing_else(engine: DockerEngine, hosts: Hosts) -> None:
     host = hosts.hosts[0]
     tries = ("kill -0 1", "kill -0 $(pidof dockerd)", "cat /proc/1/environ", "ls /proc/1/root/", "touch /x")
-    async with looking(engine, host) as found:
+    async with held(host, lambda: engine.activity([host.name])) as (found, _):
         [about] = json.loads(host.docker("inspect", found))
         said = {each: host.docker("exec", found, "sh", "-c", f"{each} 2>&1; true") for each in tries}
         seen = host.docker("exec", found, "sh", "-c", "id -u; id -g; grep ^Cap /proc/self/status; ls /sys/class/net")

@@ -48,6 +48,7 @@ from penstock.engines.docker.lending import Lending
 from penstock.engines.docker.logs import Logs
 from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.peaks import Peaks
+from penstock.engines.docker.processes import Processes
 from penstock.engines.docker.runs import Runs
 from penstock.engines.gpu_use import by_place
 from penstock.errors import Unavailable
@@ -68,6 +69,7 @@ class DockerEngine:
         self._claims = Claims(self._hosts, self._made)
         self._cpus = Cpus(self._hosts)
         self._gauges = Gauges(self._hosts, self._made)
+        self._processes = Processes(self._made)
         pulls = Pulls(settings.docker_registry_config)
         networks = Networks(self._made)
         self._lending = Lending(self._hosts, networks, self._made)
@@ -87,6 +89,7 @@ class DockerEngine:
         self._closing.push_async_callback(self._disks.close)
         self._closing.push_async_callback(self._cpus.close)
         self._closing.push_async_callback(self._gauges.close)
+        self._closing.push_async_callback(self._processes.close)
         self._closing.push_async_callback(self._entering.close)
         self._closing.push_async_callback(self._peaks.close)
         self._closing.push_async_callback(self._forwarding.close)
@@ -234,7 +237,7 @@ class DockerEngine:
 
     async def top(self, run: Run, part: int) -> Measure:
         with shown():
-            return await looking.top(self._hosts, self._gauges, run, part)
+            return await looking.top(self._hosts, self._gauges, self._processes, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         image, installation = self._made.helper_image, self._made.installation

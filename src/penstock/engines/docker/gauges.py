@@ -20,14 +20,15 @@ from penstock.engines.base import Run
 from penstock.engines.docker import names, nvidia
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError, Unreachable
+from penstock.engines.docker.helping import ended
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
 from penstock.wire import GpuMeasure
 
 log = logging.getLogger(__name__)
-PATIENCE, CLOSING = 10.0, 3.0
-"""Seconds: from when a look began, and in which what looks is cleared away at the end."""
+PATIENCE = 10.0
+"""Seconds, from when a look began."""
 IDLE_SECONDS = 30.0
 """After this long a host is looked at, whether or not anything of ours runs there."""
 
@@ -52,14 +53,7 @@ class Gauges:
         self._later(self._look_at_idle())
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._looking.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, slow = await asyncio.wait(tasks, timeout=CLOSING)
-            for task in slow:  # its host does not answer: what is left there is removed by whoever looks there next
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended([*self._tasks, *self._looking.values()])
 
     async def all(self) -> dict[str, GpuMeasure]:
         links = [link for link in self._shown() if _has_gpus(link.all())]

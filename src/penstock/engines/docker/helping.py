@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
@@ -12,7 +13,10 @@ from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.images import have
 from penstock.engines.docker.streams import Frames
 
-SECONDS = 120.0
+SECONDS, CLOSING = 120.0, 3.0
+"""In which it does its work, and in which it is removed when nobody wants it any more."""
+KILLED = (137, 143)
+"""By someone else: what it had said until then does not say why."""
 
 
 async def helped(
@@ -61,9 +65,21 @@ async def helped(
         if not making.done() or not making.exception():  # whoever gives up while it is being made leaves nothing
             await api.remove(await making)
     if code:
-        said = (out[2] or out[1]).decode(errors="replace").strip()
+        said = (out[2] or out[1]).decode(errors="replace").strip() if code not in KILLED else ""
         raise ApiError(said or f"{words[0]} ended with code {code}", host=api.host)
     return out[1].decode(errors="replace")
+
+
+async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Tasks that have containers help them, told to end: each removes its own. Where a host does not answer, what is
+    left there is removed by whoever looks there next."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, slow = await asyncio.wait(tasks, timeout=CLOSING)
+        for task in slow:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _output(api: Api, made: str) -> dict[int, bytes]:

@@ -24,6 +24,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.helping import ended
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import have
 from penstock.engines.docker.link import FOR_EVER, Link
@@ -71,14 +72,7 @@ class Lending:
         self._later(self._look())
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, slow = await asyncio.wait(tasks, timeout=PATIENCE)
-            for task in slow:  # its host does not answer
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(list(self._tasks))
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(self._give_up(list(self._spares)), *map(self._tidy, self._hosts.links()))

@@ -77,6 +77,7 @@ class Link:
         """Those that ran and were removed before we first looked, as far as Docker remembers."""
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
         self._probed: datetime | None = None
         """Since when the Docker runs that was probed: what is installed on a host is there after a restart."""
 
@@ -84,7 +85,7 @@ class Link:
         self._task = asyncio.create_task(self._stay())
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, self._probing) if task]
+        tasks = [task for task in (self._task, self._probing, self._clearing) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -241,8 +242,10 @@ class Link:
         async for event in events:
             self.last_seen = now()
             container_id = str(event["Actor"]["ID"])
-            if names.LENDER in event["Actor"]["Attributes"]:
+            labels = event["Actor"]["Attributes"]
+            if names.LENDER in labels:
                 self._hear_of_lender(container_id, event["Action"])
+            if names.LENDER in labels or names.HELPER in labels:  # as long as one starts, Docker says nothing of it
                 continue
             if event["Action"] == "die" and container_id in self._known:
                 self._heard.add(container_id)
@@ -283,9 +286,16 @@ class Link:
         await asyncio.gather(*(look(container_id) for container_id in ids))
         await self._judge()
         self._was_down(await life_of(self.api))
-        for each in found:
-            if names.HELPER in (each.get("Labels") or {}) and self._is_left_over(each):
-                await self.api.remove(str(each["Id"]))
+        helpers = [each for each in found if names.HELPER in (each.get("Labels") or {})]
+        if self._clearing is None or self._clearing.done():
+            left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
+            self._clearing = asyncio.create_task(self._clear(left))
+
+    async def _clear(self, helpers: Iterable[str]) -> None:
+        """Beside all else: Docker removes none that a job holds which it looked at."""
+        for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
+            if isinstance(said, ApiError):
+                log.info("%s: what helped is not removed: %s", self.host.name, said.message)
 
     @property
     def _began(self) -> datetime | None:

@@ -16,17 +16,13 @@ from penstock.engines.docker.failures import Clash, NotFound
 from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
+from penstock.engines.docker.processes import Processes
 from penstock.engines.docker.seen import Seen
 from penstock.errors import Conflict
-from penstock.wire import GpuMeasure, Measure, ProcessMeasure
+from penstock.wire import GpuMeasure, Measure
 
-COLUMNS = "pid,user,pcpu,rss,args"
 REPEATED = (names.RECORD, names.LAUNCH)
 """Labels that have the whole workload in them again."""
-KIBIBYTE = 1024
-LONGEST_COMMAND = 300
-DEFUNCT = "<defunct>"
-"""So `ps` calls a process that has ended and waits for someone to take note."""
 
 
 # -- inspect -------------------------------------------------------------------------------------------------------
@@ -59,21 +55,23 @@ def _masked(line: str) -> str:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
+async def top(hosts: Hosts, gauges: Gauges, processes: Processes, run: Run, part: int) -> Measure:
     seen = hosts.parts(run).get(part)
     if seen is None or not seen.runs:
         raise Conflict("It does not run now: only what runs uses anything.")
     link = hosts.link(seen.host)
     try:
-        stats, shown, gpus = await asyncio.gather(
-            link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), gpus_of(gauges, link, _held(seen, link))
+        stats, used, gpus = await asyncio.gather(
+            link.api.stats(seen.id), processes.of(link.api, seen.id), gpus_of(gauges, link, _held(seen, link))
         )
     except (NotFound, Clash):
         raise Conflict("It has just ended.") from None
-    return measure(stats, shown, seen).model_copy(update=gpus)
+    said = [each for each in (used.message, gpus.get("message")) if each]
+    found = measure(stats, seen).model_copy(update=gpus)
+    return found.model_copy(update={"processes": used.processes, "message": "; ".join(said) or None})
 
 
-def measure(stats: Fields, shown: Fields, seen: Seen) -> Measure:
+def measure(stats: Fields, seen: Seen) -> Measure:
     networks = list((stats.get("networks") or {}).values())
     return Measure(
         at=now(),
@@ -84,7 +82,6 @@ def measure(stats: Fields, shown: Fields, seen: Seen) -> Measure:
         disk_written_bytes=_moved(stats, "write"),
         network_received_bytes=sum(int(each.get("rx_bytes") or 0) for each in networks),
         network_sent_bytes=sum(int(each.get("tx_bytes") or 0) for each in networks),
-        processes=read_processes(shown),
     )
 
 
@@ -136,22 +133,6 @@ def _moved(stats: Fields, way: str) -> int | None:
     if entries is None:
         return None
     return sum(int(each["value"]) for each in entries if str(each.get("op")).lower() == way)
-
-
-def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
-    there = [row for row in shown.get("Processes") or () if len(row) == len(COLUMNS.split(","))]
-    rows = [row for row in there if not row[4].endswith(DEFUNCT)]
-    found = [
-        ProcessMeasure(
-            pid=int(row[0]),
-            user=row[1],
-            cpu_percent=float(row[2]),
-            memory_bytes=int(row[3]) * KIBIBYTE,
-            command=row[4][:LONGEST_COMMAND],
-        )
-        for row in rows
-    ]
-    return tuple(sorted(found, key=lambda each: -each.cpu_percent))
 
 
 # -- what happened -----------------------------------------------------------------------------------------------------

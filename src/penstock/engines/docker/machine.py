@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.domain.model import now
@@ -20,53 +20,31 @@ from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.looking import KIBIBYTE, gpus_of, read_processes, unseen
+from penstock.engines.docker.looking import gpus_of, unseen
+from penstock.engines.docker.processes import (
+    KIBIBYTE,
+    NAMED,
+    NOBODY,
+    TICKS,
+    UNABLE,
+    busiest,
+    read_busy,
+    read_rows,
+    twice,
+)
 from penstock.engines.docker.seen import Seen
 from penstock.engines.traffic import Traffic, read_traffic
 from penstock.wire import NodeMeasure, ProcessMeasure
 
-NAMED = "pid,user,pcpu,rss,comm"
 AT_ONCE = 8
 MOST = 5
-TICKS = 100
-"""In a second: so the kernel tells times, on every processor that Docker runs on."""
-LOOK = (
-    "cat /proc/loadavg /proc/meminfo; for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats"
-    " /proc/1/net/dev; printf '%s\\n' /proc/[0-9]*; sleep $((1-i)); done"
-)
-BUSIEST = r"""
-function read(file) {
-  there = getline line < file
-  close(file)
-  count = split(line, parts, ")")
-  split(parts[count], word, " ")
-  return there > 0
-}
-BEGIN { read("/proc/self/stat"); own = word[4]; for (i = 1; i <= MOST; i++) most[i] = -1 }
-/^cpu / { look++ }
-!/^\/proc\// { print; next }
-!read($0 "/stat") || word[1] ~ /[ZX]/ || word[4] == own { next }
-look == 1 { before[$0, word[20]] = word[12] + word[13]; next }
-{
-  used = word[12] + word[13] - before[$0, word[20]]
-  for (i = MOST; i && used > most[i]; i--) { most[i + 1] = most[i]; who[i + 1] = who[i] }
-  most[i + 1] = used
-  who[i + 1] = $0
-}
-END {
-  for (i = 1; i <= MOST && most[i] >= 0; i++) {
-    print "busy", substr(who[i], 7), most[i]
-    while ((getline line < (who[i] "/status")) > 0) if (line ~ /^(Name|Uid|VmRSS):/) print line
-    while ((getline line < (who[i] "/cgroup")) > 0) print line
-  }
+LOOK = f"cat /proc/loadavg /proc/meminfo; {twice('/proc/diskstats', '/proc/1/net/dev')}"
+GROUPS = r"""
+function tell(place) {
+  while ((getline line < (place "/cgroup")) > 0) print line
 }"""
-"""Passes on what was read, and reads of each process that is listed what it has used: there may be ten thousand. Words
-are counted from the last bracket: what stands before it a process may choose. Those that have ended are left out, and
-those that look here, which are a session of their own."""
-WHOLE = f"{{ {LOOK}; }} | awk -v MOST={MOST} '{BUSIEST}'"
-NOBODY = "65533:65533"
-"""Root would be root among the host's processes, too, and could end them even without a capability."""
-HOSTS_PROCESSES: Fields = {"PidMode": "host", "UsernsMode": "host", "CapAdd": [], "ReadonlyRootfs": True}
+WHOLE = busiest(LOOK, MOST, GROUPS)
+HOSTS_PROCESSES: Fields = UNABLE | {"PidMode": "host", "UsernsMode": "host"}
 """Not its network or files. Where Docker gives containers users of their own, it wants those of the host with this."""
 CONTAINER = re.compile(r"[0-9a-f]{64}")
 
@@ -147,24 +125,15 @@ def _look(text: str) -> _Look:
 
 
 def _busiest(look: str, seconds: float, workloads: Mapping[str, str]) -> tuple[ProcessMeasure, ...]:
-    """One that has ended since it was chosen tells nothing of itself any more."""
-    found = []
-    for pid, ticks, told in re.findall(r"^busy (\d+) (\d+)\n((?:(?!busy ).*\n)*)", look, re.MULTILINE):
-        facts = dict(re.findall(r"^(Name|Uid|VmRSS):\s*(\S.*)$", told, re.MULTILINE))
-        if "Uid" not in facts:
-            continue
-        uid = facts["Uid"].split()[0]
-        found.append(
-            ProcessMeasure(
-                pid=int(pid),
-                user="root" if uid == "0" else uid,
-                cpu_percent=round(100 * int(ticks) / TICKS / seconds, 1),
-                memory_bytes=int(facts.get("VmRSS", "0").split()[0]) * KIBIBYTE,
-                command=facts.get("Name", ""),
-                workload=next((workloads[id_] for id_ in CONTAINER.findall(told) if id_ in workloads), None),
-            )
-        )
+    found = [
+        process.model_copy(update={"workload": _workload(CONTAINER.findall(told), workloads)})
+        for process, told in read_busy(look, seconds)
+    ]
     return tuple(sorted(found, key=lambda each: (-each.cpu_percent, each.pid)))
+
+
+def _workload(containers: Sequence[str], workloads: Mapping[str, str]) -> str | None:
+    return next((workloads[id_] for id_ in containers if id_ in workloads), None)
 
 
 async def _busiest_of_ours(link: Link) -> tuple[ProcessMeasure, ...]:
@@ -174,7 +143,7 @@ async def _busiest_of_ours(link: Link) -> tuple[ProcessMeasure, ...]:
     async def of(seen: Seen) -> list[ProcessMeasure]:
         async with limit:
             try:
-                found = read_processes(await link.api.top(seen.id, f"-eo {NAMED}"))
+                found = read_rows(await link.api.top(seen.id, f"-eo {NAMED}"))
             except (NotFound, Clash):  # it has just ended
                 return []
         return [each.model_copy(update={"workload": seen.run.workload_id}) for each in found]
