@@ -80,7 +80,8 @@ class RunningServer:
         """Stops every job and the server; a process that is left over fails the test."""
         if self.process.poll() is None:
             _, stopped = self.request("POST", "/v1/workloads/stop?all_users=true")
-            for workload in stopped["items"]:
+            _, ending = self.request("GET", "/v1/workloads?all_users=true&state=REQUESTED_CANCEL&limit=500")
+            for workload in [*stopped["items"], *ending["items"]]:
                 self.ended(workload["id"])
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(END_SECONDS)

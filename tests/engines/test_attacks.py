@@ -47,7 +47,7 @@ def in_opt() -> Iterator[Path]:
 
 
 _hooks: list[Callable[[str, tuple[object, ...]], None]] = []
-sys.addaudithook(lambda event, details: [hook(event, details) for hook in list(_hooks)] and None)
+sys.addaudithook(lambda event, details, hooks=_hooks: [hook(event, details) for hook in list(hooks)] and None)
 
 
 @pytest.fixture

@@ -200,7 +200,12 @@ def test_many_at_once(module_server, job):
 
 def test_one_node_of_several(module_server):
     workload = module_server.submit("name: two\nnum_nodes: 2\nrun: sleep 600\n")
-    wait_for(lambda: module_server.request("GET", f"/v1/workloads/{workload['id']}")[1]["status"] == "running")
+
+    def both_run() -> bool:
+        units = module_server.request("GET", f"/v1/workloads/{workload['id']}")[1]["units"]
+        return [unit["state"] for unit in units] == ["RUNNING", "RUNNING"]
+
+    wait_for(both_run)
     assert talk(module_server, path_of("two", "sh", "-c", "echo $NODE_RANK", part=1)).result()[1] == b"1\n"
     assert talk(module_server, path_of("two", "sh", "-c", "echo $NODE_RANK")).result()[1] == b"0\n"
     refused = talk(module_server, path_of("two", "true", part=2)).refused
