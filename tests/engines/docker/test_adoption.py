@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from penstock.domain.model import now
@@ -76,9 +77,10 @@ async def test_what_helped_a_server_that_was_killed_is_removed_by_the_next(hosts
     machine.docker(
         "create", "--name", "of-another", labels[0], "penstock.dev/installation=other", *labels[2:], "busybox:1"
     )
-    async with opened(settings_for(hosts, tmp_path), [machine]):
-        there = machine.docker("ps", "-a", "--format", "{{.Names}}").split()
-        assert ("left-over" in there, "of-another" in there) == (False, True)
+    async with opened(settings_for(hosts, tmp_path), [machine]), asyncio.timeout(60):
+        while "left-over" in (there := machine.docker("ps", "-a", "--format", "{{.Names}}").split()):
+            await asyncio.sleep(0.05)
+        assert "of-another" in there
     machine.docker("rm", "of-another")
 
 
