@@ -195,3 +195,10 @@ async def test_one_that_a_killed_server_left_goes_after_a_while(
     await ready(engine, host, group="bob")
     monkeypatch.setattr(lending, "FORGOTTEN", 0.0)
     await until(host, 1)
+
+
+def test_a_job_whose_own_container_was_removed_is_not_one_whose_lender_is_gone() -> None:
+    lender, job = "a" * 64, "b" * 64
+    assert lending.is_about_lender(f"No such container: {lender}", lender)
+    assert not lending.is_about_lender(f"No such container: {job}", lender)
+    assert not lending.is_about_lender("OCI runtime create failed: /ns/net", "")

@@ -201,7 +201,7 @@ class Launching:
         except Unreachable:
             raise
         except ApiError as error:
-            if seen.lender and is_about_lender(error.message):
+            if is_about_lender(error.message, seen.lender):
                 await link.remove(seen)
                 raise LenderGone(error.message, host=error.host) from error
             await self._not_started(link, seen, launch, error)

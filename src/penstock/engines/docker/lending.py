@@ -39,8 +39,6 @@ FORGOTTEN = WANTED + 300.0
 """After so long nobody wants it any more: whoever made it is gone."""
 LOOK_SECONDS, PATIENCE = 5.0, 3.0
 FOR_LONG = str(10**9)
-_NOT_THERE = ("cannot join network of", "No such container", "/ns/net")
-"""How Docker says that the lender has ended, before anything of the job ran."""
 
 
 class Spare(NamedTuple):
@@ -52,8 +50,9 @@ class LenderGone(ApiError):
     """The network that a container was to have is not there any more. It did not start."""
 
 
-def is_about_lender(message: str) -> bool:
-    return any(each in message for each in _NOT_THERE)
+def is_about_lender(message: str, lender: str) -> bool:
+    """So Docker says, before anything of the job ran, that the lender has ended: by its id, or by its processes'."""
+    return bool(lender) and (lender in message or "/ns/net" in message)
 
 
 class Lending:
