@@ -61,13 +61,8 @@ def start(account: Deployed, place: Path) -> Iterator[Start]:
     started: list[RunningServer] = []
 
     def begin(**settings: str) -> RunningServer:
-        given = {
-            "engine": "kubernetes",
-            "kubernetes_config": str(account.kubeconfig),
-            "kubernetes_namespace": account.jobs,
-            "kubernetes_image": "penstock-test:1",
+        given = account.chosen | {
             "kubernetes_dcgm_namespace": account.exporters,
-            "default_cpus": "50m",
             "stop_grace": "1s",
             "gpu_sample": "2s",
         }

@@ -41,16 +41,20 @@ class Deployed:
     exporters: str
     """The namespace NVIDIA's exporter would be in; it is there if its overlay is."""
 
-    def settings(self, data_dir: Path, **more: Any) -> Settings:
-        given = {
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Settings of a server with these rights."""
+        return {
             "engine": "kubernetes",
             "kubernetes_config": str(self.kubeconfig),
             "kubernetes_namespace": self.jobs,
             "kubernetes_image": "penstock-test:1",
             "kubernetes_kubelet_account": f"{self.server}/penstock-nodes",
             "default_cpus": "50m",
-            "data_dir": data_dir,
         }
+
+    def settings(self, data_dir: Path, **more: Any) -> Settings:
+        given: dict[str, Any] = self.chosen | {"data_dir": data_dir}
         return Settings(**(given | more))
 
     def requests(self, mark: int) -> list[str]:

@@ -81,6 +81,11 @@ def test_use_is_that_of_the_node_and_of_each_pod() -> None:
     assert read_use(json.dumps(page | {"pods": None}).encode()) == Use(cpu["time"], 125.0, 512, {})
 
 
+def test_the_cpu_of_a_kubelet_that_has_measured_once_is_not_known_rather_than_nothing() -> None:
+    page = {"node": {"cpu": {"time": "2026-11-17T22:22:54Z"}, "memory": {"workingSetBytes": 512}}}
+    assert read_use(json.dumps(page).encode()) == Use("2026-11-17T22:22:54Z", None, 512, {})
+
+
 @pytest.mark.parametrize("page", [b"", b"{}", b'{"node": {"cpu": 1}}', b'{"node": {}}', b"\xff", b"<html>"])
 def test_a_page_that_tells_something_else_is_no_use(page: bytes) -> None:
     assert read_use(page) is None

@@ -29,7 +29,8 @@ NANO_PER_PERCENT = 10_000_000
 class Use(NamedTuple):
     at: str
     """When that was measured, by the node's clock, for comparing."""
-    cpu_percent: float
+    cpu_percent: float | None
+    """None until it has measured twice."""
     memory_bytes: int
     pods: Mapping[Place, int]
     """What each has of CPUs, for comparing."""
@@ -37,7 +38,7 @@ class Use(NamedTuple):
 
 class _Cpu(Part, frozen=True):
     time: str
-    usage_nano_cores: int = 0
+    usage_nano_cores: int | None = None
 
 
 class _Memory(Part, frozen=True):
@@ -73,8 +74,10 @@ def read_use(page: bytes) -> Use | None:
         found = _summary.decode(page)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    pods = {(pod.pod_ref.namespace, pod.pod_ref.name): pod.cpu.usage_nano_cores for pod in found.pods or () if pod.cpu}
-    cpu = round(found.node.cpu.usage_nano_cores / NANO_PER_PERCENT, 1)
+    told = [(pod.pod_ref, pod.cpu.usage_nano_cores or 0) for pod in found.pods or () if pod.cpu]
+    pods = {(pod.namespace, pod.name): used for pod, used in told}
+    used = found.node.cpu.usage_nano_cores
+    cpu = None if used is None else round(used / NANO_PER_PERCENT, 1)
     return Use(found.node.cpu.time, cpu, found.node.memory.working_set_bytes, pods)
 
 
