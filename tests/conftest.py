@@ -48,7 +48,10 @@ RUN_JOBS = {"place", "server", "module_server"}
 def pytest_configure(config: pytest.Config) -> None:
     """What is tested must not read the settings, profile or directories of the person who runs the tests."""
     for variable in list(os.environ):
-        if variable.startswith(("PENSTOCK_", "K8S_CLI_", "XDG_")) and variable != "PENSTOCK_KILLS":
+        if variable.startswith(("PENSTOCK_", "K8S_CLI_", "XDG_")) and variable not in (
+            "PENSTOCK_FUZZ",
+            "PENSTOCK_KILLS",
+        ):
             del os.environ[variable]
     # A busy machine is not a defect of what is tested.
     hypothesis_settings.register_profile("penstock", deadline=None)

@@ -15,7 +15,6 @@ import pytest
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
 from tests.running import RunningServer, start_server
-from tests.server.test_looking import sees_whose_is_busy
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, group: pwm.resource}}\nspec: {{address: '{address}'}}\n"
 WORKLOAD = """apiVersion: v1
@@ -179,7 +178,3 @@ def test_a_server_that_was_killed_leaves_no_program_that_was_started_through_it(
     assert "sleep 598" in host.docker("top", container)
     assert again.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING"
     leave_nothing(again, host)
-
-
-def test_whose_processes_are_busy_on_a_host_its_owner_and_admins_see(server: RunningServer) -> None:
-    sees_whose_is_busy(server, "resources: {image_id: 'penstock-test:1'}\nrun: 'while :; do :; done'")

@@ -116,7 +116,7 @@ class Lab:
         left: list[str] = []
 
         def nothing() -> bool:
-            shown = [host.docker("ps", "-a", "--filter", "label=penstock.dev/workload") for host in self.hosts.values()]
+            shown = [host.docker("ps", "-a", "--filter", "label=penstock.dev/helper=") for host in self.hosts.values()]
             left[:] = [line for table in shown for line in table.splitlines()[1:]]
             return not left
 

@@ -134,25 +134,13 @@ def test_failed_indexes_are_repeated_once_each(home: House, moment: str, turn: i
 
 @moments("after POST jobs", more=("before POST jobs",))
 def test_what_waits_for_another_is_kept_and_runs_once(home: House, moment: str, turn: int) -> None:
-    """Killed while it is written down in the cluster that it waits."""
+    """Killed while it waits, of which the cluster knows nothing, and while it is handed over."""
     _, text = task("until [ -e /tally/$PENSTOCK_TASK_ID ]; do sleep 0.1; done")
     first = home.runs(home.submit(text))["id"]
     name, text = task("echo done", after=first)
-    with home.killed(moment):
-        home.server.submit(text)
+    home.submit(text)
+    home.again()
     assert home.becomes(home.named(name)["id"], lambda job: job["reason"] == "WAITS_FOR_OTHERS")["status"] == "pending"
-    (tally(home).parent / first).touch()
-    ran_once_and_alone(home, name)
-
-
-@moments("after POST jobs", more=("before POST jobs", "before DELETE jobs", "after DELETE jobs"))
-def test_what_waited_for_another_runs_once(home: House, moment: str, turn: int) -> None:
-    """Killed while it is handed over."""
-    _, text = task("until [ -e /tally/$PENSTOCK_TASK_ID ]; do sleep 0.1; done")
-    first = home.runs(home.submit(text))["id"]
-    name, text = task("echo done", after=first)
-    waits = home.submit(text)
-    wait_for("it to be kept in the cluster", lambda: waits in all_jobs(home))
     with home.killed(moment):
         (tally(home).parent / first).touch()
     ran_once_and_alone(home, name)

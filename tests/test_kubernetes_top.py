@@ -157,27 +157,15 @@ def test_what_a_job_does_is_seen_on_its_nodes(start: Start) -> None:
     (penstock.folder / "load.yaml").write_text(f"{LOAD}envs: {envs}\n")
     done = penstock("jobs", "submit", "load.yaml", "--detach", "-o", "json")
     assert done.code == 0, done.err
-    id_ = json.loads(done.out)["id"]
     seen: dict[str, Row] = {}
 
     def is_seen() -> bool:
         seen.update(penstock.nodes())
         fast = {rate for node in seen.values() for rate in RATES if (node[rate] or 0) > MIB}
-        busy = [process for node in seen.values() for process in node["processes"] if process["cpu_percent"] > 20]
-        return bool(busy) and fast >= {"disk_written_per_second", "received_per_second", "sent_per_second"}
+        busy = any((node["cpu_percent"] or 0) > 20 for node in seen.values())
+        return busy and fast >= {"disk_written_per_second", "received_per_second", "sent_per_second"}
 
     wait_for(f"the load to be seen, not {seen}", is_seen, PATIENCE)
-    busiest = [process for node in seen.values() for process in node["processes"]]
-    assert {process["workload"] for process in busiest} == {id_}
-    assert {"bash", "python3"} <= {process["command"] for process in busiest}
-    assert all(len(node["processes"]) <= 5 for node in seen.values())
-    table = penstock("top", "node").out
-    assert id_ in table
-    assert "bash" in table
-    token = penstock("token", "create", "--user", "ada").out.split()[-1]
-    _, page = penstock.server.tcp("GET", "/v1/nodes/top", headers={"Authorization": f"Bearer {token}"})
-    others = [process for node in page["items"] for process in node["processes"]]
-    assert {(process["command"], process["workload"]) for process in others} == {("", None)}
 
 
 def test_gpus_of_a_node_are_seen_whoever_has_them(start: Start, own_rig: Rig, account: Deployed) -> None:

@@ -99,7 +99,7 @@ def test_system_mode_has_places_of_its_own(config):
         ('default_cpus = ""', "default_cpus: '' is not a number of CPUs (for example 4, 0.5 or 500m)"),
         ("retention = 30", "retention: '30' is not a duration (30s, 30m or 30h)"),
         ("prot = 8001", "'prot' is not a setting (did you mean 'port'?)"),
-        ("xyzzy = 1", "'xyzzy' is not a setting (the settings are allowed_hosts, auth,"),
+        ("xyzzy = 1", "'xyzzy' is not a setting (the settings are address_connections, allowed_hosts, auth,"),
         ("port = ", "is not TOML: "),
         ("port = 1\nport = 2", "is not TOML: "),
     ],

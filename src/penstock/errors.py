@@ -10,14 +10,17 @@ PenstockError
 │   ├── NameTaken           the name exists already
 │   ├── Ambiguous           a name that several things share
 │   └── InUse               a workload uses it
+├── TooSlow            408  the rest of the request did not come
 ├── TooLarge           413  over a limit of size
+│   └── HeadTooLarge   431  the headers are
 ├── WrongMediaType     415  not JSON where JSON is asked
 ├── FilesNeeded        428  the server read the text; the client must send these local files
 ├── Unavailable        503  an outside part does not answer
 ├── StorageFull        507  no room on the disk
 ├── SettingsError      exit 2, a setting is wrong
 ├── StartRefused       exit 1, the server cannot start here
-└── Unreachable        exit 1, no server answers (client only)
+├── Unreachable        exit 1, no server answers (client only)
+└── ServerFault        exit 1, the server asks for what no server may (client only)
 """
 
 from __future__ import annotations
@@ -114,6 +117,14 @@ class TooLarge(PenstockError):
     code, status = "too_large", 413
 
 
+class HeadTooLarge(TooLarge):
+    code, status = "head_too_large", 431
+
+
+class TooSlow(PenstockError):
+    code, status = "too_slow", 408
+
+
 class WrongMediaType(PenstockError):
     code, status = "wrong_media_type", 415
 
@@ -142,6 +153,10 @@ class StartRefused(PenstockError):
 
 class Unreachable(PenstockError):
     code = "unreachable"
+
+
+class ServerFault(PenstockError):
+    code = "server_fault"
 
 
 def _tree(root: type[PenstockError]) -> dict[str, type[PenstockError]]:

@@ -56,7 +56,13 @@ class Settings:
     """Address the TCP port listens on."""
 
     port: int = 8000
-    """TCP port; 0 lets the kernel choose. If it is taken, a free one is used and said."""
+    """TCP port; 0 lets the kernel choose, at each start anew. If it is taken, a server of one user with no port set, no
+    tokens and no users uses a free one and says so. Any other goes without until it is free: callers know the port, and
+    would show their tokens to whoever holds it."""
+
+    address_connections: int = 1024
+    """TCP connections one address may have open at once; of a proxy, all that come through it. All addresses together
+    have a quarter of the descriptors of the process, and 8192 at most."""
 
     auth: Literal["token", "header"] = "token"
     """How TCP callers prove who they are. `token`: Authorization: Bearer. `header`: the X-User header is believed;
@@ -150,6 +156,9 @@ class Settings:
     kubernetes_namespaces: Literal["one", "user", "group"] = "one"
     """`one` namespace for all, or one per `user` or `group`, made when it is first needed."""
 
+    kubernetes_namespace_role: str = ""
+    """The ClusterRole the server binds to its own account in each namespace it makes; empty: it needs none."""
+
     kubernetes_quota: dict[str, str] = field(default_factory=dict)
     """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none."""
 
@@ -206,8 +215,8 @@ class Settings:
     """The image of a task that names none."""
 
     docker_helper_image: str = "busybox:1"
-    """An image with a shell, `awk`, `du`, `mkdir`, `nc` and `od`: measures volumes, makes directories on NFS storages,
-    connects to ports, reads what CPUs a host has, what it and its processes do and, with glibc in it, its GPUs."""
+    """An image with a shell, `du`, `mkdir` and `nc`: measures volumes, makes directories on NFS storages,
+    connects to ports, reads what CPUs a host has, what it does and, with glibc in it, its GPUs."""
 
     docker_run_as: str = ""
     """`uid` or `uid:gid` every container runs as; empty is the image's own user."""
@@ -215,10 +224,6 @@ class Settings:
     docker_network: Literal["open", "closed"] = "open"
     """Each group has a network of its own on each host. `open`: containers reach the world outside. `closed`: only each
     other."""
-
-    docker_ready_network: Literal["on", "off"] = "on"
-    """Where a group has started something on a host, a small container waits in the group's network for ten minutes:
-    the next job takes that place and starts in half the time."""
 
     docker_tls_dir: str = ""
     """Certificates for `tcp://` hosts: ca.pem, cert.pem and key.pem in a directory named after the node, or beside
@@ -256,10 +261,7 @@ class Settings:
 def load(overrides: dict[str, Any] | None = None) -> Settings:
     """Defaults, then the files, then PENSTOCK_*, then the command's own flags. All mistakes at once."""
     problems: list[Problem] = []
-    values: dict[str, Any] = {}
-    for path in (SYSTEM_CONFIG, config_dir() / "config.toml"):
-        values |= _from_file(path, problems)
-    values |= _from_environment(problems)
+    values = _from_file(SYSTEM_CONFIG, problems) | _own(problems)
     for key, raw in (overrides or {}).items():
         if raw is not None and (value := _typed(key, raw, f"--{key.replace('_', '-')}", problems)) is not None:
             values[key] = value
@@ -268,6 +270,31 @@ def load(overrides: dict[str, Any] | None = None) -> Settings:
     if values.get("mode") == "system" and "data_dir" not in values:
         values["data_dir"] = SYSTEM_DATA
     return Settings(**values)
+
+
+def _own(problems: list[Problem]) -> dict[str, Any]:
+    """What a person has set, by their own file or by variables."""
+    return _from_file(config_dir() / "config.toml", problems) | _from_environment(problems)
+
+
+def is_set(key: str) -> bool:
+    """Has anybody set it, in a file or by a variable?"""
+    return key in _from_file(SYSTEM_CONFIG, []) | _own([])
+
+
+def wants_own_server() -> bool:
+    """Has this person said that a server of their own is meant, whatever the machine has?"""
+    return _own([]).get("mode") == "user"
+
+
+def machine_port(settings: Settings) -> int | None:
+    """The port that belongs to the machine's own server and to no other; None where there is no such server."""
+    machine = _from_file(SYSTEM_CONFIG, [])
+    configured = machine.get("mode") == "system" or settings.system_socket.exists()
+    if settings.mode == "system" or not configured:
+        return None
+    port: int = machine.get("port", Settings.port)
+    return port
 
 
 def _from_file(path: Path, problems: list[Problem]) -> dict[str, Any]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 
 import pytest
 
 from penstock.cli.top import node_lines, workload_lines
-from tests.cli.conftest import SECONDS
 from tests.cli.test_exec import Terminal
 from tests.running import RunningServer
 from tests.server.test_exec import running
@@ -26,7 +24,7 @@ def test_in_a_pipe_it_is_printed_once(penstock, job):
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0] == f"busy ({job}), node 0"
     assert "sleep 617" in done.out
-    assert done.out.splitlines()[2].endswith("  Network 0B received, 0B sent")
+    assert done.out.splitlines()[2].endswith("  Network -")
     assert "\x1b" not in done.out
 
 
@@ -47,35 +45,22 @@ def test_the_machine_is_shown_by_node(penstock, job):
     assert re.split(" {2,}", shown.splitlines()[0])[-2:] == ["Disk r / w", "Network in / out"]
     assert node["disk_written_per_second"] >= 0
     assert node["received_per_second"] >= 0
-    assert len(node["processes"]) == 5
     assert penstock("top", "node", "elsewhere").code == 1
-
-
-def test_the_busiest_processes_of_the_machine_are_named_with_their_workload(penstock, server):
-    busy = running(server, "spins", "while :; do :; done")
-    deadline = time.monotonic() + SECONDS
-    while busy not in (shown := penstock("top", "node").out):
-        assert time.monotonic() < deadline, shown
-    [line] = [line.split() for line in shown.splitlines() if busy in line]
-    assert line[3] == busy
-    assert float(line[4].rstrip("%")) > 0
-    server.request("POST", f"/v1/workloads/{busy}/stop")
 
 
 def test_all_of_it_fits_a_terminal_of_the_usual_width(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    process = {"pid": 4194304, "user": "somebody", "workload": "abcd2345", "cpu_percent": 12800.0}
+    process = {"pid": 4194304, "user": "somebody", "cpu_percent": 12800.0}
     process |= {"memory_bytes": 1023 << 30, "command": "x" * 15}
     moved = ("disk_read_per_second", "disk_written_per_second", "received_per_second", "sent_per_second")
     node = dict.fromkeys(moved, 1 << 20) | {"name": "gpu-node-001", "cpus": "128", "cpu_percent": 12800.0}
     node |= {"load": (128.1, 99.25, 7.5), "memory_bytes": 512 << 30, "memory_used_bytes": 100 << 30}
-    node |= {"gpus": [{"utilization": 87}] * 8, "processes": [process], "message": "it is so for a reason, " * 5}
+    node |= {"gpus": [{"utilization": 87}] * 8, "message": "it is so for a reason, " * 5}
     lines = node_lines([node])
     assert max(map(len, lines)) <= 80
     assert re.split(" {2,}", lines[0])[-3:] == ["GPUs", "Disk r / w", "Network in / out"]
     assert re.split(" {2,}", lines[1])[-3:] == ["87%, 87%, 8…", "1Mi / 1Mi", "1Mi / 1Mi"]
     assert lines[2].startswith("gpu-node-001: it is so for a reason,")
-    assert lines[-1].endswith("x" * 15)
     used = dict.fromkeys(("disk_read_bytes", "disk_written_bytes"), (1 << 40) - 1)
     used |= dict.fromkeys(("network_received_bytes", "network_sent_bytes"), (1 << 40) - 1)
     job = used | {"name": "a", "id": "abcd2345", "memory_bytes": 1, "processes": [process], "message": "so " * 50}

@@ -135,7 +135,7 @@ def test_the_tables_of_a_status_fit_with_their_indent_and_lose_no_word(monkeypat
 
 
 def test_control_characters_do_not_reach_the_terminal():
-    assert table([{"id": "a\x1b[31m\nb"}], [field("ID", "id")]) == ["ID", "a [31m b"]
+    assert table([{"id": "a\x1b[31m\nb"}], [field("ID", "id")]) == ["ID", r"a\x1b[31m b"]
 
 
 def test_the_same_data_as_json_yaml_and_ids(capsys):

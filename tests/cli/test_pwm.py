@@ -387,13 +387,11 @@ def test_inspect_and_top(pwmcli, begun):
 
 
 def test_top_of_the_nodes(pwmcli):
-    head, row, _, busiest, *processes = pwmcli("top", "node").out.splitlines()
+    head, row = pwmcli("top", "node").out.splitlines()
     assert re.split(" {2,}", head) == [
         *("Node", "CPUs", "CPU", "Load", "Memory", "GPUs", "Disk r / w", "Network in / out")
     ]
     assert row.startswith(NODE)
-    assert busiest.split() == ["Node", "PID", "User", "Workload", "CPU", "Memory", "Command"]
-    assert len(processes) == 5
     assert pwmcli("top", "node", NODE).out.splitlines()[1].startswith(NODE)
     assert pwmcli("top", "node", "none-such").code == 1
 

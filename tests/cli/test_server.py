@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 
 def test_the_first_command_starts_the_server_and_says_so_in_one_line(alone):
@@ -66,9 +69,11 @@ def test_a_port_that_is_taken_is_told(alone):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         started = alone("server", "start", "--port", str(port))
+        shown = alone("server", "status").out
     assert started.code == 0, started.err
-    assert started.err.startswith("Note: ")
-    assert str(port) in started.err
+    assert started.err.startswith(f"Note: Port {port} is held by process {os.getpid()} (")
+    assert started.out.endswith(", no TCP port\n")
+    assert f"Problem:   Port {port} is held by process {os.getpid()} (" in shown
 
 
 def test_a_wrong_setting_names_file_key_and_what_is_allowed(alone):
@@ -114,11 +119,97 @@ def test_a_machines_server_that_is_down_is_not_replaced_by_ones_own(alone):
     assert refused.code == 1
     assert refused.err == (
         "Error: The machine's server is down.\n"
-        f"Hint: sudo penstock server start --system (if it is gone for good: sudo rm {path})\n"
+        f"Hint: sudo penstock server start --system (if it is gone for good: sudo rm {path}; "
+        "for a server of your own beside it: export PENSTOCK_MODE=user)\n"
     )
     assert alone("server", "status").err.startswith("The machine's server is down.\n")
     assert not Path(alone.environ["PENSTOCK_DATA_DIR"]).exists()
     path.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a server for everyone on the machine")
+def test_a_machines_server_that_was_stopped_is_not_replaced_and_keeps_its_port(alone, place):
+    path = alone.environ["PENSTOCK_SYSTEM_SOCKET"]
+    systems = {"PENSTOCK_DATA_DIR": str(place / "systems")}
+    assert alone("server", "start", "--system", **systems).code == 0
+    stopped = alone("server", "stop")
+    refused = alone("jobs", "list")
+    assert (refused.code, refused.err.splitlines()[0]) == (1, "Error: The machine's server is down.")
+    assert stopped.err.endswith(f"Commands on this machine wait for it; if it is gone for good: sudo rm {path}\n")
+    asked = alone("server", "start", "--port", "8000")
+    assert asked.out.endswith(", no TCP port\n"), asked.err
+    assert "Note: Port 8000 is that of this machine's own server, so this one has no TCP port." in asked.err
+    assert asked.err.endswith("Commands use yours with: export PENSTOCK_MODE=user\n")
+    assert alone("jobs", "list").code == 1
+    assert alone("jobs", "list", PENSTOCK_MODE="user").out == "No tasks found\n"
+    assert alone("server", "stop", PENSTOCK_MODE="user").code == 0
+    del alone.environ["PENSTOCK_PORT"]
+    fresh = alone("jobs", "list", PENSTOCK_MODE="user")
+    assert "Note: Port 8000 is the machine's own server's; using 80" in fresh.err
+    assert alone("server", "stop", PENSTOCK_MODE="user").code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: an /etc of its own")
+def test_a_machine_configured_for_one_server_starts_no_other(alone, place):
+    etc = place / "etc"
+    (etc / "penstock").mkdir(parents=True)
+    (etc / "penstock" / "config.toml").write_text('mode = "system"\n')
+    for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache"):
+        shutil.copy(f"/etc/{name}", etc)
+    script = (
+        "import os, sys, tomllib, penstock.cli.main, penstock.cli.server, penstock.cli.launch\n"
+        "os.seteuid(65534)\n"
+        "sys.argv = ['penstock', 'jobs', 'list']\n"
+        "sys.exit(penstock.cli.main.main())"
+    )
+    line = ["bwrap", "--dev-bind", "/", "/", "--bind", str(etc), "/etc", sys.executable, "-c", script]
+    done = subprocess.run(line, env=alone.environ, capture_output=True, text=True, cwd="/")
+    assert done.stderr == (
+        "Error: The machine's server is down.\nHint: sudo penstock server start --system (if it is gone for good: "
+        'take mode = "system" out of /etc/penstock/config.toml; '
+        "for a server of your own beside it: export PENSTOCK_MODE=user)\n"
+    )
+    assert done.returncode == 1
+    assert not Path(alone.environ["PENSTOCK_DATA_DIR"]).exists()
+
+
+def test_a_restart_keeps_jobs_and_the_flags_of_the_start(alone):
+    assert alone("server", "start", "--auth", "header").code == 0
+    before = json.loads(alone("server", "status", "-o", "json").out)
+    job = json.loads(alone("run", "-o", "json", "--", "sleep", "1000").out)
+    again = alone("server", "restart")
+    assert (again.code, again.err) == (0, f"Restarted the server: version {before['version']}.\n")
+    after = json.loads(alone("server", "status", "-o", "json").out)
+    assert after["started_at"] != before["started_at"]
+    assert after | {"started_at": ""} == before | {"started_at": ""}
+    assert json.loads(alone("jobs", "status", job["id"], "-o", "json").out)["status"] == "running"
+
+
+def test_there_is_nothing_to_restart_where_no_server_runs(alone):
+    assert alone("server", "restart").err == "Error: No server is running.\nHint: penstock server start\n"
+
+
+def test_the_log_of_the_server_is_for_its_owner_alone(alone):
+    log = Path(alone.environ["PENSTOCK_DATA_DIR"]) / "server.log"
+    log.parent.mkdir()
+    log.write_text("of an older version\n")
+    log.chmod(0o644)
+    assert alone("server", "start").code == 0
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert log.read_text().startswith("of an older version\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a server for everyone on the machine")
+def test_of_a_system_servers_data_others_can_read_nothing_but_what_is_theirs(alone, place):
+    systems = {"PENSTOCK_DATA_DIR": str(place / "systems")}
+    assert alone("server", "start", "--system", **systems).code == 0
+    assert alone("run", "--", "true").code == 0
+    assert alone("server", "stop").code == 0
+    Path(alone.environ["PENSTOCK_SYSTEM_SOCKET"]).unlink()
+    data = place / "systems"
+    readable = [path for path in data.rglob("*") if path.is_file() and path.stat().st_mode & 0o044]
+    reached = [path for path in readable if all(each.stat().st_mode & 0o001 for each in path.parents)]
+    assert [str(path.relative_to(data)) for path in reached if path.parent.name != "bin"] == []  # that is for jobs
 
 
 def test_a_server_for_everyone_needs_root(alone):

@@ -113,3 +113,34 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "a.py").unlink()
     with pytest.raises(BadRequest, match=r"a\.py cannot be sent: No such file or directory\."):
         pack(entries, Pipe(lambda _: None, tmp_path, entries, None), Progress(tmp_path, entries))
+
+
+@pytest.mark.parametrize("name", ["a.py", "pkg/b.py"])
+def test_a_file_that_was_exchanged_with_a_link_is_not_sent(tmp_path, name):
+    """Somebody else who writes there could have put it in its place, or in that of its directory."""
+    code = tree(tmp_path / "code", {"a.py": "", "pkg/b.py": ""})
+    secret = tree(tmp_path / "secret", {"a.py": "the key", "b.py": "the key"})
+    entries = [entry for entry in walk(code) if entry.name == name]
+    if name == "a.py":
+        (code / name).unlink()
+        (code / name).symlink_to(secret / name)
+        said = r"a\.py cannot be sent: Too many levels of symbolic links\."
+    else:
+        (code / "pkg").rename(code / "old")
+        (code / "pkg").symlink_to(secret)
+        said = r"b\.py cannot be sent: it was exchanged while it was read\."
+    sent: list[bytes] = []
+    with pytest.raises(BadRequest, match=said):
+        pack(entries, Pipe(sent.append, code, entries, None), Progress(code, entries))
+    assert b"the key" not in b"".join(sent)
+
+
+def test_a_directory_that_is_exchanged_with_a_link_is_not_read(tmp_path):
+    code = tree(tmp_path / "code", {"pkg/b.py": ""})
+    secret = tree(tmp_path / "secret", {"id_ed25519": "the key"})
+    found = walk(code)
+    assert next(found).name == "pkg"
+    (code / "pkg").rename(code / "old")
+    (code / "pkg").symlink_to(secret)
+    with pytest.raises(BadRequest, match=r"pkg cannot be read: "):
+        next(found)

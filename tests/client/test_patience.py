@@ -79,7 +79,10 @@ def test_a_machines_server_that_is_down_is_told_and_no_other_takes_its_place(soc
     listener(system).close()
     with listener(mine), pytest.raises(Unreachable, match=r"The machine's server is down\.") as caught:
         Client(start=pytest.fail).get("/x")
-    assert caught.value.hint == f"sudo penstock server start --system (if it is gone for good: sudo rm {system})"
+    assert caught.value.hint == (
+        f"sudo penstock server start --system (if it is gone for good: sudo rm {system}; "
+        "for a server of your own beside it: export PENSTOCK_MODE=user)"
+    )
 
 
 def test_the_server_waited_for_is_the_one_that_answered(sockets):

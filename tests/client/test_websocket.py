@@ -144,9 +144,9 @@ def test_a_refusal_is_the_servers_own_error():
     body = '{"code": "not_found", "message": "Task x not found", "detail": "…"}'.encode()
     head = f"HTTP/1.1 404 Not Found\nContent-Length: {len(body)}\n\n{body.decode()}"
     with peer(answering(head)) as other, pytest.raises(NotFound, match="Task x not found"):
-        Client(other.url).websocket("/x", {"command": ["ls", "-l /tmp"], "tty": True, "part": None}, "p")
+        Client(other.url).websocket("/x", {"label": ["ls", "-l /tmp"], "tty": True, "part": None}, "p")
     request = other.requests[0].decode()
-    assert request.startswith("GET /x?command=ls&command=-l%20%2Ftmp&tty=true HTTP/1.1\r\n")
+    assert request.startswith("GET /x?label=ls&label=-l%20%2Ftmp&tty=true HTTP/1.1\r\n")
     assert "\r\nConnection: Upgrade\r\n" in request
     assert "Connection: close" not in request
 

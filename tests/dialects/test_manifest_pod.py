@@ -245,13 +245,28 @@ def test_penstocks_own_variables_are_its_own():
         ("env: [{name: a-b, value: c}]", "env[0].name: 'a-b' is not a variable's name"),
         ("env: [{value: c}]", "env[0].name: is missing"),
         (
-            "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
-            "env[0].valueFrom: is not carried: a variable's value is written out (write its value, or give it in a ta",
+            "env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+            "env[0].valueFrom.fieldRef: is not carried: a variable's value is written out, or in a Secret (in a Job of",
+        ),
+        ("env: [{name: A, valueFrom: {}}]", "env[0].valueFrom: says no source"),
+        (
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: ../s, key: k}}}]",
+            "env[0].valueFrom.secretKeyRef.name: '../s' is not the name of a Secret",
         ),
         (
-            "env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
-            "env[0].valueFrom: is not carried: a variable's value is written out (in a Job of several completions",
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k, optional: true}}}]",
+            "env[0].valueFrom.secretKeyRef.optional: is not carried: a Secret that is named must be there",
         ),
+        (
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: B, value: x$(A)}]",
+            "env[1].value: asks for $(A), whose value is in a Secret",
+        ),
+        (
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: A, value: x}]",
+            "env[1].name: the variable 'A' is here twice",
+        ),
+        ("envFrom: [{configMapRef: {name: c}}]", "envFrom[0].configMapRef: is not carried: "),
+        ("envFrom: [{secretRef: {}}]", "envFrom[0].secretRef.name: is missing"),
         ("workingDir: code", "workingDir: 'code' is not an absolute path (for example /data)"),
         ("resources: {limits: {amd.com/gpu: 1}}", "resources.limits['amd.com/gpu']: is not carried: "),
         ("resources: {limits: {cpu: 4+}}", "resources.limits.cpu: '4+' is not a number of CPUs"),

@@ -7,14 +7,25 @@ import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from penstock.dialects.convert import convert
+from penstock.dialects.convert import Target, convert
 from penstock.dialects.documents import read_documents
 from penstock.dialects.manifest import ManifestWorkload, write_manifest
 from penstock.dialects.manifest.expansion import escaped, expanded
 from penstock.dialects.manifest.mounts import default_shared_memory, is_usual
 from penstock.dialects.task import read_task
 from penstock.domain.envs import is_ours
-from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Port, Resources, Scratch, Selectors, Spec
+from penstock.domain.workloads import (
+    UNLIMITED,
+    Array,
+    FromSecret,
+    Medium,
+    Mount,
+    Port,
+    Resources,
+    Scratch,
+    Selectors,
+    Spec,
+)
 from penstock.errors import Invalid
 from tests.dialects.manifests import CLAIM, POD, SMALL_JOB, SWEEP, spec_of
 from tests.dialects.test_task_write import specs
@@ -27,6 +38,45 @@ def read_back(text: str) -> Spec:
     (document,) = read_documents(text, "written.yaml")
     assert isinstance(document, ManifestWorkload)
     return document.task.spec
+
+
+SECRETS = """apiVersion: batch/v1
+kind: Job
+metadata:
+  name: train
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      imagePullSecrets:
+      - name: registry
+      containers:
+      - image: a:1
+        command: [python, train.py]
+        envFrom:
+        - secretRef: {name: all-of-it}
+        - prefix: AWS_
+          secretRef: {name: bucket, optional: false}
+        env:
+        - name: TOKEN
+          valueFrom:
+            secretKeyRef: {name: hub, key: token}
+"""
+
+
+def test_secrets_that_a_manifest_names_are_read_and_written_again():
+    spec = spec_of(SECRETS)
+    assert spec.pull_secrets == ("registry",)
+    assert spec.from_secrets == (
+        FromSecret(secret="all-of-it"),
+        FromSecret(secret="bucket", prefix="AWS_"),
+        FromSecret(secret="hub", key="token", name="TOKEN"),
+    )
+    assert read_back(write_manifest(spec)) == spec
+    with pytest.raises(Invalid) as refused:
+        convert(SECRETS, "m.yaml")
+    assert "cannot be said in a task" in str(refused.value.problems)
 
 
 def test_a_task_is_written_as_the_job_a_person_would_write():
@@ -296,6 +346,27 @@ def test_a_claim_becomes_the_command_that_makes_it():
 def test_what_the_reader_should_know_of_a_task_stands_above_its_manifest():
     text = convert("name: a\nresources: {image_id: b}\nsecrets: {A: b}\nrun: c\n", "t.yaml")
     assert text.startswith("# secrets: are passed like envs and kept with the job; what shows the job masks them\n")
+
+
+def test_a_secret_is_written_without_its_value_in_every_way_of_writing():
+    text = "name: a\nresources: {image_id: b}\nsecrets: {LICENCE: hunter2}\nenvs: {EPOCHS: 3}\nrun: c\n"
+    for to in Target:
+        written = convert(text, "t.yaml", to=to)
+        assert "hunter2" not in written
+        assert "LICENCE" in written
+        assert "EPOCHS" in written
+    assert "secrets:\n  LICENCE: null\n" in convert(text, "t.yaml", to=Target.task)
+    assert "    secrets:\n      LICENCE: null\n" in convert(text, "t.yaml", to=Target.document)
+    manifest = convert(text, "t.yaml", to=Target.kubernetes)
+    assert "# secrets: before it, kubectl create secret generic a --from-literal=LICENCE=…\n" in manifest
+    assert "- name: LICENCE\n          valueFrom:\n            secretKeyRef: {name: a, key: LICENCE}\n" in manifest
+
+
+def test_a_secret_that_is_named_reads_back_as_one_that_is_kept_elsewhere():
+    text = "name: a\nresources: {image_id: b}\nsecrets: {LICENCE: hunter2}\nrun: c\n"
+    for to in (Target.task, Target.document):
+        [read] = read_documents(convert(text, "t.yaml", to=to), "w.yaml")
+        assert (read.task.spec.envs, read.task.spec.open_secrets) == ({}, ("LICENCE",))
 
 
 def test_the_image_of_a_task_that_names_none_is_the_servers():

@@ -18,8 +18,20 @@ def test_secrets_are_passed_like_envs_and_that_is_said():
     assert task.spec.envs == {"A": "1", "B": "2"}
     assert task.spec.secrets == ("B",)
     assert task.notices == ("secrets: are passed like envs and kept with the job; what shows the job masks them",)
-    assert "submit it with --env B=…" in problems_of("run: a\nsecrets: {B: }")[0]
     assert "is in 'envs' too" in problems_of("run: a\nenvs: {B: 1}\nsecrets: {B: 1}")[0]
+
+
+def test_a_secret_without_a_value_is_one_that_is_kept_elsewhere():
+    spec = read_task("run: a\nsecrets: {B: , C: x}", "t.yaml").spec
+    assert (spec.envs, spec.secrets, spec.open_secrets) == ({"C": "x"}, ("B", "C"), ("B",))
+    assert read_task("run: a\nsecrets: {B: }", "t.yaml", envs={"B": "y"}).spec.open_secrets == ()
+
+
+def test_a_mask_is_no_value_of_a_secret():
+    assert "secrets.B: '***' is what is shown in place of a value" in problems_of("run: a\nsecrets: {B: '***'}")[0]
+    given = problems_of("run: a\nsecrets: {B: }", envs={"B": "***"})
+    assert "--env B: '***' is what is shown in place of a value" in given[0]
+    assert read_task("run: a\nenvs: {B: '***'}", "t.yaml").spec.envs == {"B": "***"}
 
 
 @pytest.mark.parametrize("name", ["NODE_RANK", "MASTER_ADDR", "PENSTOCK_TASK_ID", "SKYPILOT_NODE_RANK"])

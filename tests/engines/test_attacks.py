@@ -22,6 +22,7 @@ import pytest
 from penstock.domain.nodes import Gpu
 from penstock.domain.states import State
 from penstock.domain.users import Account
+from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence
 from penstock.engines.local import LocalEngine
 from penstock.engines.local.gpus import lock_directory_check, lock_gpus, locked
@@ -29,6 +30,7 @@ from penstock.engines.local.logs import TAIL_REACH, LogReader
 from penstock.engines.local.supervisor.logfile import segment_name
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
+from tests.engines.executing import running, told
 from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 from tests.engines.machine import opened
 
@@ -141,6 +143,25 @@ async def test_a_mount_inside_a_closed_directory_does_not_open_it(engine: LocalE
     assert "Permission denied" in log
 
 
+@needs_root
+@pytest.mark.parametrize("account", [the_account(), ANN], ids=["roots", "anns"])
+async def test_a_job_sees_its_own_control_groups_and_no_other_jobs(place: Path, account: Account) -> None:
+    async with opened(Settings(data_dir=place / "data", mode="system", gpu_lock_dir=place / "locks")) as engine:
+        if not (await engine.nodes())[0].limits_enforced:
+            pytest.skip("limits cannot be enforced here")
+        look = "ls -R /sys/fs/cgroup; cat /proc/self/cgroup"
+        limits = "cd /sys/fs/cgroup; cat memory.max memory/memory.limit_in_bytes 2>/dev/null; touch x y/z 2>/dev/null"
+        asked = Resources(memory_bytes=64 << 20)
+        script = f"({limits}); {look}; echo up; sleep 600"
+        async with running(engine) as other, running(engine, script, account=account, resources=asked) as launch:
+            printed_by_run = (await log_of(engine, run_of(launch))).decode()
+            _, printed_by_exec, _ = await told(engine, run_of(launch), f"{limits}; {look}")
+            for said in (printed_by_run, printed_by_exec):
+                assert other.workload_id not in said
+                assert "penstock" not in said
+                assert said.splitlines()[0] == str(64 << 20)
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the system call's number is x86-64's")
 async def test_the_servers_keyring_is_not_the_jobs(engine: LocalEngine) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
@@ -152,11 +173,61 @@ async def test_the_servers_keyring_is_not_the_jobs(engine: LocalEngine) -> None:
     assert libc.syscall(249, b"user", b"penstock-test", None, 0) > 0  # ours is still ours
 
 
+NAMESPACES = """
+import ctypes, mmap, os, struct
+libc = ctypes.CDLL(None)
+USER = 0x10000000
+
+def old_call():
+    # unshare, by the system call of 32-bit programs
+    page = mmap.mmap(-1, 4096, prot=7)
+    page.write(bytes.fromhex("53b836010000bb00000010cd805bc3"))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+
+def clone(number, *words):
+    pid = libc.syscall(number, *words)
+    if pid == 0:
+        os._exit(0)
+    return -1 if pid < 0 else 0
+
+def tried(work):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if work() == 0 else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+ways = {
+    "unshare": lambda: libc.unshare(USER),
+    "clone": lambda: clone(56, USER | 17, 0, 0, 0, 0),
+    "x32": lambda: libc.syscall(0x40000000 | 272, USER),
+    "clone3": lambda: clone(435, struct.pack("11Q", USER, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0), 88),
+    "32 bits": old_call,
+}
+print("made:", [name for name, way in ways.items() if tried(way)])
+"""
+
+
 @needs_root
-async def test_a_job_cannot_make_user_namespaces(place: Path) -> None:
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls of x86_64")
+@pytest.mark.parametrize("older", [False, True], ids=["", "by an older bubblewrap"])
+@pytest.mark.parametrize("account", [the_account(), ANN], ids=["roots", "anns"])
+async def test_a_job_cannot_make_user_namespaces_nor_can_what_enters_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, account: Account, older: bool
+) -> None:
+    if older:
+        program = place / "bwrap"
+        program.write_text(
+            f'#!/bin/sh\ncase "$*" in *--disable-userns*) exit 1; esac\nexec {shutil.which("bwrap")} "$@"'
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
     async with opened(Settings(data_dir=place / "data", mode="system", gpu_lock_dir=place / "locks")) as engine:
-        _, log = await outcome(engine, a_launch("unshare -U echo made", account=ANN))
-    assert "made" not in log.splitlines()
+        script = f"cat > /tmp/try.py <<'END'\n{NAMESPACES}\nEND\n/usr/bin/python3 /tmp/try.py; echo up; sleep 600"
+        async with running(engine, script, account=account) as launch:
+            assert await log_of(engine, run_of(launch)) == b"made: []\nup\n"
+            assert (await told(engine, run_of(launch), "python3 /tmp/try.py"))[1] == "made: []\n"
+            _, _, said = await told(engine, run_of(launch), "unshare -Urm true; bash -c 'echo a | cat >&2'")
+            assert said.endswith("Operation not permitted\na\n") or said.endswith("No space left on device\na\n")
 
 
 @needs_root
@@ -241,6 +312,26 @@ async def test_a_directory_exchanged_for_a_link_is_not_measured(
     watched(swap)
     assert await engine.volume_usage(volume) < 1_000_000
     assert inner.is_symlink()
+
+
+async def test_a_directory_above_a_volume_exchanged_for_a_link_is_not_measured(
+    place: Path, watched: Callable[..., None]
+) -> None:
+    async with opened(Settings(data_dir=place / "data", storage_classes={"zfs": str(place / "zfs")})) as engine:
+        volume = a_volume(storage="zfs", storage_class="zfs", sub_path="a/b")
+        await engine.create_volume(volume, the_account())
+        above = place / "zfs" / "ann" / "a"
+        (place / "outside" / "b").mkdir(parents=True)
+        (place / "outside" / "b" / "file").write_bytes(b"x" * 1_000_000)
+
+        def swap(event: str, details: tuple[object, ...]) -> None:
+            if event == "open" and str(details[0]) in (f"{above}/b", "b") and not above.is_symlink():
+                above.rename(place / "away")
+                above.symlink_to(place / "outside")
+
+        watched(swap)
+        assert await engine.volume_usage(volume) < 1_000_000
+        assert above.is_symlink()
 
 
 async def test_a_very_deep_volume_is_measured_with_few_descriptors(engine: LocalEngine, settings: Settings) -> None:

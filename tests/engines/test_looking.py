@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import shutil
 import socket
-import struct
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.engines.base import Terminal
-from penstock.engines.local import LocalEngine, sockets
-from penstock.engines.local.inside import Process
+from penstock.engines.local import LocalEngine
 from penstock.settings import Settings
 from tests.engines.executing import running, session, shown
 from tests.engines.launching import log_of, printed, run_of
-from tests.engines.looking import ECHO, connection, echoed, refused
+from tests.engines.looking import ECHO, echoed, refused
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 
@@ -117,91 +111,6 @@ async def test_the_processor_a_node_calls_its_own_is_named(engine: LocalEngine) 
     assert node.cpu_product == (said[1].strip() if said else "")
 
 
-# -- what its connections have moved -------------------------------------------------------------------------------
-
-MIB = 1 << 20
-TALKS = """
-cat >~/talks.py <<'END'
-import os, socket
-there = socket.create_connection((os.environ["ADDRESS"], int(os.environ["PORT"])))
-left = 3 << 20
-while left:
-    left -= len(there.recv(min(left, 1 << 16)))
-there.sendall(bytes(2 << 20))
-if os.fork() == 0:
-    print("up", flush=True)
-there.recv(1)
-END
-exec python3 ~/talks.py
-"""
-"""Receives 3 MiB and sends 2, over a connection that a child of it holds as well."""
-
-
-@contextmanager
-def talking(address: str) -> Iterator[dict[str, str]]:
-    """The other end: where it is, as the job hears it. It leaves the connection open."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    over = threading.Event()
-
-    def talk() -> None:
-        there, _ = listening.accept()
-        with there:
-            there.sendall(bytes(3 * MIB))
-            left = 2 * MIB
-            while left:
-                left -= len(there.recv(min(left, 1 << 16)))
-            over.wait()
-
-    with socket.create_server((address, 0), family=family) as listening:
-        thread = threading.Thread(target=talk)
-        thread.start()
-        try:
-            yield {"ADDRESS": address, "PORT": str(listening.getsockname()[1])}
-        finally:
-            over.set()
-            thread.join()
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-async def test_what_its_own_connections_have_moved_is_counted_once(engine: LocalEngine, address: str) -> None:
-    with talking(address) as envs:
-        async with running(engine, TALKS, envs=envs) as launch, running(engine) as other, asyncio.timeout(60):
-            while ((found := await engine.top(run_of(launch), 0)).network_sent_bytes or 0) < 2 * MIB:
-                pass  # what has not arrived over there is not counted yet
-            beside = await engine.top(run_of(other), 0)
-    assert found.network_received_bytes == 3 * MIB
-    assert found.network_sent_bytes in (2 * MIB, 2 * MIB + 1)  # to some kernels the first word is a byte
-    assert len(found.processes) == 2
-    assert (beside.network_received_bytes, beside.network_sent_bytes) == (0, 0)
-
-
-async def test_where_the_kernel_does_not_tell_that_is_said(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(engine, ECHO) as launch:
-        for name, value, said in (
-            ("SOCK_DIAG", 31, "Protocol not supported"),
-            ("BY_FAMILY", 99, "Invalid argument"),
-            ("COUNTED", struct.Struct("=999xQQ"), "this kernel does not count it for each connection"),
-        ):
-            with monkeypatch.context() as other:
-                other.setattr(sockets, name, value)
-                async with connection(engine, run_of(launch), await port_of(engine, launch)):
-                    found = await engine.top(run_of(launch), 0)
-            assert (found.network_received_bytes, found.network_sent_bytes) == (None, None)
-            assert found.message == f"what it receives and sends cannot be seen: {said}"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a network")
-def test_a_network_of_its_own_is_not_looked_into() -> None:
-    with subprocess.Popen(["unshare", "--net", "sh", "-c", "echo up; exec sleep 600"], stdout=subprocess.PIPE) as alone:
-        assert alone.stdout
-        alone.stdout.readline()
-        found = sockets.moved_by([Process(alone.pid, 1, 0, 0)])
-        alone.kill()
-    assert found == sockets.Moved(trouble="it has made a network of its own")
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be someone else")
 def test_a_server_that_is_not_root_sees_as_much(place: Path) -> None:
     home = place / "home"
@@ -215,8 +124,6 @@ def test_a_server_that_is_not_root_sees_as_much(place: Path) -> None:
     assert found == {
         "echo": "hello",
         "disk": True,
-        "network": [5, 5],
-        "root's": "Permission denied",
         "other": "Nothing of it listens on port N.",
         "mounts": True,
     }

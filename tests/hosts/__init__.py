@@ -10,7 +10,6 @@ kill that process is to pull the host's plug. Nothing but the cable to this mach
     boot        the first process of a host
     files       what is on a host's disk when it is turned on for the first time
     gpus        GPUs that are not there
-    denying     what a hardened host has: it says no to some containers
     host        one host: its engine, its ssh server, and what can befall it
     keys        who may reach the engines, by TLS and by ssh
     registry    an open registry, and one that wants a login

@@ -173,7 +173,7 @@ class Host:
 
     def jobs(self, *options: str) -> list[str]:
         """The containers of jobs, without those that help."""
-        return self.docker("ps", "-q", "--filter", "label=penstock.dev/workload", *options).split()
+        return self.docker("ps", "-q", "--filter", "label=penstock.dev/helper=", *options).split()
 
     def command(self, *arguments: str | Path) -> Sequence[str | Path]:
         """Docker's command line, for whoever starts it otherwise."""

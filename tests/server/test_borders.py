@@ -141,6 +141,44 @@ def test_what_the_server_counts_is_for_those_who_look_after_it(house):
     assert "penstock_" in house.ask("prometheus", "GET", "/metrics")[1]
 
 
+@pytest.mark.parametrize("path", ["/v1/server", "/v1/doctor"])
+def test_what_the_server_is_and_lacks_is_for_those_who_work_here(house, path):
+    """It names directories of its machine."""
+    status, answer = house.ask("alone", "GET", path)
+    assert (status, answer["message"]) == (403, "You are in no group of this server.")
+    assert "penstock adm user apply" in answer["hint"]
+    for user in ("has", "blind", "admin"):
+        assert house.ask(user, "GET", path)[0] == 200
+    assert house.ask("alone", "GET", "/v1/whoami")[0] == 200
+
+
+def test_who_may_not_see_jobs_is_not_told_their_names_by_after(house):
+    a_user(house, "guesser", [{"name": "lab", "policy": {"Workload": ["apply"], "Node": ["use"]}}])
+    _, job = house.ask("has", "POST", "/v1/workloads", {"text": "name: rumour\nrun: sleep 600\n"})
+    for ref in ("rumour", job["id"]):
+        said = {}
+        for name in (ref, "never-was"):
+            text = f"name: late\nafter: {name}\nrun: 'true'\n"
+            for body in ({"text": text, "dry_run": True}, {"text": text}, {"text": "run: 'true'\n", "after": [name]}):
+                status, answer = house.ask("guesser", "POST", "/v1/workloads", body)
+                assert status == 422, answer
+                said.setdefault(name, []).append(str(answer).replace(name, "NAME"))
+            status, answer = applied(house, "guesser", text)
+            said[name].append(str(answer).replace(name, "NAME"))
+            assert status == 422, answer
+        assert said[ref] == said["never-was"]
+    house.ask("has", "POST", f"/v1/workloads/{job['id']}/stop")
+
+
+def test_a_file_with_after_can_be_applied_again_by_who_may_not_see_jobs(house):
+    a_user(house, "dropper", [{"name": "lab", "policy": {"Workload": ["apply", "cancel"], "Node": ["use"]}}])
+    text = "name: first-of-two\nrun: sleep 600\n---\nname: second-of-two\nafter: first-of-two\nrun: 'true'\n"
+    for result in ("created", "not changed"):
+        status, answer = applied(house, "dropper", text)
+        assert (status, [each["result"] for each in answer["results"]]) == (200, [result] * 2), answer
+    house.ask("has", "POST", "/v1/stop", {"text": text})
+
+
 def test_all_groups_are_no_group_that_can_be_written_down(house):
     status, answer = house.ask("admin", "PUT", "/v1/groups/pwm.all", {"name": "pwm.all"})
     assert (status, answer["problems"][0]["message"]) == (422, "pwm.all means all groups and is none")

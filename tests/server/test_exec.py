@@ -37,6 +37,17 @@ def _hang_up() -> Iterator[None]:
         TALKS.pop().close()
 
 
+class Opening(str):
+    """An address, and the command that is sent once it has answered."""
+
+    __slots__ = ("command",)
+
+    def __new__(cls, path: str, command: tuple[str, ...]) -> Opening:
+        opening = super().__new__(cls, path)
+        opening.command = command
+        return opening
+
+
 class Talk:
     """A client of the simplest kind; `refused` is the answer where there is no WebSocket."""
 
@@ -53,6 +64,8 @@ class Talk:
         assert handshake.accepted(answer)
         self.socket = WebSocket(*answer.detach())
         TALKS.append(self)
+        if isinstance(path, Opening):
+            self.say(5, json.dumps({"command": path.command}).encode())
         self._heard = self.socket.receive()  # what came along with the answer
 
     def say(self, channel: int, data: bytes) -> None:
@@ -90,8 +103,7 @@ class Talk:
 
 
 def path_of(ref: str, *command: str, **query: Any) -> str:
-    pairs = [*query.items(), *(("command", word) for word in command)]
-    return f"/v1/workloads/{quote(ref)}/exec?{urlencode(pairs)}"
+    return Opening(f"/v1/workloads/{quote(ref)}/exec?{urlencode(query)}", command)
 
 
 def talk(server: RunningServer, path: str, headers: dict[str, str] | None = None, protocol: str = PROTOCOL) -> Talk:
@@ -232,6 +244,35 @@ def test_what_cannot_be_understood_ends_it_with_an_error(module_server, job, mes
     wait_for(lambda: not sleeping("600.111"))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x00ls\n",
+        b"\x05",
+        b"\x05ls",
+        b'\x05"ls"',
+        b'\x05["ls"]',
+        b'\x05{"command": "ls"}',
+        b'\x05{"command": ["ls", 7]}',
+        b'\x05{"command": ["ls", "\\u0000"]}',
+        b'\x05{"command": ["ls", "\\ud800"]}',
+        b"\x05" + b"[" * 100_000,
+    ],
+)
+def test_a_first_message_that_is_no_command_starts_nothing(module_server, job, message):
+    talking = talk(module_server, f"/v1/workloads/{job}/exec")
+    talking.say(message[0], message[1:])
+    result, out, err = talking.result()
+    assert result["error"]["message"].startswith("The first message must be the command, on channel 5")
+    assert (out, err) == (b"", b"")
+
+
+@pytest.mark.parametrize("path", ["/v1/workloads/job/exec?command=echo", "/v1/volumes/data/shell?command=echo"])
+def test_a_command_in_the_address_is_refused(module_server, job, path):
+    refused = talk(module_server, path)
+    assert (refused.status, refused.refused["message"]) == (400, "A command is no part of the address.")
+
+
 def test_a_message_that_is_too_large_ends_it(module_server, job):
     talking = talk(module_server, path_of(job, "sleep", "600.112"))
     talking.socket.send(b"\0" + b"x" * 300_000)
@@ -369,7 +410,7 @@ def test_an_unknown_sub_protocol_is_refused(module_server, job):
     assert (refused.status, refused.refused["hint"]) == (400, f"use {PROTOCOL}")
 
 
-@pytest.mark.parametrize("path", ["/v1/workloads/job/exec?command=true", "/v1/volumes/data/shell"])
+@pytest.mark.parametrize("path", ["/v1/workloads/job/exec?tty=true", "/v1/volumes/data/shell"])
 def test_without_a_websocket_it_says_what_it_is(module_server, job, path):
     status, body = module_server.request("GET", path)
     assert (status, body["message"]) == (400, "This address speaks WebSocket.")
@@ -474,8 +515,7 @@ def test_command_lines_are_not_written_down(server):
 
 
 def shell_path(name: str, *command: str, **query: Any) -> str:
-    pairs = [*query.items(), *(("command", word) for word in command)]
-    return f"/v1/volumes/{name}/shell?{urlencode(pairs)}"
+    return Opening(f"/v1/volumes/{name}/shell?{urlencode(query)}", command)
 
 
 def a_volume(server: RunningServer, name: str = "data", **fields: Any) -> str:

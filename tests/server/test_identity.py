@@ -2,7 +2,9 @@
 
 import json
 import os
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,18 @@ c.sock = socket.socket(socket.AF_UNIX); c.sock.connect(sys.argv[1])
 c.request(sys.argv[2], sys.argv[3], headers={"Content-Type": "application/json"}, body=sys.argv[4] or None)
 a = c.getresponse(); print(a.status, a.read().decode(), end="")
 """
+HANDS_ON = """
+import http.client, socket, sys
+c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1])); c.connect()
+outside = socket.socket(fileno=int(sys.argv[2])); socket.send_fds(outside, [b"!"], [c.sock.fileno()]); outside.recv(1)
+c.request("GET", "/v1/whoami", headers={"X-User": "root"}); print(c.getresponse().status)
+"""
 
 
-def speak_as(uid: int, socket: Path, method: str, path: str, body: str = "", gid: int | None = None) -> tuple[int, str]:
+def speak_as(uid: int, at: Path, method: str, path: str, body: str = "", gid: int | None = None) -> tuple[int, str]:
     """A request over the Unix socket from a process of another account."""
     done = subprocess.run(
-        ["/usr/bin/python3", "-c", SPEAK, str(socket), method, path, body],
+        ["/usr/bin/python3", "-c", SPEAK, str(at), method, path, body],
         user=uid, group=gid or uid, extra_groups=[], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert not done.stderr, done.stderr
@@ -141,6 +149,20 @@ class TestHeaderMode:
         _, log = server.request("GET", f"/v1/workloads/{made['id']}/logs")
         assert "401" in log
         assert "never from inside a job" in log
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a PID namespace like that of a job")
+    def test_a_job_whose_socket_somebody_else_holds_too_is_not_believed(self, server):
+        """It hands a copy to a process of the account, which need do nothing with it."""
+        port = int(server.address.rsplit(":", 1)[1])
+        ours, theirs = socket.socketpair()
+        line = ["unshare", "--pid", "--fork", sys.executable, "-c", HANDS_ON, str(port), str(theirs.fileno())]
+        with ours, theirs, subprocess.Popen(line, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE) as job:
+            ours.settimeout(60)
+            _, (copy,), _, _ = socket.recv_fds(ours, 1, 1)
+            ours.send(b"!")
+            status, _ = job.communicate(timeout=60)
+            os.close(copy)
+        assert status.strip() == b"401"
 
     def test_another_account_is_not_believed(self, server):
         port = int(server.address.rsplit(":", 1)[1])

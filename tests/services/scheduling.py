@@ -33,7 +33,6 @@ class Kept:
     """What a cluster would have: it outlives servers and their records."""
 
     records: dict[Run, str] = field(default_factory=dict)
-    held: dict[Run, str] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     waiting: dict[Run, Launch] = field(default_factory=dict)
     volumes: dict[str, tuple[Volume, Account]] = field(default_factory=dict)
@@ -62,10 +61,6 @@ class SchedulingEngine(LocalEngine):
         if self.kept.away:
             raise Unavailable(self.kept.away)
 
-    async def hold(self, workload: Workload, record: str) -> None:
-        self._answer()
-        self.kept.held[Run(workload.id, workload.attempt)] = record
-
     async def start(self, launch: Launch) -> None:
         self._answer()
         run = Run(launch.workload_id, launch.attempt)
@@ -73,7 +68,6 @@ class SchedulingEngine(LocalEngine):
             return  # a start may be repeated, and then changes nothing
         self.starts.append(run)
         self.kept.records[run] = launch.record
-        self.kept.held.pop(run, None)
         if self.kept.full:
             self.kept.waiting[run] = launch
         else:
@@ -106,11 +100,10 @@ class SchedulingEngine(LocalEngine):
     async def settle(self, run: Run, keep: int) -> None:
         self._answer()
         self.kept.settled[run] = keep
-        self.kept.held.pop(run, None)
 
-    async def refusals(self, spec):
+    async def refusals(self, spec, owner=("", "")):
         self._answer()
-        return await super().refusals(spec)
+        return await super().refusals(spec, owner)
 
     async def found(self, nodes) -> Found:
         self._answer()
@@ -120,7 +113,6 @@ class SchedulingEngine(LocalEngine):
                 newest[run.workload_id] = run
         return Found(
             workloads=tuple(Workload.model_validate_json(self.kept.records[run]) for run in newest.values()),
-            held=tuple(map(Workload.model_validate_json, self.kept.held.values())),
             volumes=tuple(self.kept.volumes.values()),
             unreadable=self.kept.unreadable,
         )
@@ -141,7 +133,7 @@ class SchedulingEngine(LocalEngine):
     async def volume_users(self, volume: Volume) -> list[str]:
         return self.kept.users.get(volume.name, [])
 
-    async def literal_volume(self, name: str, group: str) -> Volume | None:
+    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
         return self.kept.literals.get(name)
 
 
@@ -181,14 +173,15 @@ async def until(parts: Parts, workload_id: str, holds) -> Workload:
         await parts.db.changed(version, 5)
 
 
-def a_literal(claim: str) -> Volume:
+def a_literal(claim: str, group: str = "ann") -> Volume:
+    """That was given to this group; to none, if that is empty."""
     from penstock.domain.model import now
 
     return Volume(
-        id="claim",
+        id=claim,
         name=claim,
-        group="",
-        user="",
+        group=group,
+        user="ann",
         size="1Gi",
         size_bytes=2**30,
         storage_class="standard",

@@ -88,41 +88,6 @@ async def test_one_that_the_store_cannot_take_keeps_no_other_from_being_found(pl
         assert check.detail.startswith("1 found in the cluster and not taken over: good-abcdefgh: ")
 
 
-async def test_what_waits_for_others_is_there_again_and_starts_after_them(place, kept):
-    async with running(place, kept) as parts:
-        first = await submit(parts, "name: first\nrun: 'true'\n")
-        await ended(parts, first.id)
-        kept.full = "no room"
-        second = await submit(parts, "name: second\nrun: 'true'\n")
-        third = await submit(parts, "name: third\nrun: 'true'\n", after=[first.id, second.id])
-        fourth = await submit(parts, "name: fourth\nrun: 'true'\n", after=[third.id])
-        await until(parts, second.id, lambda w: w.launched)
-        await until(parts, fourth.id, lambda w: Run(fourth.id) in kept.held and Run(third.id) in kept.held)
-    del kept.records[Run(first.id)]
-    async with running(place, kept, "empty.db") as parts:
-        assert await names(parts) == ["fourth", "third", "second"]
-        found = await until(parts, third.id, lambda w: w.message == f"waits for second ({second.id})")
-        assert (found.state, found.launched) == (State.QUEUED, 0)
-        await parts.engine.make_room()
-        assert (await ended(parts, fourth.id)).status == "completed"
-        assert parts.engine.starts == [Run(third.id), Run(fourth.id)]
-        assert kept.held == {}
-
-
-async def test_nothing_is_kept_of_what_will_never_start(place, kept):
-    async with running(place, kept) as parts:
-        kept.full = "no room"
-        first = await submit(parts, "name: first\nrun: 'true'\n")
-        fails = await submit(parts, "name: fails\nrun: 'true'\n", after=[first.id])
-        stopped = await submit(parts, "name: stopped\nrun: 'true'\n", after=[first.id])
-        await until(parts, fails.id, lambda w: len(kept.held) == 2)
-        await parts.workloads.stop(ANN, stopped.id)
-        assert (await ended(parts, stopped.id)).status == "stopped"
-        await parts.workloads.stop(ANN, first.id)
-        assert (await ended(parts, fails.id)).reason == "DEPENDENCY_FAILED"
-        await until(parts, fails.id, lambda w: kept.held == {})
-
-
 async def test_a_volume_whose_name_is_taken_by_now_gets_its_id_into_its_name(place, kept):
     async with running(place, kept) as parts:
         old = await parts.volumes.create(ANN, NewVolume(name="data", size="1Gi"))

@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from penstock.dialects.task import read_task
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.errors import InUse, Invalid, NotFound
+from penstock.services.resolving import _not_theirs_to_write, literal
 from penstock.wire import NewVolume
 from tests.services.scheduling import ADMIN, ANN, Kept, a_literal, ended, running, submit
 
@@ -85,6 +87,29 @@ async def test_a_claim_that_is_not_ours_is_mounted_by_its_own_name(parts, kept, 
     job = await submit(parts, "volumes: {/d: team.dataset}\nrun: grep theirs /d/file\n")
     assert [(mount.volume, mount.id) for mount in job.volumes] == [("team.dataset", "claim/team.dataset")]
     assert (await ended(parts, job.id)).status == "completed"
+
+
+async def test_a_claim_that_was_given_to_nobody_is_for_admins_alone(parts, kept, place):
+    kept.literals["prod-db"] = a_literal("prod-db", group="")
+    (place / "data" / "volumes" / "prod-db").mkdir(parents=True, exist_ok=True)
+    for mount in ("prod-db", "prod-db:ro"):
+        with pytest.raises(Invalid) as refused:
+            await submit(parts, f"volumes: {{/d: '{mount}'}}\nrun: touch /d/x\n")
+        assert "Volume prod-db not found" in refused.value.body()["detail"]
+    with pytest.raises(NotFound):
+        async with parts.sessions.holding(ANN, "prod-db"):
+            pass
+    assert await literal(parts.db, parts.engine, ADMIN, "prod-db")
+
+
+async def test_one_that_was_found_again_under_another_name_is_still_its_groups(parts, kept, place):
+    """It has a claim of another name, as a cluster's own claims have."""
+    made = await parts.volumes.create(BOB, asked("secret"))
+    found = await parts.db.read(lambda tx: tx.volumes.get(made.id))
+    renamed = found.model_copy(update={"name": f"secret-{found.id}", "claim": found.object_name})
+    task = read_task("volumes: {/d: x}\nrun: 'true'\n", "task.yaml")
+    [problem] = _not_theirs_to_write(ANN, task, {"/d": renamed})
+    assert "where you may not write to volumes" in str(problem)
 
 
 async def test_one_that_vanished_before_the_start_is_said(parts, kept):

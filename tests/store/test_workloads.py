@@ -12,6 +12,7 @@ from penstock.domain.states import IllegalMove, Reason, State
 from penstock.domain.workloads import Notice, Spec, Unit, Wants
 from penstock.errors import Conflict
 from penstock.store.database import Database
+from penstock.store.workloads import told
 from penstock.wire import Summary
 from tests.store.making import MOMENT, a_workload, end, run_until
 
@@ -340,3 +341,12 @@ async def test_a_remark_changes_no_state_and_reaches_each_address_once(db: Datab
         ("telegram:1", "GPUS_IDLE"),
         ("https://hook", "GPUS_IDLE"),
     ]
+
+
+def test_neither_a_list_nor_a_webhook_repeats_the_value_of_a_secret():
+    spec = Spec(run="a", envs={"LICENCE": "hunter2-long"}, secrets=("LICENCE",))
+    said = "the engine could not set LICENCE=hunter2-long"
+    workload = a_workload(spec=spec, message=said)
+    for text in (Summary.of(workload).model_dump_json(), told(workload, said)):
+        assert "the engine could not set LICENCE=***" in text
+        assert "hunter2" not in text

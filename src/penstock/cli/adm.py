@@ -7,7 +7,7 @@ import click
 from penstock.cli.batch import documents_body, file_option, show_results
 from penstock.cli.completion import user_names
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import note, print_data, print_items, print_total
+from penstock.cli.output import echo, note, print_data, print_items, print_total
 from penstock.cli.table import Column, Row, field, moment
 from penstock.cli.token import lifetime_options, make_token
 from penstock.cli.tree import HELP, LazyGroup, command, version_option
@@ -57,7 +57,7 @@ def init(name: str | None, output: str, api_url: str | None) -> None:
         print_data(made, output)
         return
     note(f"{made['user']} is the admin of this server; the token is shown this once:")
-    click.echo(made["user"] if output == "name" else made["token"])
+    echo(made["user"] if output == "name" else made["token"])
     if output == "name":
         note(made["token"])
 
@@ -127,7 +127,7 @@ def audit(who: str | None, name: str | None, limit: int, output: str, api_url: s
     listing = connect(api_url).list("/v1/audit", {"user": who, "name": name}, limit)
     if output == "name":
         for entry in listing.items:
-            click.echo(_thing(entry))
+            echo(_thing(entry))
         return
     print_items(listing.items, output, AUDIT)
     print_total("entries", listing, output)

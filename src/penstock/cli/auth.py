@@ -7,7 +7,7 @@ import sys
 import click
 
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import note, print_data, show_hint
+from penstock.cli.output import echo, note, print_data, show_hint
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
@@ -42,7 +42,7 @@ def login(username: str, token: str | None, api_url: str | None) -> None:
     if token == "-":
         token = sys.stdin.readline()
     write_credentials(client.key, username, token.strip() if token else None)
-    click.echo(f"Logged in as: {username}")
+    echo(f"Logged in as: {username}")
     if token and client.url and client.url.in_the_clear:
         note(IN_THE_CLEAR)
     try:
@@ -61,15 +61,15 @@ def whoami(output: str, api_url: str | None) -> None:
     try:
         me = client.get("/v1/whoami")
     except Unauthenticated as error:
-        click.echo("Not logged in")
+        echo("Not logged in")
         show_hint(error)
         return
     if output in ("json", "yaml"):
         print_data(me, output)
     elif output == "name":
-        click.echo(me["user"])
+        echo(me["user"])
     else:
-        click.echo(f"Logged in as: {me['user']}")
+        echo(f"Logged in as: {me['user']}")
         _say_if_other(read_credentials(client.key).get("user"), me)
 
 

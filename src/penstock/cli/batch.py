@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from penstock.cli.options import Function
-from penstock.cli.output import note, print_data
+from penstock.cli.output import echo, note, print_data
 from penstock.cli.table import Row
 
 
@@ -57,7 +57,7 @@ def show_results(results: list[Row], output: str, mark: str = "") -> int:
     for result in results:
         named = f" ({result['id']})" if result.get("id") else ""
         line = f"{result['kind']} {result['name']}{named} {result['result']}{mark}"
-        click.echo(f"{line}: {result['message']}" if result.get("message") else line)
+        echo(f"{line}: {result['message']}" if result.get("message") else line)
         for notice in result.get("notices") or ():
             note(f"Note: {result['name']}: {notice}")
     return int(failed)

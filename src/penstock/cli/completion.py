@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
+from penstock.cli.output import echo
 from penstock.cli.tree import command
 from penstock.client import Client
 from penstock.client.api import Query
 from penstock.errors import PenstockError
 
+PLAIN = re.compile(r"[\w.@:/-]+\Z", re.ASCII)
+"""What every shell takes as it is: a name goes into the command line, where `$(…)` would be run."""
 PATIENCE = 0.5
 """Seconds; whoever presses Tab waits no longer, and never starts a server."""
 TAKEN = {
@@ -86,7 +91,7 @@ def _names(path: str, query: Query, ctx: click.Context, incomplete: str) -> list
     except (PenstockError, OSError):
         return []  # a line of error in the middle of somebody's command line helps nobody
     names = dict.fromkeys(word for item in items for word in (item["name"], item.get("id")) if word)
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete) and PLAIN.match(name)]
 
 
 @command(
@@ -114,4 +119,4 @@ def completion(ctx: click.Context, shell: str | None) -> None:
         raise click.UsageError(f"'{chosen}' is not one of bash, zsh, fish.")
     for name in NAMES:
         variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
-        click.echo(ShellComplete.source(found(program(name), {}, name, variable)))
+        echo(ShellComplete.source(found(program(name), {}, name, variable)))

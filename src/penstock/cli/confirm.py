@@ -6,12 +6,14 @@ import sys
 
 import click
 
+from penstock.cli.table import clean
+
 
 def confirmed(question: str, option: str = "--force") -> bool:
     """The answer, typed or piped in; where there is nobody to give one, an error that names the option."""
     try:
-        return click.confirm(question, err=True)
+        return click.confirm(clean(question), err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError(f"{question} Nobody is there to answer: use {option}.") from None
+        raise click.UsageError(f"{clean(question)} Nobody is there to answer: use {option}.") from None

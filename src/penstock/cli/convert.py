@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.batch import documents_body, optional_file
 from penstock.cli.options import api_url_option, connect, group_option
-from penstock.cli.output import note
+from penstock.cli.output import echo, note
 from penstock.cli.tree import command
 
 TARGETS = ("task", "document", "kubernetes")
@@ -39,7 +39,7 @@ def convert(path: str | None, file: str | None, to: str | None, group: str | Non
         raise click.UsageError("Name one file: penstock convert FILE.")
     body = documents_body(path or file or "-") | ({"to": to} if to else {})
     text = connect(api_url).post("/v1/convert", body, {"group": group})["text"]
-    click.echo(text, nl=False)
+    echo(text, nl=False)
     if not sys.stdout.isatty():
         _repeat_comments(text)
 

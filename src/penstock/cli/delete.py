@@ -13,7 +13,7 @@ from penstock.cli.confirm import confirmed
 from penstock.cli.each import each
 from penstock.cli.kinds import Kind, KindWord, one_thing, speaks_document
 from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import note
+from penstock.cli.output import echo, note
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, asked_for
@@ -76,7 +76,7 @@ def _delete_described(file: str, group: str | None, yes: bool, force: bool, outp
     volumes = bool(VOLUMES.search(str(body["text"])))
     question = f"Delete everything {file} describes, volumes with all their data?"
     if not yes and not force and not _agreed(question, volumes=volumes):
-        click.echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
+        echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
         return 0
     asked = {"group": group} | ({"force": "true"} if force else {})
     answer = connect(api_url).post("/v1/delete", body, asked, timeout=FILE_SECONDS)

@@ -10,7 +10,7 @@ from penstock.cli.completion import kinds_and_names
 from penstock.cli.get import named
 from penstock.cli.kinds import Kind, KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import print_data, print_facts
+from penstock.cli.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.table import Column, Row, field, moment, table
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
@@ -58,9 +58,9 @@ def describe(words: tuple[str, ...], group: str | None, output: str, api_url: st
         return
     _show(kind, thing)
     if events:
-        click.echo("\nEvents:")
+        echo("\nEvents:")
         for line in table(events, EVENTS, indent=2):
-            click.echo(f"  {line}")
+            echo_styled(f"  {line}")
 
 
 def _describe_listed(client: Client, kind: Kind, ref: str, group: str | None, output: str) -> None:
@@ -72,7 +72,7 @@ def _describe_listed(client: Client, kind: Kind, ref: str, group: str | None, ou
         return
     for number, row in enumerate(rows):
         if number:
-            click.echo()
+            echo()
         print_facts([fact for column in view.columns(rows) for fact in _facts(column, row)])
 
 

@@ -7,11 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import print_data
-from penstock.cli.table import Column, Row, blocks, field, terminal_width, wrapped
+from penstock.cli.output import echo_styled, print_data
+from penstock.cli.table import Column, Row, blocks, clean, field, terminal_width, wrapped
 from penstock.cli.tree import command
 from penstock.client.credentials import credentials_path, read_credentials
 from penstock.client.profiles import VARIABLE, all_profiles, current_profile, profiles_path
@@ -59,12 +57,12 @@ def _show(checks: list[Row]) -> None:
     name, verdict = Column("Check", lambda row: row["name"]), Column("Result", _verdict)
     header, *rows = blocks(checks, [name, verdict, field("Detail", "detail", least=20, wrap=True)])
     room = terminal_width()
-    click.echo("\n".join(header))
+    echo_styled("\n".join(header))
     for check, lines in zip(checks, rows, strict=True):
         if not check["ok"] and check.get("fix"):
-            first, *further = wrapped(check["fix"], room and max(20, room - 9))
+            first, *further = wrapped(clean(check["fix"]), room and max(20, room - 9))
             lines += [f"    fix: {first}", *(f"         {line}" for line in further)]
-        click.echo("\n".join(lines))
+        echo_styled("\n".join(lines))
 
 
 def _verdict(check: Row) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from penstock.cli.table import UNSAFE
+
 NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+")
 
 
@@ -15,7 +17,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "'" if NUMBER.fullmatch(text) else None
+    style = '"' if UNSAFE.search(text) else "'" if NUMBER.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -23,5 +25,6 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(data: Any) -> str:
+    """What a terminal would obey is escaped in double quotes."""
     written: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return written
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-import click
-
-from penstock.cli.output import note, print_data, show_error
+from penstock.cli.output import echo, note, print_data, show_error
 from penstock.cli.table import Row
 from penstock.errors import PenstockError, Unreachable
 
@@ -32,9 +30,9 @@ def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say
             code = code or error.exit_code
             continue
         if result is None:
-            click.echo("Cancelled") if plain else note("Cancelled")
+            echo("Cancelled") if plain else note("Cancelled")
         elif plain:
-            click.echo(say(result))
+            echo(say(result))
         else:
             done.append(result)
     if not plain and done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.client.api import Query
 
 PROTOCOL = "v1.channel.penstock"
+COMMAND = 5
+LONGEST = 256 * 1024
 
 
 def session_options(function: Function) -> Function:
@@ -82,6 +85,9 @@ def converse(
     if stdin is None:
         stdin = tty or not os.isatty(0)  # without a terminal, what is typed is for whoever else reads it
     columns, rows = size_of(1, 0) if tty else (None, None)
-    asked = {**query, "command": given, "tty": tty, "columns": columns, "rows": rows}
-    socket = client.websocket(path, asked, PROTOCOL)
+    command = bytes([COMMAND]) + json.dumps({"command": given}).encode()
+    if len(command) > LONGEST:
+        raise click.UsageError("The command is longer than 256 KiB; put it into a file, or pass it as standard input.")
+    socket = client.websocket(path, {**query, "tty": tty, "columns": columns, "rows": rows}, PROTOCOL)
+    socket.send(command)  # not in the address, which the server and every proxy on the way may write down
     return Conversation(socket, terminal=tty, stdin=stdin).run()

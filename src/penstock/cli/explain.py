@@ -7,7 +7,7 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import print_data, print_facts
+from penstock.cli.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.table import Column, Row, field, short_time, table
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
@@ -41,8 +41,8 @@ def explain(words: tuple[str, ...], group: str | None, output: str, api_url: str
         return
     print_facts(_facts(found))
     if found.get("nodes"):
-        click.echo()
-        click.echo("\n".join(table(found["nodes"], _columns(wide=output == "wide"))))
+        echo()
+        echo_styled("\n".join(table(found["nodes"], _columns(wide=output == "wide"))))
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:

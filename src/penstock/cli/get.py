@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import names_of_kind
 from penstock.cli.kinds import Kind, KindWord
 from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import note, print_data, print_items
+from penstock.cli.output import echo, note, print_data, print_items
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
@@ -96,7 +96,7 @@ def _documents(client: Client, kind: Kind, view: View, asked: dict[str, Any], re
     newest: dict[tuple[str | None, str], str] = {}
     for item in listing.items:
         newest.setdefault((item.get("group"), item["name"]), item["text"])
-    click.echo("---\n".join(newest.values()), nl=False)
+    echo("---\n".join(newest.values()), nl=False)
     if listing.more:
         note(f"The newest {limit}; all with: --limit 0")
     return bool(newest)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from penstock.client.address import connect_unix
 from penstock.errors import StartRefused, from_body
@@ -86,7 +86,7 @@ def _spawn(settings: Settings, overrides: Overrides) -> dict[str, Any]:
     reader, writer = os.pipe()
     environment = server_environment(overrides) | {"PENSTOCK_READY_FD": str(writer)}
     try:
-        with log_path(settings).open("ab") as log:
+        with _opened_log(settings) as log:
             before = log.tell()
             subprocess.Popen(
                 server_command(),
@@ -104,6 +104,13 @@ def _spawn(settings: Settings, overrides: Overrides) -> dict[str, Any]:
     finally:
         os.close(writer)
     return _said(reader, settings, before)
+
+
+def _opened_log(settings: Settings) -> IO[bytes]:
+    """For its owner alone, also where an older one was made for all: it names people and what they do."""
+    handle = os.open(log_path(settings), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.fchmod(handle, 0o600)
+    return os.fdopen(handle, "ab")
 
 
 def _said(reader: int, settings: Settings, before: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from penstock.cli.output import show_error
+from penstock.cli.output import note, show_error
 from penstock.cli.tree import ADMIN, HELP, USER, LazyGroup, version_option
 from penstock.errors import PenstockError
 
@@ -86,7 +86,7 @@ def main() -> int:
         return 1
     except (KeyboardInterrupt, click.Abort):
         if sys.stderr.isatty():
-            click.echo(err=True)  # after the terminal's own ^C
+            note("")  # after the terminal's own ^C
         return 130
     except click.ClickException as error:
         error.show()
@@ -99,7 +99,7 @@ def main() -> int:
     except Exception as error:
         if os.environ.get("PENSTOCK_DEBUG") == "1":
             raise
-        click.echo(f"Error: {type(error).__name__}: {error}\nHint: PENSTOCK_DEBUG=1 shows where", err=True)
+        note(f"Error: {type(error).__name__}: {error}\nHint: PENSTOCK_DEBUG=1 shows where")
         return 1
     finally:
         gc.freeze()  # else the interpreter looks for rubbish once more before it ends

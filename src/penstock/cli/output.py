@@ -1,4 +1,8 @@
-"""What is printed: a table, or the API's own JSON. Data to stdout, words to stderr."""
+"""What is printed: a table, or the API's own JSON. Data to stdout, words to stderr.
+
+Everything a command prints goes through here, because most of it was written by somebody else: on a terminal it must be
+text and nothing more. Only logs and what a program in a job prints are passed on as they are.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.table import GAP, Column, Row, coloured, printable, table
+from penstock.cli.table import GAP, UNSAFE, Column, Row, clean, coloured, printable, table
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.client import Listing
 
 
+def echo(text: str = "", *, nl: bool = True) -> None:
+    click.echo(clean(text), nl=nl)
+
+
+def echo_styled(text: str) -> None:
+    """What has colours of ours: whatever stands in it from elsewhere was cleaned before, as a table's cells are."""
+    click.echo(text)
+
+
 def note(text: str) -> None:
     """A word to the person, beside the data."""
-    click.echo(text, err=True)
+    click.echo(clean(text), err=True)
 
 
 def show_error(error: PenstockError) -> None:
@@ -33,7 +46,7 @@ def show_hint(error: PenstockError) -> None:
 
 def print_items(items: Sequence[Row], output: str, columns: Sequence[Column], *, ruled: bool = False) -> None:
     if output in ("table", "wide"):
-        click.echo("\n".join(table(items, columns, ruled=ruled)))
+        echo_styled("\n".join(table(items, columns, ruled=ruled)))
     else:
         print_data(list(items), output)
 
@@ -41,23 +54,28 @@ def print_items(items: Sequence[Row], output: str, columns: Sequence[Column], *,
 def print_data(data: Any, output: str) -> None:
     """The API's JSON, the same as YAML, or the ids alone, which every command takes."""
     if output == "json":
-        import json
-
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        echo(as_json(data, indent=2))
     elif output == "yaml":
         from penstock.cli.documents import as_yaml
 
-        click.echo(as_yaml(data), nl=False)
+        echo(as_yaml(data), nl=False)
     else:
         for item in data if isinstance(data, list) else [data]:
-            click.echo(item.get("id") or item["name"])
+            echo(item.get("id") or item["name"])
+
+
+def as_json(data: Any, indent: int | None = None) -> str:
+    """Of the same value, with `\\u009b` for what a terminal would obey."""
+    import json
+
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, indent=indent, ensure_ascii=False))
 
 
 def print_total(noun: str, listing: Listing, output: str) -> None:
     """How many there are; where only some were asked for, that there are more."""
     count = len(listing.items)
     if output in ("table", "wide"):
-        click.echo(f"\nTotal {noun}: {count}{' (more with --limit 0)' if listing.more else ''}")
+        echo(f"\nTotal {noun}: {count}{' (more with --limit 0)' if listing.more else ''}")
     elif listing.more:
         note(f"These are the newest {count}; see all with: --limit 0")
 
@@ -66,4 +84,4 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """`Name:  value` lines, the values aligned; one without a name goes on with the value above."""
     width = max(len(name) for name, _ in facts) + 1
     for name, value in facts:
-        click.echo(f"{name and name + ':':<{width}}{GAP}{coloured(printable(value))}")
+        echo_styled(f"{name and name + ':':<{width}}{GAP}{coloured(printable(value))}")

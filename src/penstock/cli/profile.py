@@ -10,7 +10,7 @@ import click
 from penstock.cli.auth import IN_THE_CLEAR
 from penstock.cli.completion import profile_names
 from penstock.cli.options import Function, output_option
-from penstock.cli.output import note, print_data, print_items, show_hint
+from penstock.cli.output import echo, note, print_data, print_items, show_hint
 from penstock.cli.table import Column, Row, field
 from penstock.cli.tree import LazyGroup, command
 from penstock.client import Client
@@ -79,7 +79,7 @@ def init(name: str, api_server: str, token: str | None, force: bool) -> None:
 def add(name: str, api_server: str, token: str | None) -> None:
     """Make a profile, without using it yet."""
     _add(name, api_server, token, use=False)
-    click.echo(f"Profile {name} added; use it with: penstock profile use {name}")
+    echo(f"Profile {name} added; use it with: penstock profile use {name}")
     _look(name)
 
 
@@ -88,7 +88,7 @@ def add(name: str, api_server: str, token: str | None) -> None:
 def delete(name: str) -> None:
     """Forget a profile and its token."""
     was_used = delete_profile(name)
-    click.echo(f"Profile {name} deleted" + ("; you are on no profile now" if was_used else ""))
+    echo(f"Profile {name} deleted" + ("; you are on no profile now" if was_used else ""))
 
 
 @command("use", examples="penstock profile use lab")
@@ -107,9 +107,9 @@ def using(output: str) -> None:
     if output not in ("table", "wide"):
         print_data(_row(found) if found else [], output)
     elif found:
-        click.echo(_on(found.name))
+        echo(_on(found.name))
     else:
-        click.echo("You are on no profile")
+        echo("You are on no profile")
 
 
 @command("list", examples="penstock profile list")
@@ -118,7 +118,7 @@ def list_profiles(output: str) -> None:
     """List the profiles; the one in use is *marked*."""
     rows = [_row(found) for found in all_profiles()]
     if output in ("table", "wide") and not rows:
-        click.echo("No profiles found")
+        echo("No profiles found")
     else:
         print_items(rows, output, COLUMNS)
 
@@ -143,7 +143,7 @@ def _look(name: str) -> None:
 
 
 def _say_used(name: str) -> None:
-    click.echo(_on(name))
+    echo(_on(name))
     for variable in (VARIABLE, "PENSTOCK_API_URL", "K8S_CLI_API_URL"):
         if os.environ.get(variable, name) != name:
             note(f"Note: {variable} is set to {os.environ[variable]} and goes before it; unset it.")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from typing import Any
 
 import click
 
 from penstock.cli.options import output_option
-from penstock.cli.output import note, print_data, print_facts, show_hint
+from penstock.cli.output import echo, note, print_data, print_facts, show_hint
 from penstock.cli.table import short_time
 from penstock.cli.tree import LazyGroup, command
 from penstock.client import Client
-from penstock.errors import Conflict, StartRefused, Unreachable
+from penstock.errors import Conflict, NotFound, StartRefused, Unreachable
 
 STOP_SECONDS = 60.0
 
-COMMANDS = {name: f"penstock.cli.server:{name}" for name in ("start", "stop", "status", "logs")}
+COMMANDS = {name: f"penstock.cli.server:{name}" for name in ("start", "stop", "restart", "status", "logs")}
 
 
 @click.group(cls=LazyGroup, places=COMMANDS)
@@ -54,21 +56,38 @@ def start(system: bool, auth: str | None, host: str | None, port: int | None, fo
 
     if system and os.geteuid() != 0:
         raise StartRefused("--system needs root.", hint="sudo penstock server start --system")
-    overrides = {"mode": "system" if system else None, "auth": auth, "host": host, "port": port}
+    given = {"auth": auth, "host": host, "port": port}
+    overrides = {"mode": _mode(system), **given}
     if foreground:
         _become_server(overrides)
     said = start_local(overrides)
     if said is None:
-        if any(value is not None for value in overrides.values()):
+        if system or any(value is not None for value in given.values()):
             raise Conflict("The server is running already.", hint="penstock server stop, then start it again")
         note("The server is running already; see: penstock server status")
         return
     for notice in said.get("notices", ()):
         note(f"Note: {notice}")
-    click.echo(f"Started: socket {said['socket']}, API {said['address']} (docs at {said['address']}/docs)")
+    over_tcp = f"API {said['address']} (docs at {said['address']}/docs)" if said["address"] else "no TCP port"
+    echo(f"Started: socket {said['socket']}, {over_tcp}")
+    _tell_of_the_machines(overrides)
 
 
-def _become_server(overrides: dict[str, str | int | None]) -> None:
+def _mode(system: bool) -> str | None:
+    """Who is not root means a server of their own, whatever the machine is configured for."""
+    if system:
+        return "system"
+    return "user" if os.geteuid() != 0 and "PENSTOCK_MODE" not in os.environ else None
+
+
+def _tell_of_the_machines(overrides: dict[str, Any]) -> None:
+    from penstock.settings import load, machine_port, wants_own_server
+
+    if machine_port(load(overrides)) is not None and not wants_own_server():
+        note("Note: This machine has a server for everyone. Commands use yours with: export PENSTOCK_MODE=user")
+
+
+def _become_server(overrides: dict[str, Any]) -> None:
     from penstock.cli.launch import checked_settings, server_command, server_environment
 
     checked_settings(overrides)
@@ -81,12 +100,14 @@ def stop() -> None:
     """Stop the server of this machine. Running jobs go on; the next server finds them again."""
     client = Client(as_account=True)
     try:
-        pid = client.get("/v1/server")["pid"]
+        facts = client.get("/v1/server")
     except Unreachable as error:
         note(error.message)
         return
-    _stop_and_wait(client, pid)
+    _stop_and_wait(client, facts["pid"])
     note("Stopped the server. Running jobs go on.")
+    if facts["mode"] == "system":
+        note(f"Commands on this machine wait for it; if it is gone for good: sudo rm {facts['socket']}")
 
 
 def _stop_and_wait(client: Client, pid: int) -> None:
@@ -102,6 +123,42 @@ def _stop_and_wait(client: Client, pid: int) -> None:
         os.close(process)
 
 
+@command("restart", examples="penstock server restart")
+def restart() -> None:
+    """Restart the server, such as after an upgrade. Its sockets stay open and jobs go on.
+
+    It reads its settings again; flags it was started with stay. Nobody can take its port meanwhile.
+    """
+    from select import select
+    from time import sleep
+
+    client = Client(as_account=True)
+    before = client.get("/v1/server")
+    process = os.pidfd_open(before["pid"])
+    try:
+        _ask_to_restart(client)
+        facts = before
+        while facts["started_at"] == before["started_at"]:
+            if select([process], [], [], 0)[0]:
+                raise StartRefused("The server did not start again.", hint="penstock server logs")
+            sleep(0.05)
+            with suppress(Unreachable):
+                facts = client.get("/v1/server")
+    finally:
+        os.close(process)
+    if facts.get("problem"):
+        note(f"Note: {facts['problem']}")
+    note(f"Restarted the server: version {facts['version']}.")
+
+
+def _ask_to_restart(client: Client) -> None:
+    try:
+        client.post("/v1/server/restart")
+    except NotFound:
+        hint = "penstock server stop, then penstock server start"
+        raise Conflict("The server that runs is of a version that cannot restart itself.", hint=hint) from None
+
+
 @command("status", examples="penstock server status")
 @output_option
 def status(output: str) -> int:
@@ -115,11 +172,12 @@ def status(output: str) -> int:
     if output in ("json", "yaml"):
         print_data(facts, output)
     elif output == "name":
-        click.echo(facts["address"])
+        echo(facts["address"] or facts["socket"])
     else:
         shown = ("version", "pid", "mode", "engine", "socket", "address", "auth", "data_dir")
         pairs = [(key.replace("_", " ").capitalize(), str(facts.get(key))) for key in shown]
-        print_facts([("Status", "running"), *pairs, ("Started", short_time(facts.get("started_at")))])
+        problem = [("Problem", facts["problem"])] if facts.get("problem") else []
+        print_facts([("Status", "running"), *pairs, *problem, ("Started", short_time(facts.get("started_at")))])
     return 0
 
 
@@ -142,7 +200,7 @@ def logs(tail: int, follow: bool, system: bool) -> None:
 
     with file:
         for line in deque(file, maxlen=tail):
-            click.echo(line, nl=False)
+            echo(line.decode(errors="replace"), nl=False)
         while follow:
-            click.echo(file.read(), nl=False)
+            echo(file.read().decode(errors="replace"), nl=False)
             sleep(0.2)

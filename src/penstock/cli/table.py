@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ NARROWEST = 8
 """Below this a shortened column says nothing."""
 NAME = 24
 """So much of a name is shown before other columns are left out for it."""
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys instead of showing it: control characters but for tab and end of line, and those that turn the
+direction of the text. Half a character (a surrogate) cannot be written at all."""
 USUAL = {"id": 8, "name": NAME, "status": 9, "size": 5}
 
 COLOURS = {
@@ -138,8 +142,19 @@ def _seen(line: str) -> int:
     return len(click.unstyle(line) if "\x1b" in line else line)
 
 
+def clean(text: str) -> str:
+    """Text of somebody else, safe for a terminal: what that would obey is shown as programs write it, `\\x1b`."""
+    return text if text.isascii() and text.isprintable() else UNSAFE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
 def printable(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    """The same on one line: other characters that have no shape are blanks."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in clean(text))
 
 
 def _fit(columns: Sequence[Column], widths: list[int], room: int) -> tuple[list[int], list[int]]:

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.each import each
 from penstock.cli.options import Function, api_url_option, connect, output_option
-from penstock.cli.output import note, print_data, print_items
+from penstock.cli.output import echo, note, print_data, print_items
 from penstock.cli.table import Row, field, moment
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.address import quote
@@ -64,10 +64,10 @@ def _show(made: Row, output: str) -> None:
     said = f"Token {made['id']} of {made['user']}{until}; it is shown this once:"
     if output == "name":
         note(f"{said} {made['token']}")
-        click.echo(made["id"])
+        echo(made["id"])
         return
     note(said)
-    click.echo(made["token"])
+    echo(made["token"])
 
 
 @command(
@@ -83,7 +83,7 @@ def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
     """List your tokens, without the secret."""
     listing = connect(api_url).list(PATH, {"user": user}, 0)
     if output in ("table", "wide") and not listing.items:
-        click.echo("No tokens found")
+        echo("No tokens found")
         return
     columns = [field("Token ID", "id"), field("User", "user", drop=3), field("Description", "description", least=16)]
     columns += [moment("Created", "created_at", drop=2), moment("Expires", "expires_at")]

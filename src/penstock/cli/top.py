@@ -12,7 +12,7 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import note, print_data
+from penstock.cli.output import echo_styled, note, print_data
 from penstock.cli.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
@@ -55,7 +55,7 @@ def top(
     output: str,
     api_url: str | None,
 ) -> None:
-    """Show what a workload or the nodes use now: processes, CPUs, memory, GPUs, disk and network."""
+    """Show what a workload or the nodes use now: CPUs, memory, GPUs, disk and network, and a workload's processes."""
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")
     client = connect(api_url)
@@ -110,14 +110,14 @@ def _go_on(client: Client, ask: Ask, output: str, lines: Callable[[Any], list[st
 
 def _print(found: Any, output: str, lines: Callable[[Any], list[str]]) -> None:
     if output in ("table", "wide"):
-        click.echo("\n".join(lines(found)))
+        echo_styled("\n".join(lines(found)))
     else:
         print_data(found, output)
 
 
 def workload_lines(measure: Row) -> list[str]:
     """A line for each of what it uses, then its GPUs, then its processes."""
-    lines = [f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}"]
+    lines = [printable(f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}")]
     lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
     lines.append(GAP.join([_disk(measure), _network(measure)]))
     lines += _said(measure["message"]) if measure.get("message") else []
@@ -129,10 +129,9 @@ def workload_lines(measure: Row) -> list[str]:
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    """A line for each, what could not be seen of it and why, then the busiest processes of all that can be seen."""
+    """A line for each, then what could not be seen of it and why."""
     said = [line for node in nodes if node.get("message") for line in _said(f"{node['name']}: {node['message']}")]
-    processes = [each | {"node": node["name"]} for node in nodes for each in node.get("processes") or ()]
-    return [*table(nodes, NODE), *said, *(["", *table(processes, BUSIEST)] if processes else [])]
+    return [*table(nodes, NODE), *said]
 
 
 def _said(text: str) -> list[str]:
@@ -221,4 +220,3 @@ NODE = [
     Column("Disk r / w", _rates("disk_read_per_second", "disk_written_per_second"), drop=2),
     Column("Network in / out", _rates("received_per_second", "sent_per_second"), drop=1),
 ]
-BUSIEST = [field("Node", "node", least=12), *PROCESSES[:2], field("Workload", "workload"), *PROCESSES[2:]]

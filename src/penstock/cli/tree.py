@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from penstock import __version__
+from penstock.cli.output import echo
 
 Decorator = Callable[[Callable[..., Any]], click.Command]
 
@@ -92,5 +93,5 @@ def version_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         name = ctx.find_root().info_name
-        click.echo(f"{name if name in (USER, ADMIN) else 'penstock'} {__version__}")
+        echo(f"{name if name in (USER, ADMIN) else 'penstock'} {__version__}")
         ctx.exit()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
 from penstock import __version__
 from penstock.cli.options import api_url_option, connect
+from penstock.cli.output import echo
 from penstock.cli.tree import command
 from penstock.errors import Unreachable
 
@@ -17,18 +16,18 @@ API = "v1"
 @api_url_option(short=True)
 def version(api_url: str | None) -> None:
     """Show the version of this program and of the server."""
-    click.echo(f"penstock {__version__}")
+    echo(f"penstock {__version__}")
     try:
-        click.echo(f"server   {_server(api_url)}")
+        echo(f"server   {_server(api_url)}")
     except Unreachable as error:
-        click.echo(f"server   none ({error.message.rstrip('.')})")
+        echo(f"server   none ({error.message.rstrip('.')})")
 
 
 @command("api-version", examples="penstock api-version")
 @api_url_option(short=True)
 def api_version(api_url: str | None) -> None:
     """Show the version of the server's API, and of the server."""
-    click.echo(f"{API} (server {_server(api_url)})")
+    echo(f"{API} (server {_server(api_url)})")
 
 
 def _server(api_url: str | None) -> str:

@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import volume_names
 from penstock.cli.exec import converse, session_options
 from penstock.cli.options import api_url_option, connect, list_options, output_option
-from penstock.cli.output import note, print_data, print_facts, print_items, print_total
+from penstock.cli.output import echo, note, print_data, print_facts, print_items, print_total
 from penstock.cli.table import NAME, Column, Row, field, moment, short_time
 from penstock.cli.tree import LazyGroup, command
 from penstock.client.address import quote
@@ -64,8 +64,8 @@ def create(
     for notice in volume.get("notices", ()):
         note(f"Note: {notice}")
     if output in ("table", "wide"):
-        click.echo(f"Volume created successfully with ID: {volume['id']}")
-        click.echo(f"Status: {phase(volume)}")
+        echo(f"Volume created successfully with ID: {volume['id']}")
+        echo(f"Status: {phase(volume)}")
     else:
         print_data(volume, output)
 
@@ -101,7 +101,7 @@ def list_volumes(
         return
     listing = client.list(PATH, query, limit)
     if output in ("table", "wide") and not listing.items:
-        click.echo("No volumes found")
+        echo("No volumes found")
         return
     print_items(listing.items, output, columns)
     print_total("volumes", listing, output)
@@ -180,7 +180,7 @@ def resize(ref: str, size: str, output: str, api_url: str | None) -> None:
     """Make a volume larger, where its storage class allows that. It never gets smaller."""
     volume = connect(api_url).post(f"{PATH}/{quote(ref)}/resize", {"size": size})
     if output in ("table", "wide"):
-        click.echo(f"Volume {volume['id']} ({volume['name']}) is {volume['size']}")
+        echo(f"Volume {volume['id']} ({volume['name']}) is {volume['size']}")
     else:
         print_data(volume, output)
 

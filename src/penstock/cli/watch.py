@@ -8,9 +8,7 @@ from __future__ import annotations
 import sys
 from time import sleep
 
-import click
-
-from penstock.cli.output import note, print_data
+from penstock.cli.output import as_json, echo, echo_styled, note, print_data
 from penstock.cli.table import Column, Row, settled, table
 from penstock.cli.views import View
 from penstock.client import Client, Listing
@@ -50,7 +48,7 @@ def _watch(client: Client, view: View, query: Query, limit: int, output: str) ->
             columns = settled(columns or view.columns(None), shown)
             lines = table(shown, columns, more_come=True, ruled=view.ruled)
             for line in lines if header else lines[above:]:
-                click.echo(line)
+                echo_styled(line)
             header = False
         else:
             _append(fresh, output)
@@ -85,12 +83,10 @@ def _append(items: list[Row], output: str) -> None:
     """One document per change: a line of JSON, a YAML document, an id."""
     for item in items:
         if output == "json":
-            import json
-
-            click.echo(json.dumps(item, ensure_ascii=False))
+            echo(as_json(item))
             continue
         if output == "yaml":
-            click.echo("---")
+            echo("---")
         print_data(item, output)
 
 
@@ -98,4 +94,4 @@ def redraw(lines: list[str]) -> None:
     import os
 
     height = os.get_terminal_size(1).lines or len(lines) + 1
-    click.echo("\x1b[H\x1b[J" + "\n".join(lines[: height - 1]))
+    echo_styled("\x1b[H\x1b[J" + "\n".join(lines[: height - 1]))

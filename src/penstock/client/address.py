@@ -1,4 +1,4 @@
-"""Where the server is: a URL that was named, the machine's own server, or the user's.
+"""Where the server is: a URL that was named, the machine's server, or the user's own.
 
 Paths are text here: pathlib costs every command 8 ms.
 """
@@ -71,20 +71,30 @@ def config_dir() -> str:
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
-def local_sockets() -> tuple[str, str]:
-    """The machine's and this user's: what settings.load() says, without the cost of it where nothing is set."""
+class Sockets(NamedTuple):
+    """Where a server of this machine may be. A machine that has a server for everyone gets no substitute for it."""
+
+    machines: str | None
+    """None for somebody who has said that their own is meant: `mode = "user"`."""
+    own: str | None
+    """None where the machine is configured to have one server, `mode = "system"`, which only root starts."""
+
+
+def local_sockets() -> Sockets:
+    """What the settings say, without the cost of loading them where nothing is set."""
     files = ("/etc/penstock/config.toml", f"{config_dir()}/config.toml")
     if any(map(os.path.exists, files)) or "PENSTOCK_MODE" in os.environ:
-        from penstock.settings import load
+        from penstock.settings import load, wants_own_server
 
         found = load()
-        return str(found.system_socket), str(found.socket_path)
+        own = None if found.mode == "system" and os.geteuid() else str(found.socket_path)
+        return Sockets(None if wants_own_server() else str(found.system_socket), own)
     system = os.environ.get("PENSTOCK_SYSTEM_SOCKET") or SYSTEM_SOCKET
     data_dir = os.environ.get("PENSTOCK_DATA_DIR") or _xdg("XDG_DATA_HOME", ".local/share")
     for variable, path in (("PENSTOCK_SYSTEM_SOCKET", system), ("PENSTOCK_DATA_DIR", data_dir)):
         if not path.startswith("/"):
             raise SettingsError(f"{variable} must be an absolute path.", hint=f"it is '{path}'")
-    return system, f"{data_dir}/penstock.sock"
+    return Sockets(system, f"{data_dir}/penstock.sock")
 
 
 def _xdg(variable: str, fallback: str) -> str:

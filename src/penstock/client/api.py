@@ -113,7 +113,7 @@ class Client:
     def stream(self, path: str, query: Query | None = None) -> Answer:
         """An answer to follow as it comes, for as long as it comes."""
         answer = self._answer("GET", _target(path, query), None, {}, retry=True, timeout=None)
-        if answer.status >= 400:
+        if answer.status >= 300:
             raise self._error(answer)
         return answer
 
@@ -123,7 +123,7 @@ class Client:
 
         handshake = Handshake(protocol)
         answer = self._answer("GET", _target(path, query), None, handshake.headers, retry=False, timeout=self._timeout)
-        if answer.status >= 400:
+        if answer.status >= 300:
             raise self._error(answer)
         if not handshake.accepted(answer):
             answer.close()
@@ -166,7 +166,7 @@ class Client:
     ) -> Any:
         target = _target(path, query)
         answer = self._answer(method, target, body, extra or {}, retry=retry, timeout=timeout or self._timeout)
-        if answer.status >= 400:
+        if answer.status >= 300:
             raise self._error(answer)
         try:
             data = answer.read()
@@ -244,25 +244,27 @@ class Client:
                 "The embedded engine needs Linux, and no server is named.",
                 hint="name one: export PENSTOCK_API_URL=https://… (or --api-url), then penstock auth login USERNAME",
             )
-        system, mine = local_sockets()
-        for path in [self._socket] if self._stays and self._socket else dict.fromkeys((system, mine)):
+        machines, own = local_sockets()
+        for path in [self._socket] if self._stays and self._socket else filter(None, dict.fromkeys((machines, own))):
             try:
                 connection = connect_unix(path)
             except ConnectionRefusedError as error:
-                if path == system != mine:
+                if path == machines != own:
                     raise _machines_server_is_down(path) from error
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except PermissionError as error:
-                if path != system:
+                if path != machines:
                     raise Unreachable(f"{path} may not be opened: {error.strerror}.") from error
             else:
                 self._socket = path
                 return connection
+        if own is None:
+            raise _machines_server_is_down(None)
         if self._start is None:
             raise Unreachable("No server is running.", hint="penstock server start")
         self._start()
-        return self._connect_started(mine)
+        return self._connect_started(own)
 
     def _connect_started(self, path: str) -> socket.socket:
         try:
@@ -273,7 +275,13 @@ class Client:
         return connection
 
     def _error(self, answer: Answer) -> PenstockError:
-        """The server's exception, made again; a proxy's page of HTML becomes its status."""
+        """The server's exception, made again; a proxy's page of HTML becomes its status. Nobody is sent elsewhere: the
+        token would go along."""
+        if answer.status < 400:
+            answer.close()
+            there = answer.headers.get("location", "nowhere")
+            said = f"{self._name} answered {answer.status}, which points to {there}; that is not followed."
+            return Unreachable(said, hint="name the address itself: --api-url or PENSTOCK_API_URL")
         try:
             body = json.loads(answer.read())
         except (OSError, ValueError):
@@ -295,11 +303,14 @@ class Client:
         return f"{login}, with --token - where a token is asked for; or export PENSTOCK_TOKEN=…"
 
 
-def _machines_server_is_down(path: str) -> Unreachable:
-    """Its socket is there but nobody listens. Another server in its place would show another world."""
+def _machines_server_is_down(left: str | None) -> Unreachable:
+    """Its socket is there but nobody listens, or the machine is configured to have one. Another in its place would show
+    another world, and could take the port that others show their tokens to."""
+    gone = f"sudo rm {left}" if left else 'take mode = "system" out of /etc/penstock/config.toml'
     return Unreachable(
         "The machine's server is down.",
-        hint=f"sudo penstock server start --system (if it is gone for good: sudo rm {path})",
+        hint=f"sudo penstock server start --system (if it is gone for good: {gone}; "
+        "for a server of your own beside it: export PENSTOCK_MODE=user)",
     )
 
 

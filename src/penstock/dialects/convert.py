@@ -6,8 +6,9 @@ from enum import StrEnum
 
 from penstock.dialects.document import AskedVolume, NounDocument, WorkloadDocument, write_noun, write_workload
 from penstock.dialects.documents import Document, TaskDocument, read_documents
-from penstock.dialects.manifest.read import ManifestVolume, NewClaim
+from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload, NewClaim
 from penstock.dialects.manifest.write import IMAGE, write_manifest
+from penstock.dialects.task import Task
 from penstock.dialects.task.write import write_task
 from penstock.dialects.text import invalid
 from penstock.domain.volumes import AccessMode
@@ -63,6 +64,8 @@ def _unsayable(document: Document, to: Target | None, group: str | None) -> Prob
         message = f"a {document.kind} cannot be said as a {WORDS[to]}: only a document can"
         return Problem(message, where=document.place()[0], field="kind", hint="convert it with: --to document")
     target = _target(document, to)
+    if isinstance(document, ManifestWorkload) and target is not Target.kubernetes:
+        return _of_secrets(document.task, target)
     if not isinstance(document, WorkloadDocument) or target is Target.document or document.group in (None, group):
         return None
     task, said = document.task, document.group
@@ -70,7 +73,15 @@ def _unsayable(document: Document, to: Target | None, group: str | None) -> Prob
     return Problem(message, where=task.where("group"), field=task.field("group"), hint=f"name that group: -g {said}")
 
 
-WORDS = {Target.task: "task", Target.kubernetes: "manifest"}
+def _of_secrets(task: Task, target: Target) -> Problem | None:
+    keys = [key for key in ("from_secrets", "pull_secrets") if getattr(task.spec, key)]
+    if not keys:
+        return None
+    message = f"names a Secret of the cluster, which cannot be said in a {WORDS[target]}"
+    return Problem(message, where=task.where(keys[0]), field=task.field(keys[0]), hint="keep it as a manifest")
+
+
+WORDS = {Target.task: "task", Target.document: "document", Target.kubernetes: "manifest"}
 
 
 def _volume(claim: NewClaim, to: Target | None) -> str:

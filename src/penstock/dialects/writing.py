@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 LINE = 100
+TURNING = re.compile("[\x85\u202a-\u202e\u2066-\u2069]")
+"""What makes a text look like another one, and YAML does not escape by itself; `\\u202e`, in double quotes."""
 
 
 class OnOneLine(dict[str, Any]):
@@ -33,11 +36,17 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text, None))
 
 
 def _quoted(dumper: yaml.CSafeDumper, text: Quoted) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style="|" if "\n" in text else "'")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=_style(text, "'"))
+
+
+def _style(text: str, usual: str | None) -> str | None:
+    if TURNING.search(text):
+        return '"'
+    return "|" if "\n" in text else usual
 
 
 def _mapping(dumper: yaml.CSafeDumper, value: OnOneLine) -> yaml.MappingNode:
@@ -57,7 +66,8 @@ _Dumper.add_representer(Words, _words)
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    return yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
+    written = yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
+    return TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 def only_said(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,12 +1,15 @@
-"""What looks like a secret is shown as being there, never by its value."""
+"""What is a secret, or looks like one, is shown as being there, never by its value."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 MASK = "***"
+NOT_A_VALUE = f"'{MASK}' is what is shown in place of a value, and is none"
+"""Said to whoever sends back what they were shown."""
+KEPT_OR_NEW = "leave it empty where the value is kept already, or write the value"
 LONG_ENOUGH = 6
 """A shorter value may be part of any word."""
 _NAME = re.compile(
@@ -30,10 +33,8 @@ def masked(name: str, value: str) -> str:
     return MASK if value and looks_secret(name) else without_passwords(value)
 
 
-def masked_all(envs: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """`secrets` are secret by word of their owner, whatever they look like."""
-    known = set(secrets)
-    return {name: MASK if name in known else masked(name, value) for name, value in envs.items()}
+def masked_all(envs: Mapping[str, str]) -> dict[str, str]:
+    return {name: masked(name, value) for name, value in envs.items()}
 
 
 def without(found: Any, secrets: Mapping[str, str]) -> Any:

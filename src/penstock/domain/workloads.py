@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from penstock.domain.model import Model, Time
+from penstock.domain.secrets import MASK, without
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State
 from penstock.domain.users import Account
 
@@ -62,6 +63,18 @@ class Mount(Model):
     """The directory in the volume that is mounted; None is all of it."""
 
 
+class FromSecret(Model):
+    """Variables whose values are in a Secret of the cluster, which nobody here reads."""
+
+    secret: str
+    name: str | None = None
+    """The variable; None: each key of the Secret is one."""
+    key: str | None = None
+    """Of the one variable."""
+    prefix: str = ""
+    """Of the names of all of them."""
+
+
 class Port(Model):
     port: int
     protocol: str = "tcp"
@@ -117,7 +130,11 @@ class Spec(Model):
     """What its containers are marked with, for others' tools."""
     envs: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
-    """Names of those among `envs` whose values are never shown, in their order."""
+    """Names of those among `envs` whose values are never shown, in their order. One that has no value there is open:
+    its text names it, and leaves the value where it is kept."""
+    from_secrets: tuple[FromSecret, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets of the cluster with credentials of image registries."""
     mounts: tuple[Mount, ...] = ()
     scratch: tuple[Scratch, ...] = ()
     workdir: str | None = None
@@ -152,6 +169,23 @@ class Spec(Model):
     def parts(self) -> int:
         """Ranks, or indexes: how many units an attempt has."""
         return self.array.count if self.array else self.nodes
+
+    @property
+    def open_secrets(self) -> tuple[str, ...]:
+        return tuple(name for name in self.secrets if name not in self.envs)
+
+    @property
+    def secret_values(self) -> dict[str, str]:
+        return {name: self.envs[name] for name in self.secrets if name in self.envs}
+
+    @property
+    def shown(self) -> Spec:
+        """The same without the values of its secrets: what leaves the server."""
+        return self.model_copy(update={"envs": self.envs | dict.fromkeys(self.secrets, MASK)}) if self.secrets else self
+
+    def without_secrets(self, said: str | None) -> str | None:
+        """A message about it, which may repeat what it was started with."""
+        return str(without(said, self.secret_values)) if said and self.secrets else said
 
 
 class Change(Model):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.domain.model import Model, Time
 from penstock.domain.nodes import Host, Node
@@ -145,8 +145,6 @@ class Found(Model):
 
     workloads: tuple[Workload, ...] = ()
     """As `Launch.record` of their newest attempt has them."""
-    held: tuple[Workload, ...] = ()
-    """As `hold` was given them, of those that were not started since."""
     volumes: tuple[tuple[Volume, Account], ...] = ()
     unreadable: tuple[str, ...] = ()
     """Objects that are marked as ours and whose record is not to be understood or believed, each with why."""
@@ -193,6 +191,15 @@ class DevicesBusy(Exception):
         self.uuids = tuple(uuids)
 
 
+@runtime_checkable
+class Reminded(Protocol):
+    """An engine that starts the parts of a run one after another and keeps nothing of that itself."""
+
+    def remind(self, launch: Launch) -> None:
+        """Say what a run is that another server has begun, from the records, before it is asked about."""
+        ...
+
+
 class Engine(Protocol):
     name: str
     schedules: bool
@@ -237,18 +244,18 @@ class Engine(Protocol):
         """The one node it is on; None: any. Raises where the node that may have it does not answer."""
         ...
 
-    async def literal_volume(self, name: str, group: str) -> Volume | None:
-        """A claim of the cluster by its own name, if it is there and not one of Penstock's."""
+    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
+        """A claim of the cluster by its own name, if it is there and not one of Penstock's. Its group is this one if it
+        was given to it, or else none: nobody said who may use it."""
         ...
 
     async def volume_events(self, volume: Volume) -> list[Event]: ...
 
-    async def refusals(self, spec: Spec) -> list[Refusal]: ...
-    async def notices(self, spec: Spec) -> list[str]: ...
-    async def hold(self, workload: Workload, record: str) -> None:
-        """Keeps the record of one that waits for others, for `found`; it ends with `start`, `settle` or `remove`."""
+    async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
+        """`owner` are the user and the group it would run for, where that decides what it may name."""
         ...
 
+    async def notices(self, spec: Spec) -> list[str]: ...
     async def start(self, launch: Launch) -> None: ...
     async def observe(self, run: Run) -> Report: ...
     async def stop(self, run: Run, grace: int) -> None: ...

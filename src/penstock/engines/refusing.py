@@ -20,6 +20,14 @@ def too_long(spec: Spec) -> list[Refusal]:
     ]
 
 
+def in_a_cluster(spec: Spec) -> list[Refusal]:
+    """What only Kubernetes has."""
+    said = {"from_secrets": spec.from_secrets, "pull_secrets": spec.pull_secrets}
+    message = "names a Secret of a Kubernetes cluster, and this server does not run jobs in one"
+    hints = {"from_secrets": "write its value, or give it in a task's secrets", "pull_secrets": "remove it"}
+    return [Refusal(keys=(key,), message=message, hint=hints[key]) for key, named in said.items() if named]
+
+
 def mounted_over_code(spec: Spec) -> list[Refusal]:
     sends = spec.workdir is not None and not spec.workdir.startswith("/")
     paths = [mount.path for mount in spec.mounts] + [scratch.path for scratch in spec.scratch]

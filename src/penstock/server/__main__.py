@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
-import ipaddress
 import json
 import logging
 import os
@@ -14,23 +13,29 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import IO, Any
 
 import uvicorn
 import uvloop
 
+from penstock.domain.policy import Kind
 from penstock.engines.base import Engine
 from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
-from penstock.server.listeners import address_of, tcp_listener, unix_listener
+from penstock.server.inherited import become_anew, inherited_listeners, unix_of
+from penstock.server.limits import Connections
+from penstock.server.listeners import Port, handed_port, has_short_path, is_loopback, open_port, unix_listener
 from penstock.server.parts import Parts
-from penstock.server.peers import PeerProtocol, PeerSocket
+from penstock.server.peers import PeerProtocol, PeerSocket, close_stalled
+from penstock.server.routes.server import RESTART
 from penstock.services.accounts import root_account
-from penstock.settings import Settings, load
+from penstock.settings import Settings, is_set, load
 from penstock.store.database import Database
 from penstock.store.lead import Lead
+from penstock.store.session import Store
 from penstock.wire import Check
 
 log = logging.getLogger("penstock")
@@ -43,41 +48,78 @@ LARGEST_MESSAGE = 256 * 1024
 PING_SECONDS = 20.0
 """So that proxies keep a connection on which nobody types."""
 
+TICKS = 10
+"""Of uvicorn's, in a second."""
+LOOKS = 30 * TICKS
+"""Ticks until it is looked again who holds our port."""
+
 
 class Announced(uvicorn.Server):
     """Tells the one who started it as soon as it listens."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], stopping: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, parts: Parts, announce: Callable[[], None]) -> None:
         super().__init__(config)
+        self._parts = parts
         self._announce = announce
-        self._stopping = stopping
+        self._sockets: list[socket.socket] = []
+        self.kept: list[socket.socket] | None = None
+        """For the server that begins anew in our place."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn's own raises the signal again when it is done, and nothing after it is closed."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, RESTART):
             asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
         yield
 
     def _stop(self, number: int) -> None:
-        self._stopping()
+        if number == RESTART and not self.should_exit:
+            self.kept = [each.dup() for each in self._sockets]
+        self._parts.stop_waiting()
         self.handle_exit(number, None)
 
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            close_stalled(self.server_state.connections)
+            if self._parts.port.waits:
+                await self._try_port(look=counter % LOOKS == 0)
+        return await super().on_tick(counter)
+
+    async def _try_port(self, *, look: bool) -> None:
+        port = self._parts.port
+        if port.take():
+            self._sockets += port.sockets
+            await self._serve_on(port.sockets)
+            log.info("port %d is free by now: listening on %s", port.number, port.address)
+        elif look:
+            await asyncio.to_thread(port.look)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._sockets = sockets if sockets is not None else []
         await super().startup(sockets)
         self._announce()
+
+    async def _serve_on(self, sockets: list[socket.socket]) -> None:
+        """As startup does it for those that are there from the beginning."""
+        protocol = partial(PeerProtocol, self.config, self.server_state, self.lifespan.state)
+        for each in sockets:
+            server = await asyncio.get_running_loop().create_server(protocol, sock=each, backlog=self.config.backlog)
+            self.servers.append(server)
 
 
 def main() -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would tell of every request to a cluster
+    signal.signal(RESTART, lambda *_: None)  # until it listens, it is just starting
     try:
         settings = load()
         _refuse_nonsense(settings)
         with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if settings.replica == "refuse":
                 _claim(settings, stack)
-            runner.run(serve(settings, stack))
+            kept = runner.run(serve(settings, stack, inherited_listeners()))
+        if kept is not None:
+            become_anew(kept)
     except asyncio.CancelledError:
         log.info("ended before it listened")
     except PenstockError as error:
@@ -123,15 +165,8 @@ def _refuse_unsafe_headers(settings: Settings) -> None:
         raise StartRefused("--auth header is for a server of one user; a system server takes tokens.")
     if settings.sandbox == "none":
         raise StartRefused('--auth header needs the sandbox: with sandbox = "none" jobs could speak as anyone.')
-    if not _is_loopback(settings.host):
+    if not is_loopback(settings.host):
         raise StartRefused(f"--auth header listens on loopback only, and {settings.host} is not.")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _claim(settings: Settings, stack: ExitStack, patience: float = 0) -> None:
@@ -169,36 +204,50 @@ def _lock(file: IO[str]) -> bool:
     return True
 
 
-async def serve(settings: Settings, stack: ExitStack) -> None:
+async def serve(settings: Settings, stack: ExitStack, handed: list[socket.socket]) -> list[socket.socket] | None:
+    """Until it is told to stop, or to begin anew with the sockets that come back."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if hard > soft else (soft, hard))
     _end_when_told()
     if settings.replica == "wait":
         await _take_the_lead(settings, stack)
-    tcp, notices = tcp_listener(settings)
-    address = address_of(tcp)
+    handed_unix = unix_of(handed, settings.socket_path)
     db = await Database.open(settings.url, lock=settings.replica == "refuse")
-    parts = Parts.wire(settings, db, _engine(settings), address)
+    port = await _port(settings, db, handed)
+    parts = Parts.wire(settings, db, _engine(settings), port)
     try:
         await parts.open()
-        unix = unix_listener(settings)
-        notices += await _complaints(parts)
-        ready = {"socket": str(settings.socket_path), "address": address, "notices": notices}
-        await _listen(settings, parts, [unix, tcp], ready)
+        unix = unix_listener(settings, handed_unix)
+        notices = [port.notice] if port.notice else []
+        checks = [port.check(), *await _checks(parts)]
+        notices += [_complaint(check) for check in checks if _broken(check)]
+        ready = {"socket": str(settings.socket_path), "address": port.address, "notices": notices}
+        return await _listen(settings, parts, [unix, *port.sockets], ready)
     finally:
         await parts.close()
-        with suppress(OSError):
-            settings.socket_path.unlink()
 
 
-async def _complaints(parts: Parts) -> list[str]:
+async def _port(settings: Settings, db: Database, handed: list[socket.socket]) -> Port:
+    try:
+        known = await db.read(_knows_people)
+        return handed_port(settings, handed) or open_port(settings, chosen=is_set("port"), known=known)
+    except BaseException:
+        await db.close()
+        raise
+
+
+def _knows_people(tx: Store) -> bool:
+    return tx.tokens.any() or bool(tx.registered.all(Kind.User))
+
+
+async def _checks(parts: Parts) -> Sequence[Check]:
     """What doctor would say, unless that takes long: a cluster that does not answer keeps nobody from their lists."""
     try:
         async with asyncio.timeout(CHECKING):
-            checks = await parts.engine.checks()
+            return await parts.engine.checks()
     except TimeoutError:
-        return ["Not everything could be checked in time: penstock doctor says more."]
-    return [_complaint(check) for check in checks if _broken(check)]
+        said = "Not everything could be checked in time: penstock doctor says more."
+        return [Check(name="checks", ok=False, detail=said)]
 
 
 def _complaint(check: Check) -> str:
@@ -217,13 +266,13 @@ async def _take_the_lead(settings: Settings, stack: ExitStack) -> None:
     """Stands by until no other server works on the database; from then on this one does, or ends."""
     lead = await Lead.take(settings.url)
     stack.callback(lead.close)
-    lead.watch(_end_at_once)
+    lead.watch(lambda: _end_at_once("lost the hold on the database: another server takes over"))
     await asyncio.to_thread(_claim, settings, stack, PATIENCE)
 
 
-def _end_at_once() -> None:
+def _end_at_once(why: str) -> None:
     """Another server may have taken over: nothing more may be done here, not even tidying up."""
-    log.critical("lost the hold on the database: another server takes over")
+    log.critical("%s", why)
     logging.shutdown()
     os._exit(1)
 
@@ -232,7 +281,10 @@ def _broken(check: Check) -> bool:
     return check.required and not check.ok
 
 
-async def _listen(settings: Settings, parts: Parts, sockets: list[socket.socket], ready: dict[str, Any]) -> None:
+async def _listen(
+    settings: Settings, parts: Parts, sockets: list[socket.socket], ready: dict[str, Any]
+) -> list[socket.socket] | None:
+    PeerProtocol.counted = Connections(settings.address_connections)
     app = create_app(settings, parts)
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again costs each request
@@ -252,8 +304,19 @@ async def _listen(settings: Settings, parts: Parts, sockets: list[socket.socket]
         proxy_headers=False,
         timeout_graceful_shutdown=1,
     )
-    log.info("listening on %s and %s", ready["socket"], ready["address"])
-    await Announced(config, lambda: _tell(ready), parts.stop_waiting).serve(sockets=sockets)
+    log.info("listening on %s and %s", ready["socket"], ready["address"] or "no TCP port")
+    for notice in ready["notices"]:
+        log.warning("%s", notice)
+    server = Announced(config, parts, lambda: _tell(ready))
+    await server.serve(sockets=sockets)
+    return None if server.kept is None else _to_keep(settings, server.kept)
+
+
+def _to_keep(settings: Settings, sockets: list[socket.socket]) -> list[socket.socket]:
+    """A replica that stands by does not answer, so it must hold no socket; a long path does not come back as it was."""
+    if settings.replica == "wait":
+        return []
+    return sockets if has_short_path(settings.socket_path) else sockets[1:]
 
 
 def _engine(settings: Settings) -> Engine:
@@ -271,7 +334,7 @@ def _engine(settings: Settings) -> Engine:
         raise StartRefused(
             f"What speaks to Kubernetes is not installed ({error.name}).", hint="pip install 'penstock[kubernetes]'"
         ) from None
-    return KubernetesEngine(settings)
+    return KubernetesEngine(settings, _end_at_once)
 
 
 def _tell(line: dict[str, Any]) -> None:

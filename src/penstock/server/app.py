@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -99,8 +100,8 @@ def _nothing_here(default: ASGIApp) -> ASGIApp:
     return nothing
 
 
-def _body(error: PenstockError, status: int | None = None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+def _body(error: PenstockError, status: int | None = None, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else headers
     return JSONResponse(error.body(), status_code=status or error.status, headers=headers)
 
 
@@ -145,7 +146,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     if status == 404:
         return _body(NotFound(NOWHERE, hint=NOWHERE_HINT))
     message = "This address does not take that method." if status == 405 else "The request was refused."
-    return _body(BadRequest(message), status)
+    return _body(BadRequest(message), status, error.headers if isinstance(error, HTTPException) else None)
 
 
 async def _gone(request: Request, error: Exception) -> JSONResponse:

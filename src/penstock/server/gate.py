@@ -1,14 +1,16 @@
-"""What every request passes before a route sees it: the Host header, the kind and the size of its body, the origin of
-a WebSocket."""
+"""What every request passes before a route sees it: the Host header, the kind and the size of its body and who sends
+it, the origin of a WebSocket."""
 
 from __future__ import annotations
 
 import json
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.domain.quantities import parse_bytes
 from penstock.errors import BadRequest, Forbidden, PenstockError, TooLarge, WrongMediaType
+from penstock.server.identity import identify
 from penstock.settings import Settings
 
 UPLOAD = "/v1/uploads"
@@ -27,7 +29,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        refused = self._refuse(scope, headers) or (_refuse_origin(headers) if scope["type"] == "websocket" else None)
+        refused = self._refuse(scope, headers)
+        if refused is None and scope["type"] == "websocket":
+            refused = _refuse_origin(headers)
+        elif refused is None and _has_body(headers):
+            refused = await _refuse_stranger(scope)
         if refused is not None:
             await _answer(refused, scope, send)
             return
@@ -41,10 +47,9 @@ class Gate:
         peer = scope["state"].get("peer")
         if (peer is None or peer.uid is None) and not self._is_ours(headers.get(b"host", b"").decode("latin-1")):
             return BadRequest("The Host header does not name this server.", hint="See the setting allowed_hosts.")
-        length = headers.get(b"content-length", b"0")
-        has_body = length != b"0" or b"transfer-encoding" in headers
-        if scope["path"] == UPLOAD or not has_body:
+        if scope["path"] == UPLOAD or not _has_body(headers):
             return None
+        length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._limits[_limit_of(scope)][0]:
             return self._too_large(_limit_of(scope))
         if not headers.get(b"content-type", b"").split(b";")[0].strip().lower().endswith(b"json"):
@@ -82,6 +87,22 @@ def _limit_of(scope: Scope) -> str:
     return "documents_limit" if scope["path"] in WHOLE_FILES else "body_limit"
 
 
+def _has_body(headers: dict[bytes, bytes]) -> bool:
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+async def _refuse_stranger(scope: Scope) -> PenstockError | None:
+    """FastAPI reads a body before it asks who sent it: over TCP that would be memory for whoever wants it."""
+    peer = scope["state"].get("peer")
+    if peer is not None and peer.uid is not None:
+        return None
+    try:
+        scope["state"]["caller"] = await identify(HTTPConnection(scope))
+    except PenstockError as error:
+        return error
+    return None
+
+
 def _refuse_origin(headers: dict[bytes, bytes]) -> PenstockError | None:
     """A browser opens WebSockets for any page, to anywhere, and says only which page that was."""
     origin = headers.get(b"origin")
@@ -95,5 +116,7 @@ async def _answer(error: PenstockError, scope: Scope, send: Send) -> None:
     kind = "websocket.http" if scope["type"] == "websocket" else "http"
     body = json.dumps(error.body()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if error.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": f"{kind}.response.start", "status": error.status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})

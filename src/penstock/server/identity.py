@@ -28,7 +28,10 @@ ANOTHER = "An admin makes another: penstock adm token create USER; on the server
 
 
 async def identify(request: HTTPConnection) -> Caller:
-    """Kernel, token or (in header mode) X-User; anything else is nobody."""
+    """Kernel, token or (in header mode) X-User; anything else is nobody. One with a body was asked at the gate."""
+    if known := request.scope["state"].get("caller"):
+        caller: Caller = known
+        return caller
     parts: Parts = request.app.state.parts
     peer: Peer = request.scope["state"].get("peer") or Peer()
     bearer = request.headers.get("authorization")
@@ -55,11 +58,12 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
     token = await parts.tokens.holder(secret.strip()) if scheme.lower() == "bearer" else None
     if token is None:
         raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint=ANOTHER)
-    runs_server = token.uid is not None and token.uid == os.geteuid()
+    uid = token.uid if token.uid is not None and user_name(token.uid) == token.user else None  # it may be another's now
+    runs_server = uid is not None and uid == os.geteuid()
     return Caller(
         user=token.user,
         proof=Proof.token,
-        uid=token.uid,
+        uid=uid,
         runs_server=runs_server,
         until=token.expires_at,
         token=token.id,
@@ -68,13 +72,7 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
 
 async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
     """Believed only from a process of the server's own user that is not a job."""
-    if peer.uid is None:
-        state = request.scope["state"]
-        believed = state.get("believed")
-        if believed is None:
-            believed = await asyncio.to_thread(is_own_process, peer)
-    else:
-        believed = peer.uid == os.geteuid()
+    believed = await asyncio.to_thread(is_own_process, peer) if peer.uid is None else peer.uid == os.geteuid()
     if not believed:
         raise Unauthenticated("X-User is believed only from this server's own user, never from inside a job.")
     if not USER.match(named):
@@ -120,6 +118,12 @@ def of_everything(caller: Caller) -> Caller:
 
 def _who_decides(caller: Caller) -> str | None:
     return None if caller.written is None else "An admin of this server gives rights: penstock adm user apply -f FILE"
+
+
+def require_membership(caller: Caller) -> None:
+    """What the server is and has tells of its machine: it is for those who work here, not for every name it knows."""
+    if not caller.rights.given:
+        raise Forbidden("You are in no group of this server.", hint=_who_decides(caller))
 
 
 def require_all_groups(caller: Caller, kind: Kind, verb: Verb = Verb.get) -> None:

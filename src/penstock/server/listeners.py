@@ -1,23 +1,43 @@
-"""The two sockets a server listens on: a Unix socket, always, and a TCP port where one is free."""
+"""The sockets a server listens on: a Unix socket, always, and a TCP port where it may have one.
+
+Callers show their tokens to whoever holds the port they know. A server whose port somebody may know therefore never
+takes another one: whoever took it meanwhile, such as a job, would get the next token. It goes without TCP, says who
+holds the port, and takes it when it is free. It listens on both loopback addresses, since `localhost` is either.
+"""
 
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import StartRefused
-from penstock.settings import Settings
+from penstock.server.holders import who_listens
+from penstock.settings import Settings, machine_port
+from penstock.wire import Check
 
 TRIES = 10
 LONGEST_PATH = 100
+V4, V6 = "127.0.0.1", "::1"
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What a machine without IPv6 says."""
 
 
-def unix_listener(settings: Settings) -> socket.socket:
+def unix_listener(settings: Settings, handed: socket.socket | None = None) -> socket.socket:
     """Private to its user, or open to everyone in system mode: the kernel tells who calls. A stale file is replaced;
     the lock on the data directory says that nobody uses it."""
     path = settings.socket_path
+    listener = handed or _bound(settings, path)
+    path.chmod(0o666 if settings.mode == "system" else 0o600)
+    return listener
+
+
+def _bound(settings: Settings, path: Path) -> socket.socket:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755 if settings.mode == "system" else 0o700)
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -26,13 +46,16 @@ def unix_listener(settings: Settings) -> socket.socket:
         _bind(listener, path)
     finally:
         os.umask(old)
-    path.chmod(0o666 if settings.mode == "system" else 0o600)
     return listener
+
+
+def has_short_path(path: Path) -> bool:
+    return len(os.fsencode(path)) <= LONGEST_PATH
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
     """The kernel takes 107 bytes; a longer path is reached through a handle on its directory."""
-    if len(os.fsencode(path)) <= LONGEST_PATH:
+    if has_short_path(path):
         listener.bind(str(path))
         return
     handle = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
@@ -42,23 +65,159 @@ def _bind(listener: socket.socket, path: Path) -> None:
         os.close(handle)
 
 
-def tcp_listener(settings: Settings) -> tuple[socket.socket, list[str]]:
-    """The port asked for, or one of the next that is free, or any; and the sentence that says so."""
-    wanted = settings.port
-    for port in [*range(wanted, min(wanted + TRIES, 65536)), 0] if wanted else [0]:
+@dataclass
+class Port:
+    """The TCP port of a server, or why it has none."""
+
+    host: str
+    number: int
+    sockets: list[socket.socket] = field(default_factory=list)
+    notice: str | None = None
+    problem: str | None = None
+    fix: str | None = None
+    waits: bool = False
+    """Is it taken as soon as it is free?"""
+
+    @property
+    def address(self) -> str | None:
+        return address_of(self.sockets[0]) if self.sockets else None
+
+    def take(self) -> bool:
+        """Is it free by now, and ours?"""
         try:
-            listener = _listen(settings.host, port)
+            self.sockets = _listen(self.host, self.number)
+        except OSError:
+            return False
+        self.problem, self.fix, self.waits = None, None, False
+        return True
+
+    def look(self) -> None:
+        """Find out who holds it."""
+        self.problem = (
+            f"{who_listens(self.number)}, so this server has no TCP port: it answers on its Unix socket alone, "
+            "and takes the port when it is free"
+        )
+
+    def check(self) -> Check:
+        """For `penstock doctor`."""
+        detail = self.problem or f"listening on {self.address}"
+        return Check(name="port", ok=self.problem is None, detail=detail, fix=self.fix, required=True)
+
+
+def handed_port(settings: Settings, handed: Sequence[socket.socket]) -> Port | None:
+    """The port that was opened for us before we began, if there is one."""
+    ours = [each for each in handed if each.family != socket.AF_UNIX]
+    if settings.auth == "header" and any(not is_loopback(each.getsockname()[0]) for each in ours):
+        raise StartRefused("--auth header listens on loopback only, and a socket that was handed over does not.")
+    return Port(settings.host, ours[0].getsockname()[1], list(ours)) if ours else None
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def open_port(settings: Settings, *, chosen: bool, known: bool) -> Port:
+    """The port asked for. Where it is taken: one of the next, if nobody has `chosen` it and nobody can be `known` by a
+    token; else none for now."""
+    wanted, machines = settings.port, machine_port(settings)
+    if not wanted:
+        return _any_port(settings.host)
+    if settings.mode == "system" or chosen or known:
+        wanted = wanted if chosen else _remembered(settings) or wanted
+        return _machines(settings.host, wanted) if wanted == machines else _this_port(settings.host, wanted)
+    port = _next_port(settings.host, wanted, machines)
+    if port.number != wanted:
+        why = "the machine's own server's" if wanted == machines else "taken"
+        port.notice = f"Port {wanted} is {why}; using {port.number}."
+    _remember(settings, port)
+    return port
+
+
+def _next_port(host: str, wanted: int, machines: int | None) -> Port:
+    for number in range(wanted, min(wanted + TRIES, 65536)):
+        port = Port(host, number)
+        if number != machines and _taken(port):
+            return port
+    return _any_port(host)
+
+
+def _remember(settings: Settings, port: Port) -> None:
+    """For the next start: by then somebody may know it."""
+    place = settings.data_dir / "port"
+    with suppress(OSError), os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"{port.number}\n")
+
+
+def _remembered(settings: Settings) -> int | None:
+    try:
+        text = (settings.data_dir / "port").read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 65536 else None
+
+
+def _taken(port: Port) -> bool:
+    """Have we got it? An error that is not about others ends the start."""
+    try:
+        port.sockets = _listen(port.host, port.number)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return False
+        raise StartRefused(f"Cannot listen on {port.host} port {port.number}: {error.strerror}.") from None
+    port.number = port.sockets[0].getsockname()[1]
+    return True
+
+
+def _this_port(host: str, number: int) -> Port:
+    port = Port(host, number)
+    if not _taken(port):
+        port.look()
+        port.fix = "end that process, or set another port (port in config.toml) and tell those who have tokens"
+        port.waits = True
+    return port
+
+
+def _machines(host: str, number: int) -> Port:
+    return Port(
+        host,
+        number,
+        problem=f"Port {number} is that of this machine's own server, so this one has no TCP port",
+        fix="set another: port in your config.toml, or penstock server start --port",
+    )
+
+
+def _any_port(host: str) -> Port:
+    for _ in range(TRIES):
+        port = Port(host, 0)
+        if _taken(port):
+            return port
+    raise StartRefused(f"No port is free on {host}.")
+
+
+def _listen(host: str, number: int) -> list[socket.socket]:
+    """All or none."""
+    first = _listener(host, number)
+    sockets = [first]
+    for other in _others(first.getsockname()[0]):
+        try:
+            sockets.append(_listener(other, first.getsockname()[1]))
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                continue
-            raise StartRefused(f"Cannot listen on {settings.host} port {port}: {error.strerror}.") from None
-        used = listener.getsockname()[1]
-        taken = [f"Port {wanted} is taken; using {used}."] if wanted and used != wanted else []
-        return listener, taken
-    raise StartRefused(f"No port is free on {settings.host}.")
+            if error.errno not in ABSENT:
+                for each in sockets:
+                    each.close()
+                raise
+    return sockets
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _others(address: str) -> list[str]:
+    """The address `localhost` may also mean where this one is served."""
+    return {V4: [V6], "0.0.0.0": [V6], V6: [V4]}.get(address, [])  # noqa: S104
+
+
+def _listener(host: str, port: int) -> socket.socket:
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:

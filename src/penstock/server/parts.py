@@ -8,6 +8,7 @@ from datetime import datetime
 from penstock.domain.model import now
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
+from penstock.server.listeners import Port
 from penstock.services.adoption import Adoption
 from penstock.services.audit import Audit
 from penstock.services.bell import Bell
@@ -59,12 +60,11 @@ class Parts:
     usage: Usage
     idle: Idle
     bell: Bell
-    address: str | None
-    """Where TCP listens."""
+    port: Port
     started_at: datetime
 
     @classmethod
-    def wire(cls, settings: Settings, db: Database, engine: Engine, address: str | None) -> Parts:
+    def wire(cls, settings: Settings, db: Database, engine: Engine, port: Port) -> Parts:
         uploads, bell, people = Uploads(settings), Bell(), People(db)
         adoption = Adoption(db, engine, lambda workload: _adopted(reconciler, sessions, workload))
         reconciler = Reconciler(db, engine, settings, uploads, bell, people, adoption.nodes)
@@ -98,7 +98,7 @@ class Parts:
             usage=Usage(db),
             idle=Idle(db, engine, settings, people, reconciler, bell),
             bell=bell,
-            address=address,
+            port=port,
             started_at=now(),
         )
 
@@ -127,6 +127,7 @@ class Parts:
         await self.reconciler.close()
         await self.volumes.close()
         await self.engine.close()
+        await self.audit.close()
         await self.db.close()
 
 

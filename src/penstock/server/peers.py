@@ -1,8 +1,8 @@
 """Who is at the other end of a connection: by the kernel, never by what they say.
 
 On a Unix socket the kernel tells the uid (SO_PEERCRED). On loopback TCP it can be found out, too: /proc/net/tcp has the
-uid and the inode of the other socket, and a process of this PID namespace must hold that inode. A job has a PID
-namespace of its own, so whatever cannot be found among our own processes is not believed.
+uid and the inode of the other socket, and processes of this PID namespace must hold that inode, and they alone. A job
+has a PID namespace of its own, so whatever is held by another than our own processes is not believed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import select
 import socket
 import struct
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,8 +21,9 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
-SHARE = 4
-"""One account may hold a quarter of the descriptors there are."""
+from penstock.errors import HeadTooLarge, PenstockError, TooSlow
+from penstock.server.holders import holds, processes, rows
+from penstock.server.limits import BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS, Connections, Holder, address_of, refusal
 
 
 @dataclass(frozen=True)
@@ -37,29 +35,108 @@ class Peer:
     local: tuple[str, int] | None = None
     remote: tuple[str, int] | None = None
 
+    @property
+    def holder(self) -> Holder | None:
+        """Whom the connection is counted for; the server's own account is not counted."""
+        if self.uid is not None:
+            return None if self.uid == os.geteuid() else self.uid
+        return address_of(self.remote[0]) if self.remote else None
+
 
 class PeerProtocol(HttpToolsProtocol):
-    """Puts the peer of the connection into each request's state, and keeps one account from taking all there are."""
+    """Puts the peer of the connection into each request's state, and keeps one peer from taking all there is."""
 
-    open_by_uid: ClassVar[Counter[int]] = Counter()
-    _counted: int | None = None
+    counted: ClassVar[Connections]
+    """Set once the settings are known."""
+    ticks: ClassVar[int] = 0
+    """Seconds that were counted by `close_stalled`."""
+    _holder: Holder | None = None
+    _deadline: int | None = None
+    """The tick until which more of the request must come; None while nothing of one is being read."""
+    _beside = 0
+    """Bytes since the last that belonged to a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         peer = peer_of(transport)
         self.app_state = self.app_state | {"peer": peer}
-        if peer.uid is None or peer.uid == os.geteuid():
-            return
-        self._counted = peer.uid
-        self.open_by_uid[peer.uid] += 1
-        if self.open_by_uid[peer.uid] > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE:
-            transport.abort()
+        self._deadline = self.ticks + HEAD_SECONDS
+        self._holder = peer.holder
+        if self._holder is not None and (refused := self.counted.take(self._holder)):
+            transport.write(refusal(refused))
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._counted is not None:
-            self.open_by_uid[self._counted] -= 1
-            self._counted = None
+        if self._holder is not None:
+            self.counted.give_back(self._holder)
+            self._holder = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._deadline is None:
+            self._deadline = self.ticks + HEAD_SECONDS
+        self._beside += len(data)
+        super().data_received(data)
+        if self._beside > HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(_too_large())
+
+    def on_headers_complete(self) -> None:
+        if self._beside > HEAD_BYTES and _size(self.url, self.headers) > HEAD_BYTES:
+            raise _too_large()  # data_received answers with send_400_response
+        self._beside = 0
+        self._deadline = self.ticks + BODY_SECONDS
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._beside = 0
+        self._deadline = self.ticks + BODY_SECONDS
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._beside = 0
+        self._deadline = None
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._beside > HEAD_BYTES:
+            self._refuse(_too_large())
+        else:
+            super().send_400_response(msg)
+
+    def close_if_stalled(self) -> None:
+        """A peer is not blamed while it is us who do not read."""
+        if self._deadline is None or self.ticks <= self._deadline or self.flow.read_paused:
+            return
+        self._refuse(TooSlow("The rest of the request did not come in time."))
+
+    def _refuse(self, error: PenstockError) -> None:
+        begun = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if not begun and not self.transport.get_write_buffer_size():
+            self.transport.write(refusal(error))
+            self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # nobody takes what was written: closing would wait for that
+        else:
+            self.transport.close()
+
+
+def _too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"What comes beside the body of a request is limited to {HEAD_BYTES // 1024} KiB.")
+
+
+def _size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    """As it was sent: each header has a colon, a space and the end of its line."""
+    return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def close_stalled(connections: Iterable[object]) -> None:
+    """To be called once a second."""
+    PeerProtocol.ticks += 1
+    for connection in list(connections):
+        if isinstance(connection, PeerProtocol):
+            connection.close_if_stalled()
 
 
 class PeerSocket(WSProtocol):
@@ -70,7 +147,7 @@ class PeerSocket(WSProtocol):
     behind it takes nothing: a client that is gone must not have to wait for that.
     """
 
-    _counted: int | None = None
+    _holder: Holder | None = None
     _hangup: select.epoll | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -78,7 +155,7 @@ class PeerSocket(WSProtocol):
         self.logger = _quiet  # it would write down every command line
         peer, self._lost = peer_of(transport), asyncio.Event()
         self.app_state = self.app_state | {"peer": peer, "lost": self._lost}
-        self._counted = None if peer.uid == os.geteuid() else peer.uid
+        self._holder = peer.holder
         connection: Any = transport.get_extra_info("socket")
         self._hangup = select.epoll()
         self._hangup.register(connection.fileno(), select.EPOLLRDHUP | select.EPOLLONESHOT)
@@ -93,9 +170,9 @@ class PeerSocket(WSProtocol):
             self.loop.remove_reader(self._hangup.fileno())
             self._hangup.close()
             self._hangup = None
-        if self._counted is not None:
-            PeerProtocol.open_by_uid[self._counted] -= 1
-            self._counted = None
+        if self._holder is not None:
+            PeerProtocol.counted.give_back(self._holder)
+            self._holder = None
 
     def shutdown(self) -> None:
         """The server stops. Routes know, and tell their clients why; only what they are done with is closed here."""
@@ -126,21 +203,19 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def is_own_process(peer: Peer) -> bool:
-    """Is the other end of this loopback connection a process of our own uid and PID namespace (so: not a job)?"""
+    """Is the other end of this loopback connection held by processes of our own uid and PID namespace (so: not by a
+    job), and by nobody else?"""
     if peer.remote is None or peer.local is None:
         return False
     found = _socket_of(peer.remote, peer.local)
-    return found is not None and found[0] == os.geteuid() and _held_here(found[1])
+    return found is not None and found[0] == os.geteuid() and _held_here_alone(found[1])
 
 
 def _socket_of(address: tuple[str, int], towards: tuple[str, int]) -> tuple[int, str] | None:
     """(uid, inode) of the socket bound to `address` and connected to `towards`."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                fields = line.split()
-                if _is(fields[1], address) and _is(fields[2], towards):
-                    return int(fields[7]), fields[9]
+    for fields in rows():
+        if _is(fields[1], address) and _is(fields[2], towards):
+            return int(fields[7]), fields[9]
     return None
 
 
@@ -156,23 +231,27 @@ def _is(text: str, address: tuple[str, int]) -> bool:
     return words == packed or words == b"\0" * 10 + b"\xff\xff" + packed
 
 
-def _held_here(inode: str) -> bool:
-    wanted = f"socket:[{inode}]"
+def _held_here_alone(inode: str) -> bool:
+    """A socket can be handed on, also out of a job: one holder of our own does not speak for the others."""
     ours = Path("/proc/self/ns/pid").readlink()
-    return any(_holds(process, wanted) and _namespace(process) == ours for process in _processes())
+    held = False
+    for process in processes():
+        holding = holds(process, inode)
+        if holding is None and _is_a_job_of_ours(process):
+            return False
+        if holding and _namespace(process) != ours:
+            return False
+        held = held or bool(holding)
+    return held
 
 
-def _processes() -> Iterator[Path]:
-    return (Path("/proc", name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
-
-
-def _holds(process: Path, wanted: str) -> bool:
-    with suppress(OSError):
-        for number in os.listdir(process / "fd"):  # noqa: PTH208
-            with suppress(OSError):
-                if os.readlink(process / "fd" / number) == wanted:  # noqa: PTH115
-                    return True
-    return False
+def _is_a_job_of_ours(process: Path) -> bool:
+    """Does it run as this account, in a PID namespace below ours? That much everybody may see of every process."""
+    try:
+        lines = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
+    except OSError:
+        return False
+    return str(os.geteuid()) in lines["Uid"].split() and len(lines.get("NSpid", "").split()) > 1
 
 
 def _namespace(process: Path) -> Path | None:

@@ -18,6 +18,7 @@ NEEDS: dict[tuple[str, str], tuple[Verb, Kind]] = {
     ("GET", "/v1/whoami"): (Verb.get, Kind.Server),
     ("GET", "/v1/server"): (Verb.get, Kind.Server),
     ("POST", "/v1/server/stop"): (Verb.stop, Kind.Server),
+    ("POST", "/v1/server/restart"): (Verb.stop, Kind.Server),
     ("GET", "/v1/doctor"): (Verb.get, Kind.Server),
     ("GET", "/v1/nodes"): (Verb.get, Kind.Node),
     ("GET", "/v1/gpus"): (Verb.get, Kind.Node),

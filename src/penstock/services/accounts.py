@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from functools import lru_cache
+import time
 
 from penstock.domain.users import Account, Caller
 from penstock.errors import Forbidden, StartRefused
@@ -12,6 +12,9 @@ from penstock.settings import Settings
 
 NOGROUP = 65534
 NOBODY = Account(uid=65534, gid=NOGROUP, user="nobody")
+REMEMBERED = 1.0
+"""Seconds: the system's answer costs more than the rest of a request, and a number may be given to another account."""
+_remembered: dict[int | str, tuple[float, Account]] = {}
 
 
 def account_of(caller: Caller, settings: Settings) -> Account:
@@ -35,7 +38,7 @@ def account_of(caller: Caller, settings: Settings) -> Account:
 def root_account(settings: Settings) -> Account:
     """The account in `root_account`, checked: it must exist and must not be root again."""
     try:
-        account = _named(settings.root_account)
+        account = _known(settings.root_account)
     except KeyError:
         raise StartRefused(
             f"The account '{settings.root_account}' does not exist, and work never runs as root.",
@@ -57,16 +60,14 @@ def user_name(uid: int) -> str:
         return f"uid-{uid}"
 
 
-@lru_cache
-def _known(uid: int) -> Account:
-    """Looked up once: the system's answer costs more than the rest of a request. A failure is not remembered."""
-    return _account(pwd.getpwuid(uid))
-
-
-@lru_cache
-def _named(name: str) -> Account:
-    return _account(pwd.getpwnam(name))
-
-
-def _account(entry: pwd.struct_passwd) -> Account:
-    return Account(uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
+def _known(key: int | str) -> Account:
+    """By number or name. A failure is not remembered."""
+    moment, known = time.monotonic(), _remembered.get(key)
+    if known and moment - known[0] < REMEMBERED:
+        return known[1]
+    entry = pwd.getpwnam(key) if isinstance(key, str) else pwd.getpwuid(key)
+    account = Account(uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
+    if len(_remembered) >= 1000:
+        _remembered.clear()
+    _remembered[key] = (moment, account)
+    return account

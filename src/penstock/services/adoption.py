@@ -103,8 +103,7 @@ class Adoption:
         return new
 
     async def _write(self, found: Found) -> list[Workload]:
-        workloads = [self._again(workload, workload.attempt) for workload in found.workloads]
-        workloads += [self._again(workload, workload.attempt - 1) for workload in found.held]
+        workloads = [self._again(workload) for workload in found.workloads]
         workloads.sort(key=lambda workload: workload.created_at)
         volumes = sorted(found.volumes, key=lambda pair: pair[0].created_at)
         if not workloads and not volumes:
@@ -135,7 +134,7 @@ class Adoption:
                 new += taken
         return count, new
 
-    def _again(self, workload: Workload, launched: int) -> Workload:
+    def _again(self, workload: Workload) -> Workload:
         """What became of it is not in its record. Where it has a place of our scheduler's it keeps that."""
         placed = {
             "state": State.REQUESTED_LAUNCH,
@@ -147,7 +146,7 @@ class Adoption:
             "reason": Reason.ADOPTED,
             "message": FOUND,
             "wants": Wants.RUN,
-            "launched": launched,
+            "launched": workload.attempt,
             "exit_code": None,
             "started_at": workload.started_at if self._on_hosts else None,
             "ended_at": None,

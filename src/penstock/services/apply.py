@@ -22,8 +22,17 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
+from penstock.services import once
 from penstock.services.audit import Audit
-from penstock.services.differing import alive, different, is_same, volume_differences
+from penstock.services.differing import (
+    alive,
+    different,
+    is_same,
+    last_of,
+    open_secrets,
+    volume_differences,
+    with_kept,
+)
 from penstock.services.findings import Findings
 from penstock.services.nouns import Nouns, Said, placed
 from penstock.services.ordering import by_dependency
@@ -106,7 +115,8 @@ class Apply:
                 chosen = self._in_group(caller, each, said.groups)
                 plan = await _planned(partial(self._plan_workload, chosen, each, number, asked, coming))
                 workloads.append(plan)
-                coming.workloads.update({(chosen.group, plan.name): plan.workload} if plan.workload else {})
+                if there := plan.workload or plan.known:
+                    coming.workloads[chosen.group, plan.name] = there
         await self._refuse(caller, found)
         return [*nouns, *volumes, *workloads]
 
@@ -186,12 +196,15 @@ class Apply:
             problem = Problem("is missing: what is applied is found again by it", where=asked.source, field="name")
             raise Invalid("A task that is applied needs a name.", problems=[problem])
         there = await self._db.read(lambda tx: alive(tx, caller.group, name))
-        same = next((other for other in there if is_same(other, task)), None)
+        same = next((other for other in there if is_same(other, with_kept(task, other))), None)
         if same:
-            return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}")
+            return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}", known=same)
         if there:
-            seen = caller.rights.may(Verb.get, Kind.Workload, caller.group)
-            raise Invalid(f"{name} is there and different.", problems=[different(there[0], task, seen=seen)])
+            seen, task = caller.rights.may(Verb.get, Kind.Workload, caller.group), with_kept(task, there[0])
+            problems = open_secrets(task) or [different(there[0], task, seen=seen)]
+            raise Invalid(f"{name} is there and different.", problems=problems)
+        if task.spec.open_secrets:
+            task = with_kept(task, await self._db.read(lambda tx: last_of(tx, caller, name)))
         sent = asked.files.get(_file(number))
         submission = Submission.model_validate(
             {
@@ -275,7 +288,7 @@ class Apply:
             view = await self._volumes.add(caller, plan.volume, plan.asked, key)
             return plan.applied(id=view.id, message=view.message, notices=view.notices)
         elif plan.workload:
-            digest = hashlib.sha256(plan.workload.spec.model_dump_json().encode()).hexdigest()
+            digest = once.digest(caller, plan.workload.spec.model_dump_json().encode())
             workload = made.resolved(plan.workload)
             view_of = await self._submit.add(caller, Prepared(workload, plan.homes), key, digest, alone=True)
             return plan.applied(id=view_of.id, message=workload.message)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
 
 from penstock.domain.audit import Deed, Entry
 from penstock.domain.model import now
@@ -10,10 +12,18 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
+from penstock.errors import PenstockError
 from penstock.store.database import Database
 from penstock.store.session import Store
 
+log = logging.getLogger(__name__)
 DONE, DENIED, FAILED = "done", "denied", "failed"
+WINDOW = 60.0
+LINES = 20
+"""So many different refusals of one user are written in a minute, each with what was asked for."""
+USERS = 200
+"""So many are told apart in a minute."""
+OTHERS = ""
 
 
 def note(
@@ -50,10 +60,30 @@ def note_of(
     note(tx, caller, verb, kind, group=thing.group, name=thing.name, id=thing.id, result=result, detail=detail)
 
 
+@dataclass
+class _Minute:
+    """What was refused to one user since its first refusal."""
+
+    caller: Caller
+    whose: str
+    seen: set[tuple[str, Deed, str | None]] = field(default_factory=set)
+    more: int = 0
+    last: tuple[Deed, str | None] | None = None
+    ends: asyncio.TimerHandle | None = None
+
+
 class Audit:
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._denied: dict[tuple[str, Deed, str | None], float] = {}
+        self._minutes: dict[str, _Minute] = {}
+        """By user."""
+        self._counting: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """What is counted and not written yet is written now."""
+        for user in list(self._minutes):
+            self._end(user)
+        await asyncio.gather(*self._counting)
 
     async def page(
         self, *, user: str | None, name: str | None, limit: int, cursor: str | None
@@ -65,14 +95,48 @@ class Audit:
         await self._db.write(lambda tx: note(tx, caller, verb, kind))
 
     async def denied(self, caller: Caller, deed: Deed, detail: str | None = None) -> None:
-        """Once a minute for each: one who knocks again and again must not fill the disk."""
-        key, moment = (caller.user, deed, detail), time.monotonic()
-        if moment - self._denied.get(key, -60.0) < 60:
+        """The same thing once a minute, and only so many of one user: one who knocks at every door must not fill the
+        disk. The rest is counted, and costs no write until the minute is over."""
+        minute, what = self._minute(caller), (caller.user, deed, detail)
+        if what in minute.seen:
             return
-        if len(self._denied) >= 1000:
-            self._denied.clear()
-        self._denied[key] = moment
+        if len(minute.seen) >= LINES:
+            minute.more, minute.last = minute.more + 1, (deed, detail)
+            return
+        minute.seen.add(what)
         verb, kind, group, name = deed
         await self._db.write(
             lambda tx: note(tx, caller, verb, kind, group=group, name=name, result=DENIED, detail=detail)
         )
+
+    def _minute(self, caller: Caller) -> _Minute:
+        """Those of too many names at once share one: whoever can choose a name could choose a new one each time."""
+        user = caller.user if caller.user in self._minutes or len(self._minutes) < USERS else OTHERS
+        found = self._minutes.get(user)
+        if found is None:
+            named = caller if user == caller.user else replace(caller, user=OTHERS)
+            found = self._minutes[user] = _Minute(named, user or "others")
+            found.ends = asyncio.get_running_loop().call_later(WINDOW, self._end, user)
+        return found
+
+    def _end(self, user: str) -> None:
+        minute = self._minutes.pop(user)
+        if minute.ends:
+            minute.ends.cancel()
+        if minute.more:
+            task = asyncio.create_task(self._count(minute))
+            self._counting.add(task)
+            task.add_done_callback(self._counting.discard)
+
+    async def _count(self, minute: _Minute) -> None:
+        if minute.last is None:
+            return
+        (verb, kind, group, name), detail = minute.last
+        last = detail or f"{verb} {kind} {name}".strip()
+        said = f"… and {minute.more:,} more refused requests of {minute.whose} in this minute; the last: {last}"
+        try:
+            await self._db.write(
+                lambda tx: note(tx, minute.caller, verb, kind, group=group, name=name, result=DENIED, detail=said)
+            )
+        except PenstockError as error:
+            log.warning("%s (not written down: %s)", said, error)

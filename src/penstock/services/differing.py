@@ -9,6 +9,7 @@ from penstock.dialects.task import Task
 from penstock.dialects.task.write import as_task
 from penstock.domain.policy import EVERYTHING
 from penstock.domain.secrets import MASK, masked
+from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.errors import Problem
@@ -27,8 +28,37 @@ def alive(tx: Store, group: str, name: str) -> list[Workload]:
     return [each for each in found if each.name == name and not each.ended]
 
 
+def last_of(tx: Store, caller: Caller, name: str) -> Workload | None:
+    """The caller's own newest of this name: a program of somebody else's could print what it keeps."""
+    found = tx.workloads.find(name, caller.group)
+    return next((each for each in found if each.name == name and each.user == caller.user), None)
+
+
 def is_same(known: Workload, task: Task) -> bool:
     return _named(known.spec, known.name) == task.spec
+
+
+def with_kept(task: Task, known: Workload | None) -> Task:
+    """With the values that `known` keeps of the secrets which the text only names."""
+    open_secrets = task.spec.open_secrets
+    if known is None or not open_secrets:
+        return task
+    kept = {name: value for name, value in known.spec.secret_values.items() if name in open_secrets}
+    return task._replace(spec=task.spec.model_copy(update={"envs": task.spec.envs | kept}))
+
+
+def open_secrets(task: Task) -> list[Problem]:
+    """Those that nothing gives a value."""
+    hint = "write its value, or submit it with --env {}=…"
+    return [
+        Problem(
+            "has no value, and none is kept",
+            where=task.where("secrets", name),
+            field=task.field("secrets", name),
+            hint=hint.format(name),
+        )
+        for name in task.spec.open_secrets
+    ]
 
 
 def _named(spec: Spec, name: str) -> Spec:
@@ -47,11 +77,19 @@ def different(known: Workload, task: Task, *, seen: bool) -> Problem:
 
 def _differences(known: Spec, task: Task) -> str:
     """`resources.image_id: a → b; run`, in the words of the text: long ones only by name."""
-    old, new = _flat(as_task(known)), _flat(as_task(task.spec))
+    old, new = _flat(_written(known)), _flat(_written(task.spec))
+    for key in ("from_secrets", "pull_secrets"):  # only manifests say them
+        old[key,], new[key,] = getattr(known, key), getattr(task.spec, key)
     names = [keys for keys in sorted(old.keys() | new.keys()) if old.get(keys) != new.get(keys)]
     said = [_difference(task, keys, old.get(keys), new.get(keys)) for keys in names[:DIFFERENCES_SHOWN]]
     more = f" and {len(names) - DIFFERENCES_SHOWN} more" if len(names) > DIFFERENCES_SHOWN else ""
     return "; ".join(dict.fromkeys(said)) + more
+
+
+def _written(spec: Spec) -> dict[str, Any]:
+    """As a task, with the values of secrets, which only `_difference` looks at."""
+    said = as_task(spec)
+    return said | {"secrets": spec.secret_values} if spec.secrets else said
 
 
 def _difference(task: Task, keys: tuple[str, ...], *values: Any) -> str:

@@ -35,7 +35,8 @@ class Happenings:
         for number in range(max(workload.attempt - ATTEMPTS, 0) + 1, workload.attempt + 1):
             found += [_view(event) for event in await self._engine.events(Run.of(workload, number))]
         begun = [change.at for change in history if change.reason in BEGINS]
-        return _in_order([_ours(change) for change in history], found, begun)
+        happened = _in_order([_ours(change) for change in history], found, begun)
+        return tuple(_without_secrets(workload, event) for event in happened) if workload.spec.secrets else happened
 
     async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
@@ -65,6 +66,10 @@ def _ours(change: Change) -> EventView:
     said = f"{change.state}: {change.message}" if change.message else str(change.state)
     kind = "Warning" if change.state in BAD else "Normal"
     return EventView(at=change.at, kind=kind, reason=change.reason, about="job", message=said)
+
+
+def _without_secrets(workload: Workload, event: EventView) -> EventView:
+    return event.model_copy(update={"message": workload.spec.without_secrets(event.message)})
 
 
 def _view(event: Event) -> EventView:

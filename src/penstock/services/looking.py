@@ -27,8 +27,7 @@ class Looking:
         """The newest attempt, unless another is named."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         run = Run.of(workload, attempt)
-        secrets = {name: workload.spec.envs[name] for name in workload.spec.secrets}
-        found = without(await self._engine.inspect(run), secrets)
+        found = without(await self._engine.inspect(run), workload.spec.secret_values)
         return Inspection(
             id=workload.id, name=workload.name, attempt=run.attempt, engine=self._engine.name, found=found
         )
@@ -42,7 +41,8 @@ class Looking:
             found = await self._engine.top(Run.of(workload), chosen)
         except Conflict as error:
             raise said_of(workload, chosen, error) from error
-        return MeasureView(**found.model_dump(), id=workload.id, name=workload.name, part=chosen)
+        shown = without(found.model_dump(), workload.spec.secret_values)  # a program may have been started with one
+        return MeasureView(**shown, id=workload.id, name=workload.name, part=chosen)
 
     async def nodes(self, caller: Caller, names: Sequence[str], wait: float) -> list[NodeMeasure]:
         """Who computes on a GPU is shown as in the list of nodes."""

@@ -17,7 +17,7 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.services.reconcile import Reconciler
 from penstock.store.database import Database
-from penstock.wire import GpuMeasure, GpuPoolView, GpuRow, GpuView, HolderView, NodeMeasure, NodeView, ProcessMeasure
+from penstock.wire import GpuMeasure, GpuPoolView, GpuRow, GpuView, HolderView, NodeMeasure, NodeView
 
 NOT_OURS = "not of Penstock"
 ELSEWHERE = "another server on this machine"
@@ -84,17 +84,7 @@ class Nodes:
     async def measured(self, caller: Caller, nodes: Sequence[NodeMeasure]) -> list[NodeMeasure]:
         """What nodes do, as far as this caller may see with what."""
         holders = await self._holders()
-        ids = {each.workload for node in nodes for each in node.processes or () if each.workload}
-        owners = await self._db.read(lambda tx: {id_: tx.workloads.get(id_) for id_ in ids})
-        return [
-            node.model_copy(
-                update={
-                    "gpus": _measured(caller, node, holders),
-                    "processes": node.processes and tuple(_busy(caller, each, owners) for each in node.processes),
-                }
-            )
-            for node in nodes
-        ]
+        return [node.model_copy(update={"gpus": _measured(caller, node, holders)}) for node in nodes]
 
     async def totals(self) -> Totals:
         nodes = await self.all()
@@ -191,14 +181,6 @@ def _measured(caller: Caller, node: NodeMeasure, holders: Mapping[str, Workload]
         else gpu
         for gpu in node.gpus
     )
-
-
-def _busy(caller: Caller, process: ProcessMeasure, owners: Mapping[str, Workload | None]) -> ProcessMeasure:
-    """That something is busy everyone may know; what it is called and whose it is, its owner and admins."""
-    owner = owners.get(process.workload or "")
-    if _may_see(caller, owner.user if owner else None):
-        return process
-    return process.model_copy(update={"command": "", "workload": None})
 
 
 def _processes(caller: Caller, processes: tuple[GpuProcess, ...], holder: Workload | None) -> tuple[GpuProcess, ...]:

@@ -109,17 +109,16 @@ class Nouns:
 
     def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: Said) -> Planned:
         self._people.refuse_unruly(caller)
+        users = [each.noun for each in coming.documents if isinstance(each.noun, User)]
         try:
-            self._people.refuse_wrong(user, coming.groups)
+            self._people.refuse_wrong(user, coming.groups, users)
         except Invalid as error:
             raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         known = self._people.user(user.name)
-        users = [each.noun for each in coming.documents if isinstance(each.noun, User)]
         if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
             problem = Problem(NO_ADMIN, field="groups", hint=ANOTHER_ADMIN)
             raise Invalid(NO_ADMIN, problems=[placed(document, problem)])
-        same = known is not None and known.model_copy(update={"uid": None}) == user.model_copy(update={"uid": None})
-        return _planned(document, known is not None, same, partial(self._people.put_user, caller, user))
+        return _planned(document, known is not None, known == user, partial(self._people.put_user, caller, user))
 
     def _plan_group(self, caller: Caller, document: NounDocument, group: Group) -> Planned:
         self._people.refuse_unruly(caller)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -84,7 +84,8 @@ class People:
         rights = self._rights_of(user)
         if caller.proof is Proof.header:
             rights = rights.by_name()
-        return replace(caller, written=rights, uid=user.uid if caller.uid is None else caller.uid)
+        uid = caller.uid if caller.proof is Proof.socket or user.uid is None else user.uid
+        return replace(caller, written=rights, uid=uid)
 
     def renewed(self, caller: Caller) -> Caller:
         """One who was let in before: what was given to them and taken from them since counts."""
@@ -109,13 +110,17 @@ class People:
             self._rights[user.name] = Rights.of(user.name, [(each.name, each.policy) for each in user.groups])
         return self._rights[user.name]
 
-    async def until_refused(self, caller: Caller, verb: Verb, kind: Kind, group: str) -> NoReturn:
-        """Raises as soon as they may not do this any more."""
+    async def until_refused(
+        self, caller: Caller, verb: Verb, kind: Kind, group: str, require: Callable[[Caller], Awaitable[None]]
+    ) -> NoReturn:
+        """Raises as soon as they may not do this any more, or `require` does for what they may by then."""
         while True:
+            changed = self._changed
             self.require_still(caller, verb, kind, group)
+            await require(self.renewed(caller))
             with suppress(TimeoutError):
                 async with asyncio.timeout((caller.until - now()).total_seconds() if caller.until else None):
-                    await self._changed.wait()
+                    await changed.wait()
 
     async def while_allowed(
         self, stream: AsyncGenerator[bytes, None], caller: Caller, verb: Verb, kind: Kind, group: str
@@ -234,14 +239,13 @@ class People:
         return admin
 
     async def put_user(self, caller: Caller, user: User) -> bool:
-        """Was it there before? An account of this machine stays with its user."""
+        """Was it there before?"""
         self.refuse_unruly(caller)
         self.refuse_wrong(user)
         known = self._users.get(user.name)
-        kept = user.model_copy(update={"uid": known.uid}) if known and user.uid is None else user
 
         def write(tx: Store) -> None:
-            _put_user(tx, kept)
+            _put_user(tx, user)
             _refuse_without_admin(tx)
             audit.note(tx, caller, Verb.update if known else Verb.create, Kind.User, name=user.name)
 
@@ -272,6 +276,7 @@ class People:
                 raise NotFound(f"User {shorten(name)} not found")
             _refuse_without_admin(tx)
             tx.tokens.remove_of(name)
+            tx.submissions.remove_of(name)
             audit.note(tx, caller, Verb.delete, Kind.User, name=name)
 
         await self._db.write(write)
@@ -304,8 +309,8 @@ class People:
         if not caller.admin:
             raise Forbidden("Only an admin may say who may what.")
 
-    def refuse_wrong(self, user: User, coming: frozenset[str] = frozenset()) -> None:
-        """All that is wrong at once; `coming` are groups that are about to be written down."""
+    def refuse_wrong(self, user: User, coming: frozenset[str] = frozenset(), others: Iterable[User] = ()) -> None:
+        """All that is wrong at once; `coming` are groups and `others` users that are about to be written down."""
         problems = [problem for problem in (_name_problem(user.name, "name"),) if problem]
         for number, each in enumerate(user.groups):
             where = f"groups.{number}"
@@ -313,6 +318,11 @@ class People:
                 hint = "write a Group document for it"
                 problems.append(Problem(f"there is no group '{shorten(each.name)}'", field=f"{where}.name", hint=hint))
             problems += [] if isinstance(each.policy, str) else policy_problems(each.policy, f"{where}.policy")
+        there = {**self._users, **{other.name: other for other in others}}
+        for other in there.values():
+            if user.uid is not None and other.uid == user.uid and other.name != user.name:
+                hint = "an account is one user's; take it out of their document first"
+                problems.append(Problem(f"{user.uid} is the account of user {other.name}", field="uid", hint=hint))
         if problems:
             raise Invalid("The user cannot be written down.", problems=problems)
 

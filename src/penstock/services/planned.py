@@ -27,6 +27,8 @@ class Planned:
     volume: Volume | None = None
     asked: NewVolume | None = None
     workload: Workload | None = None
+    known: Workload | None = None
+    """The one that is there and the same, for those of the text that name it."""
     homes: dict[str, Volume] = field(default_factory=dict)
     """Volumes that are made with the workload."""
     caller: Caller | None = None

@@ -23,7 +23,6 @@ from penstock.domain.states import WAITING, State
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
-from penstock.services import records
 from penstock.services.bell import Bell
 from penstock.services.expiry import Expiry
 from penstock.services.holdups import Holdups
@@ -173,8 +172,6 @@ class Reconciler:
             self._bell.ring(workload.id)
             if held_up.ended:
                 self._end(held_up)
-            elif not self.placement:
-                await self._hold(held_up)
         elif self.placement:
             self.placement.enqueue(workload)
         else:
@@ -198,13 +195,6 @@ class Reconciler:
             self.placement.give_back(after)
         elif self.placement and after.started_at and not workload.started_at:
             self.placement.remember(after)  # when it ends at the latest is known from now on
-
-    async def _hold(self, workload: Workload) -> None:
-        """Those that have completed are not waited for again, wherever their own records are by then."""
-        unmet = await self._db.read(lambda tx: tx.workloads.unmet(workload.id))
-        if unmet:
-            waits = workload.model_copy(update={"after_ids": tuple(unmet)})
-            await self._engine.hold(waits, records.record_of(waits))
 
     def _end(self, workload: Workload) -> None:
         if workload.launched < workload.attempt and workload.attempt > 1:

@@ -122,13 +122,15 @@ async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str
     return await literal(db, engine, caller, name) or NotFound(f"Volume {shorten(name)} not found")
 
 
-async def literal(db: Database, engine: Engine, caller: Caller, name: str) -> Volume | None:
-    """A claim of the cluster by its own name. Another user's volume is not found, whatever the cluster says of it."""
+async def literal(db: Database, engine: Engine, caller: Caller, name: str, verb: Verb = Verb.get) -> Volume | None:
+    """A claim of the cluster by its own name, for whom it was given to; one that is nobody's is for admins. Another
+    user's volume is not found, whatever the cluster says of it."""
     parts = lookup.LITERAL.match(name)
     ours: Volume | None = await db.read(lambda tx: tx.volumes.get(parts[2])) if parts else None
     if ours is not None and ours.object_name == name:
         return None
-    return await engine.literal_volume(name, caller.group)
+    found = await engine.literal_volume(name, caller.user, caller.group)
+    return found if found and caller.rights.may(verb, Kind.Volume, found.group) else None
 
 
 def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None]) -> Problem | None:
@@ -167,7 +169,7 @@ def _not_theirs_to_write(caller: Caller, task: Task, found: Mapping[str, Found])
         volume = found[mount.path]
         if mount.read_only or not isinstance(volume, Volume) or volume.read_only:
             continue
-        if volume.claim or may_write(caller.rights, volume.group):  # a cluster's own claim is of no group
+        if may_write(caller.rights, volume.group):
             continue
         said = f"volume {volume.name} belongs to group {volume.group}, where you may not write to volumes"
         hint = f"mount it read-only; to write you need 'upload' on Volume in group {volume.group}"
@@ -200,8 +202,9 @@ def awaited_by(
 
 
 def _awaited(tx: Store, caller: Caller, ref: str) -> Workload:
-    """By id; or by name the one that is alive, else the newest that ended."""
-    found = tx.workloads.find(ref, caller.group)
+    """By id; or by name the one that is alive, else the newest that ended. What the caller may not see is not there."""
+    seen = caller.rights.may(Verb.get, Kind.Workload, caller.group)
+    found = tx.workloads.find(ref, caller.group) if seen else []
     if len([each for each in found if not each.ended]) > 1:
         return lookup.workload(tx, caller, ref)  # which says so
     if not found:

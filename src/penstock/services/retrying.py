@@ -38,14 +38,14 @@ class Retrying:
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
-        body = once.digest(f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
+        body = once.digest(caller, f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
-        await self._refuse_gone(workload)
+        await self._refuse_gone(caller, workload)
 
         def change(tx: Store) -> tuple[Workload, bool]:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
-            if before and (known := tx.workloads.get(before)):
-                return known, False
+            if before:
+                return lookup.workload(tx, caller, before, Verb.create), False
             found = lookup.workload(tx, caller, workload.id, Verb.create)
             _refuse_active(found)
             _refuse_without_volumes(tx, found)
@@ -68,18 +68,21 @@ class Retrying:
         asked = {"you": caller.rights}
         if caller.user != workload.user and (owners := self._people.rights(workload.user)):
             asked[workload.user] = owners
-        problems = [problem for who, rights in asked.items() for problem in _not_theirs(tx, workload, who, rights)]
+        problems = [problem for who, rights in asked.items() for problem in not_theirs(tx, workload, who, rights)]
         if problems:
             raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
 
-    async def _refuse_gone(self, workload: Workload) -> None:
-        """What only the outside knows: the files sent along, claims of the cluster."""
+    async def _refuse_gone(self, caller: Caller, workload: Workload) -> None:
+        """What only the outside knows: the files sent along, claims of the cluster and who may use them."""
         if sent := workload.files.get("workdir"):
             self._uploads.path(workload.user, sent)
         for path, volume_id in workload.volume_ids.items():
-            claim = claim_of(volume_id)
-            if claim and await self._engine.literal_volume(claim, workload.group) is None:
+            if (claim := claim_of(volume_id)) is None:
+                continue
+            if await self._engine.literal_volume(claim, workload.user, workload.group) is None:
                 raise _without_volume(workload, path)
+        if problems := await claims_not_theirs(self._engine, workload, caller.rights):
+            raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
 
 
 def _refuse_active(workload: Workload) -> None:
@@ -97,8 +100,9 @@ def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
             raise _without_volume(workload, path)
 
 
-def _not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
-    """As when it was first asked for; a cluster's own claim is of no group."""
+def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
+    """What of its volumes they may not mount as it does, judged as when it was first asked for; a cluster's own claim
+    has no record, see `claims_not_theirs`."""
     problems = []
     for mount in workload.spec.mounts:
         volume = tx.volumes.get(workload.volume_ids[mount.path])
@@ -112,6 +116,21 @@ def _not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list
         needed = "'upload'" if seen else "'get'"
         hint = f"an admin gives {needed} on Volume in group {volume.group}; or submit it anew without"
         problems.append(Problem(said, field=f"volumes.{mount.path}", hint=hint))
+    return problems
+
+
+async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) -> list[Problem]:
+    """The claims of the cluster that a workload mounts and the caller may not mount in the same way."""
+    problems = []
+    for mount in workload.spec.mounts:
+        claim = claim_of(workload.volume_ids[mount.path])
+        volume = await engine.literal_volume(claim, workload.user, workload.group) if claim else None
+        if volume is None:
+            continue
+        reads = (mount.read_only or volume.read_only) and rights.may(Verb.get, Kind.Volume, volume.group)
+        if not reads and not may_write(rights, volume.group):
+            said = f"the claim {claim} of the cluster was not given to a group in which you may mount it"
+            problems.append(Problem(said, field=f"volumes.{mount.path}"))
     return problems
 
 

@@ -13,7 +13,7 @@ from penstock.domain.outcome import Outcome, lasting
 from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
-from penstock.engines.base import BoundMount, DevicesBusy, Engine, Launch, Presence, Report, Run
+from penstock.engines.base import BoundMount, DevicesBusy, Engine, Launch, Presence, Reminded, Report, Run
 from penstock.errors import PenstockError, Unavailable
 from penstock.services import records
 from penstock.services.literals import claim_of
@@ -53,10 +53,14 @@ class Runs:
         """What the engine was asked to start, in this server's life."""
         self._begun: set[Run] = set()
         """Whose start we saw come to its end."""
+        self._reminded = engine if isinstance(engine, Reminded) else None
+        self._told: set[Run] = set()
+        """Runs that the engine was told of, by their start or since."""
 
     async def advance(self, workload: Workload) -> Workload:
         """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
         run = Run.of(workload)
+        await self._remind(workload, run)
         try:
             if workload.wants is Wants.STOP:
                 await self._engine.stop(run, self._grace_of(workload))
@@ -72,6 +76,7 @@ class Runs:
             if gone:
                 return await self._end(workload, gone)
             self._asked.add(run)
+            self._told.add(run)
             failed = await self._start(workload)
             if failed:
                 return failed
@@ -80,6 +85,17 @@ class Runs:
             if report.presence is Presence.absent and self._engine.schedules:
                 raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
         return await self._write_down(workload, report)
+
+    async def _remind(self, workload: Workload, run: Run) -> None:
+        """Tell the engine of a run with several parts that was begun before this server: the records say what it is,
+        never what stands beside its containers."""
+        if self._reminded is None or workload.spec.parts == 1 or run in self._told:
+            return
+        self._told.add(run)
+        try:
+            self._reminded.remind(self._launch_of(workload, await self._volumes_of(workload)))
+        except PenstockError as error:
+            log.warning("%s: no further part of it can be started: %s", workload.id, error.message)
 
     def _may_be_half_started(self, workload: Workload) -> bool:
         """A server that was killed may have left a start before its last step: taken again, it is finished."""
@@ -140,7 +156,7 @@ class Runs:
         found = await self._db.read(lambda tx: {path: tx.volumes.get(id_) for path, id_ in ids.items()})
         for path, id_ in ids.items():
             if claim := claim_of(id_):
-                found[path] = await self._engine.literal_volume(claim, workload.group)
+                found[path] = await self._engine.literal_volume(claim, workload.user, workload.group)
         missing = [path for path, volume in found.items() if volume is None]
         if missing:
             raise PenstockError(f"the volume at {missing[0]} is gone")
@@ -261,6 +277,7 @@ class Runs:
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
         self._begun.discard(Run.of(workload))
         self._asked.discard(Run.of(workload))
+        self._told.discard(Run.of(workload))
         self._steps_written.pop(Run.of(workload), None)
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
 

@@ -21,13 +21,14 @@ from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Requests, Resources, Spec, Unit, Workload
 from penstock.engines.base import Engine, Run, Session, Terminal
-from penstock.errors import Conflict, Invalid, NotFound, PenstockError, Unavailable
+from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Unavailable
 from penstock.services import audit, lookup
 from penstock.services.accounts import account_of
 from penstock.services.bell import Bell
-from penstock.services.literals import literal_id
+from penstock.services.literals import is_literal, literal_id
 from penstock.services.reconcile import Reconciler
-from penstock.services.resolving import literal
+from penstock.services.resolving import literal, may_write
+from penstock.services.retrying import claims_not_theirs, not_theirs
 from penstock.services.workloads import Workloads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -92,30 +93,47 @@ class Sessions:
     # in a job
 
     @asynccontextmanager
-    async def exec(
-        self, caller: Caller, ref: str, part: int | None, command: Sequence[str], terminal: Terminal | None
-    ) -> AsyncIterator[tuple[Workload, Session]]:
-        """Everything is checked before the program starts. It ends when this does."""
+    async def entering(self, caller: Caller, ref: str, part: int | None) -> AsyncIterator[tuple[Workload, int]]:
+        """The workload that is meant, and which part of it. All that can be wrong before a program starts is said."""
         with self._counted(caller):
             workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
+            await self.require_entry(workload, caller)
             if problem := lookup.part_problem(workload, part):
                 raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
-            opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
-            async with self._started(workload, part, opening) as session:
-                await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, _shown(command)))
-                yield workload, session
+            yield workload, await self.running_part(workload, part)
+
+    async def require_entry(self, workload: Workload, caller: Caller) -> None:
+        """Forbidden, unless it is the caller's own: a shell on a volume always, a job where it mounts what they may
+        not. Whoever is inside has all that the workload has."""
+        if caller.user == workload.user:
+            return
+        if workload.session:
+            said = f"{workload.name} ({workload.id}) is a shell of {workload.user} on a volume: nobody else enters it."
+            raise Forbidden(said, hint="open your own: penstock volumes shell")
+        problems = await self._db.read(lambda tx: not_theirs(tx, workload, "you", caller.rights))
+        problems += await claims_not_theirs(self._engine, workload, caller.rights)
+        if problems:
+            said = "; ".join(problem["message"] for problem in problems)
+            raise Forbidden(f"{workload.name} ({workload.id}) mounts what you may not: {said}.")
+
+    @asynccontextmanager
+    async def exec(
+        self, caller: Caller, workload: Workload, part: int, command: Sequence[str], terminal: Terminal | None
+    ) -> AsyncIterator[Session]:
+        """A program in it. It ends when this does."""
+        opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
+        async with self._started(workload, part, opening) as session:
+            await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, _program(command)))
+            yield session
 
     @asynccontextmanager
     async def connect(
         self, caller: Caller, ref: str, part: int | None, port: int
     ) -> AsyncIterator[tuple[Workload, Session]]:
         """To a program of the job that listens. Of several connections at once only the first is noted."""
-        with self._counted(caller):
-            workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
-            if problem := lookup.part_problem(workload, part):
-                raise Invalid(f"{workload.name} ({workload.id}) cannot be connected to there.", problems=[problem])
+        async with self.entering(caller, ref, part) as (workload, chosen):
             key = (caller.user, workload.id, port)
-            async with self._started(workload, part, partial(self._engine.connect, port=port)) as session:
+            async with self._started(workload, chosen, partial(self._engine.connect, port=port)) as session:
                 self._connected[key] += 1
                 try:
                     if self._connected[key] == 1:
@@ -128,13 +146,12 @@ class Sessions:
 
     @asynccontextmanager
     async def _started(
-        self, workload: Workload, part: int | None, opening: Callable[[Run, int], Awaitable[Session]]
+        self, workload: Workload, part: int, opening: Callable[[Run, int], Awaitable[Session]]
     ) -> AsyncIterator[Session]:
-        chosen = await self.running_part(workload, part)
         try:
-            session = await opening(Run.of(workload), chosen)
+            session = await opening(Run.of(workload), part)
         except Conflict as error:
-            raise said_of(workload, chosen, error) from error
+            raise said_of(workload, part, error) from error
         try:
             yield session
         finally:
@@ -176,6 +193,8 @@ class Sessions:
         """A workload of the caller's that mounts the volume and waits, for as long as this lasts."""
         with self._counted(caller):
             volume = await self._volume(caller, ref)
+            if self._unmounted:
+                self._require_write(volume, caller)  # nothing would keep it from writing
             workload = await self._db.write(partial(self._add, caller, volume))
             self._reconciler.submitted(workload)
             try:
@@ -183,19 +202,29 @@ class Sessions:
             finally:
                 await self._end_soon(workload)
 
+    async def require_hold(self, volume: Volume, workload: Workload, caller: Caller) -> None:
+        """Forbidden, where it writes and its owner may not any more."""
+        if self._unmounted or not workload.spec.mounts[0].read_only:
+            self._require_write(volume, caller)
+
+    def _require_write(self, volume: Volume, caller: Caller) -> None:
+        if not _writable(volume, caller) and not volume.read_only:
+            hint = f"to write you need 'upload' on Volume in group {volume.group}"
+            raise Forbidden(f"You may not write to volume {volume.name} of group {volume.group}.", hint=hint)
+
     async def _volume(self, caller: Caller, ref: str) -> Volume:
         """One of the caller's, or a claim of the cluster by its own name."""
         try:
             return await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.exec))
         except NotFound:
-            if found := await literal(self._db, self._engine, caller, ref):
+            if found := await literal(self._db, self._engine, caller, ref, Verb.exec):
                 return found
             raise
 
     def _add(self, caller: Caller, volume: Volume, tx: Store) -> Workload:
         """Unless someone has deleted the volume meanwhile."""
-        known = None if volume.claim else tx.volumes.get(volume.id)
-        if not volume.claim and (known is None or known.phase is Phase.Deleting):
+        known = None if is_literal(volume) else tx.volumes.get(volume.id)
+        if not is_literal(volume) and (known is None or known.phase is Phase.Deleting):
             raise NotFound(f"Volume {volume.name} not found")
         moment = now()
         workload = Workload(
@@ -205,8 +234,8 @@ class Sessions:
             namespace=self._engine.namespace(caller.user, caller.group),
             user=caller.user,
             account=account_of(caller, self._settings),
-            spec=self._spec(volume),
-            volume_ids={VOLUME_PATH: literal_id(volume.claim) if volume.claim else volume.id},
+            spec=self._spec(volume, read_only=not _writable(volume, caller)),
+            volume_ids={VOLUME_PATH: literal_id(volume.name) if is_literal(volume) else volume.id},
             session=True,
             created_at=moment,
             updated_at=moment,
@@ -215,7 +244,7 @@ class Sessions:
         audit.note_of(tx, caller, Verb.exec, volume)
         return workload
 
-    def _spec(self, volume: Volume) -> Spec:
+    def _spec(self, volume: Volume, *, read_only: bool) -> Spec:
         """It asks for as good as nothing: a full machine must not keep anyone from their data."""
         images = {"docker": self._settings.docker_helper_image, "kubernetes": self._settings.kubernetes_helper_image}
         image = images.get(self._settings.engine)
@@ -223,7 +252,7 @@ class Sessions:
         return Spec(
             name=_name(volume),
             resources=Resources(image=image, requests=Requests(cpus_milli=cpus)),
-            mounts=(Mount(path=VOLUME_PATH, volume=volume.name, read_only=volume.read_only),),
+            mounts=(Mount(path=VOLUME_PATH, volume=volume.name, read_only=read_only),),
             workdir=None if self._unmounted else VOLUME_PATH,
             run=("sleep", str(LONGEST)),
             max_duration=LONGEST,
@@ -306,6 +335,11 @@ class Sessions:
                 await rung.wait()
 
 
+def _writable(volume: Volume, caller: Caller) -> bool:
+    """Judge it as for a job that mounts the volume."""
+    return not volume.read_only and may_write(caller.rights, volume.group)
+
+
 def _name(volume: Volume) -> str:
     return f"shell-{volume.name}".replace(".", "-")[:NAME_LIMIT].rstrip("-")
 
@@ -330,5 +364,6 @@ def _not_running(workload: Workload) -> Conflict:
     return Conflict(f"{workload.name} ({workload.id}) is not running: {workload.status}{why}", hint=hint)
 
 
-def _shown(command: Sequence[str]) -> str:
-    return shorten(" ".join(command) or "a shell", 200)
+def _program(command: Sequence[str]) -> str:
+    """Without its arguments: secrets stand there, and the audit is kept for ever."""
+    return shorten(command[0], 80) if command else "a shell"

@@ -20,7 +20,7 @@ from penstock.engines.base import Engine
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
-from penstock.services.differing import alive
+from penstock.services.differing import alive, open_secrets
 from penstock.services.holdups import waits_for
 from penstock.services.literals import claim_of
 from penstock.services.people import People
@@ -84,14 +84,14 @@ class Submit:
         prepared = await self.prepare(caller, task, asked)
         if asked.dry_run:
             return self.outlook(prepared)
-        body = once.digest(asked.model_dump_json(exclude={"files"}).encode()) if key else ""
+        body = once.digest(caller, asked.model_dump_json(exclude={"files"}).encode()) if key else ""
         return await self.add(caller, prepared, key, body)
 
     async def prepare(self, caller: Caller, task: Task, asked: Submission, coming: Coming | None = None) -> Prepared:
         """Checks everything; nothing is written."""
         caller.require(Verb.create, Kind.Workload)
         coming = coming or Coming()
-        problems = await self._refusals(task)
+        problems = [*open_secrets(task), *await self._refusals(caller, task)]
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
         job = await self._job(workload, mounted.volumes, coming)
@@ -163,8 +163,8 @@ class Submit:
 
         def add(tx: Store) -> tuple[Workload, bool]:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
-            if before and (known := tx.workloads.get(before)):
-                return known, False
+            if before:
+                return _still_there(tx, before), False
             if alone and (others := alive(tx, workload.group, workload.name)):
                 raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():
@@ -210,10 +210,10 @@ class Submit:
     def _outlook(self, job: Job | None) -> Cause | None:
         return self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
 
-    async def _refusals(self, task: Task) -> list[Problem]:
+    async def _refusals(self, caller: Caller, task: Task) -> list[Problem]:
         """What the engine will never do. One that does not answer now says so when it starts the workload."""
         try:
-            refusals = await self._engine.refusals(task.spec)
+            refusals = await self._engine.refusals(task.spec, (caller.user, caller.group))
         except Unavailable:
             refusals = []
         return [
@@ -264,6 +264,14 @@ class Submit:
             said = f"is longer than {SPEC_LIMIT // 1024} KiB, all that a cluster keeps of a task"
             problem = Problem(said, where=source, hint="put long scripts and values in a file in a volume")
             raise Invalid(f"{source} cannot run here.", problems=[problem])
+
+
+def _still_there(tx: Store, workload_id: str) -> Workload:
+    """In the caller's group, where they may make workloads: both was asked before."""
+    known = tx.workloads.get(workload_id)
+    if known is None or known.state is State.DELETED:
+        raise once.gone(Kind.Workload, workload_id)
+    return known
 
 
 def sends_workdir(spec: Spec) -> bool:

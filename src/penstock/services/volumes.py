@@ -82,14 +82,15 @@ class Volumes:
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
-        body = once.digest(asked.model_dump_json().encode())
+        body = once.digest(caller, asked.model_dump_json().encode())
 
         def add(tx: Store) -> Volume | None:
             before = once.made_before(tx, caller.user, key, body, Kind.Volume)
             if before:
                 known: Volume | None = tx.volumes.get(before)
-                if known:
-                    return known
+                if known is None or known.phase is Phase.Deleting:
+                    raise once.gone(Kind.Volume, before)
+                return known
             if problems := self._allowance.problems(tx, volume):
                 raise Invalid("The volume cannot be created.", problems=problems)
             tx.volumes.add(volume, account)
@@ -104,14 +105,14 @@ class Volumes:
             self._making.unmade.discard(volume.id)
             raise
         if made is volume:
-            made = await self._made_or_forgotten(caller, volume)
+            made = await self._made_or_forgotten(caller, volume, key)
         else:
             self._making.unmade.discard(volume.id)
             made = await self._making.make(made) if made.phase is Phase.Pending else made
         [view] = await self._views([made], usage=False)
         return view.model_copy(update={"notices": await self._notices(made)})
 
-    async def _made_or_forgotten(self, caller: Caller, volume: Volume) -> Volume:
+    async def _made_or_forgotten(self, caller: Caller, volume: Volume, key: str | None) -> Volume:
         """That it was to be made is written by now: so is that it was not."""
         try:
             return await self._making.make(volume)
@@ -120,6 +121,7 @@ class Volumes:
 
             def forget(tx: Store) -> None:
                 tx.volumes.remove(volume.id)
+                once.forget(tx, caller.user, key)
                 audit.note_of(tx, caller, Verb.create, volume, why, result=audit.FAILED)
 
             await self._db.write(forget)

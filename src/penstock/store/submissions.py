@@ -13,6 +13,8 @@ from penstock.store.transaction import Transaction, to_ms, value
 
 _GET = select(s.c.digest, s.c.kind, s.c.object_id).where(s.c.user_name == value("user"), s.c.key == value("the_key"))
 _PUT = insert(s).inline()
+_REMOVE = delete(s).where(s.c.user_name == value("user"), s.c.key == value("the_key"))
+_REMOVE_ALL = delete(s).where(s.c.user_name == value("user"))
 _PRUNE = delete(s).where(s.c.created_at < value("time"))
 
 
@@ -28,6 +30,13 @@ class Submissions:
     def put(self, user: str, key: str, digest: str, kind: str, object_id: str) -> None:
         row = {"user_name": user, "key": _digest(key), "digest": digest, "kind": kind, "object_id": object_id}
         self._tx.write(_PUT, row | {"created_at": to_ms(now())})
+
+    def remove(self, user: str, key: str) -> None:
+        self._tx.write(_REMOVE, {"user": user, "the_key": _digest(key)})
+
+    def remove_of(self, user: str) -> None:
+        """All of this user's."""
+        self._tx.write(_REMOVE_ALL, {"user": user})
 
     def prune(self, before: datetime) -> int:
         return self._tx.write(_PRUNE, {"time": to_ms(before)})

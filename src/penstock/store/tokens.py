@@ -23,6 +23,7 @@ _PAGE = (
     .limit(value("count"))
 )
 _DESCRIBED = _PAGE.where(t.c.description == value("described"))
+_ANY = select(t.c.id).limit(1)
 _REMOVE = delete(t).where(t.c.id == value("ref"))
 _REMOVE_OF = _REMOVE.where(t.c.user_name == value("user"))
 _REMOVE_ALL = delete(t).where(t.c.user_name == value("user"))
@@ -65,6 +66,10 @@ class Tokens:
     def by_hash(self, hash: str) -> Token | None:
         row = self._tx.first(_BY_HASH, {"hashed": hash})
         return _token(row) if row else None
+
+    def any(self) -> bool:
+        """Has anybody one, expired or not?"""
+        return self._tx.first(_ANY, {}) is not None
 
     def page(
         self, user: str, *, description: str | None = None, limit: int = 100, cursor: str | None = None

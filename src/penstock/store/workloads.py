@@ -299,7 +299,7 @@ def told(workload: Workload, message: str | None) -> str:
         "state": workload.state.value,
         "status": workload.status,
         "reason": workload.reason.value,
-        "message": message,
+        "message": workload.spec.without_secrets(message),
         "exit_code": workload.exit_code,
         "at": iso(workload.updated_at),
     }

@@ -26,9 +26,6 @@ class ProcessMeasure(Model):
     cpu_percent: float
     memory_bytes: int
     command: str
-    """Of a node's processes only what the program is called, and that only to whoever may see whose it is."""
-    workload: str | None = None
-    """Of a node's processes: whose it is, where that is known and the caller may see it."""
 
 
 class Measure(Model):
@@ -45,7 +42,7 @@ class Measure(Model):
     """Since its processes began."""
     network_received_bytes: int | None = None
     network_sent_bytes: int | None = None
-    """Over its own network; where it shares that of its machine, by its TCP connections that are open now."""
+    """Over its own network; None where it shares that of its machine."""
     processes: tuple[ProcessMeasure, ...] = ()
     message: str | None = None
     """What could not be seen, and why."""
@@ -78,8 +75,6 @@ class NodeMeasure(Model):
     received_per_second: int | None = None
     sent_per_second: int | None = None
     """Bytes, over networks that lead out of it."""
-    processes: tuple[ProcessMeasure, ...] | None = None
-    """The busiest few; None where none can be seen."""
     message: str | None = None
 
 

@@ -28,6 +28,8 @@ class ServerView(Model):
     engine: str
     socket: str
     address: str | None
+    problem: str | None = None
+    """Why it has no address over TCP."""
     auth: str
     data_dir: str
     started_at: Time

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator
 
 from penstock.domain.model import Model, Time
 from penstock.domain.outcome import latest
@@ -10,6 +12,10 @@ from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.domain.states import State
 from penstock.domain.workloads import Change, Progress, Resources, Spec, Unit, Workload
 from penstock.wire.pages import Page
+
+ShownSpec = Annotated[Spec, AfterValidator(lambda spec: spec.shown)]
+"""What was asked for, without the values of secrets: whatever answer holds one, nobody has to think of it."""
+Told = TypeVar("Told", Change, Unit)
 
 
 class ArrayView(Progress):
@@ -61,7 +67,7 @@ class MountView(Model):
 class WorkloadView(Summary):
     """A workload whole: what was asked, what happened."""
 
-    spec: Spec
+    spec: ShownSpec
     volumes: tuple[MountView, ...]
     history: tuple[Change, ...]
     units: tuple[Unit, ...]
@@ -81,6 +87,7 @@ class WorkloadView(Summary):
             MountView(path=m.path, volume=m.volume, id=workload.volume_ids[m.path], read_only=m.read_only)
             for m in workload.spec.mounts
         )
+        history, units = _without_secrets(workload, history), _without_secrets(workload, units)
         newest = latest(units)
         shown = {(unit.attempt, unit.index, unit.rank) for unit in newest}
         return cls(
@@ -103,7 +110,7 @@ class DryRun(Model):
     """None: the cluster decides."""
     message: str
     notices: tuple[str, ...]
-    spec: Spec
+    spec: ShownSpec
 
 
 def accelerators(resources: Resources) -> str | None:
@@ -124,7 +131,7 @@ def _summary_fields(workload: Workload) -> dict[str, Any]:
         "status": workload.status,
         "state": workload.state,
         "reason": workload.reason,
-        "message": workload.message,
+        "message": workload.spec.without_secrets(workload.message),
         "exit_code": workload.exit_code,
         "nodes": workload.spec.nodes,
         "hosts": workload.hosts,
@@ -138,6 +145,13 @@ def _summary_fields(workload: Workload) -> dict[str, Any]:
         "ended_at": workload.ended_at,
         "updated_at": workload.updated_at,
     }
+
+
+def _without_secrets(workload: Workload, told: tuple[Told, ...]) -> tuple[Told, ...]:
+    if not workload.spec.secrets:
+        return told
+    hide = workload.spec.without_secrets
+    return tuple(each.model_copy(update={"message": hide(each.message)}) for each in told)
 
 
 def _array(workload: Workload) -> ArrayView | None:

@@ -11,7 +11,7 @@ from tests.hosts.host import Host
 from tests.rig.places import RigError
 
 SECONDS = 90
-HELPER = "label=penstock.dev/helper"
+HELPER = "label=penstock.dev/helper=true"
 
 
 class Held(NamedTuple):

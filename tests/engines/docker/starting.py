@@ -14,18 +14,15 @@ from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.docker.api import Api
 from penstock.engines.docker.engine import DockerEngine
 from penstock.settings import Settings
-from tests.engines.launching import a_launch, outcome, run_of
 
 _ask = Api._call
 
 
-async def main(place: Path, address: str, text: str, number: int, when: str, *, lent: bool) -> None:
+async def main(place: Path, address: str, text: str, number: int, when: str) -> None:
     settings = Settings(data_dir=place, engine="docker", docker_image="penstock-test:1")
     engine, launch = DockerEngine(settings), Launch.model_validate_json(text)
     await engine.open()
     await engine.use_hosts([Host(name="host-1", group="lab", address=address)])
-    if lent:
-        await _ready(engine, launch.group)
     calls = 0
 
     async def call(self: Api, method: str, path: str, *args: Any, **more: Any) -> Any:
@@ -48,16 +45,5 @@ async def main(place: Path, address: str, text: str, number: int, when: str, *, 
     print("ended", flush=True)
 
 
-async def _ready(engine: DockerEngine, group: str) -> None:
-    """A network waits for the next job of the group."""
-    first = a_launch("true", group=group)
-    await outcome(engine, first)
-    while not engine._lending._spares:
-        await asyncio.sleep(0.01)
-    await engine.remove(run_of(first))
-
-
 if __name__ == "__main__":
-    asyncio.run(
-        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], lent=sys.argv[6] == "lent")
-    )
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]))

@@ -10,7 +10,7 @@ from penstock.domain.states import State
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.opening import document, left_behind, opened, settings_for
 from tests.engines.launching import a_launch, a_volume, ended, printed, run_of, the_account
 from tests.hosts.lot import Hosts
 
@@ -50,6 +50,20 @@ async def test_what_runs_is_found_with_its_record_and_goes_on(hosts: Hosts, tmp_
         assert (await ended(engine, run_of(launch))).units[0].state is State.STOPPED
         await engine.remove(run_of(launch))
         await engine.delete_volume(volume)
+
+
+async def test_a_secret_is_in_no_label_and_is_found_again(hosts: Hosts, tmp_path: Path) -> None:
+    machine, value = hosts.hosts[0], "hunter2-and-nobody-knows"
+    settings = settings_for(hosts, tmp_path / "first", docker_installation="vault")
+    launch = recorded(a_launch("echo up; sleep 600", envs={"LICENCE": value, "A": "b"}, secrets=("LICENCE",)))
+    async with left_behind(settings, machine) as first:
+        await first.start(launch)
+        await printed(first, run_of(launch), "up")
+    container = machine.jobs("--filter", f"label=penstock.dev/workload={launch.workload_id}")[0]
+    assert value not in machine.docker("inspect", "--format", "{{json .Config.Labels}}", container)
+    async with opened(settings_for(hosts, tmp_path / "second", docker_installation="vault"), [machine]) as engine:
+        [found] = (await engine.found([machine.name])).workloads
+        assert found.spec == launch.spec
 
 
 async def test_what_is_marked_as_ours_and_is_not_is_reported_and_left_alone(hosts: Hosts, tmp_path: Path) -> None:

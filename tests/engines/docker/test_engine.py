@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import pytest
 
 from penstock.engines.docker.engine import DockerEngine
@@ -55,3 +58,14 @@ class TestLooking(OnDocker, LookingContract):
         async with running(engine, "sh -c : & echo up; exec sleep 600") as launch:
             found = await engine.top(run_of(launch), 0)
         assert [each.command for each in found.processes if "defunct" in each.command] == []
+
+    async def test_of_many_processes_the_busiest_are_shown_and_how_many_there_are(self, engine: DockerEngine) -> None:
+        many = f"for i in {{1..300}}; do sleep {'600'.zfill(400)} & done; (exec yes >/dev/null) & echo up; wait"
+        async with running(engine, many) as launch:
+            found = await engine.top(run_of(launch), 0)
+            async with asyncio.timeout(60):
+                while "yes" not in {each.command for each in found.processes}:  # it may have to wait for a processor
+                    found = await engine.top(run_of(launch), 0)
+        assert len(found.processes) == 200
+        assert re.fullmatch(r"30\d processes, of which the busiest are shown", found.message or "")
+        assert max(len(each.command) for each in found.processes) == 300

@@ -13,6 +13,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
 from penstock.engines.docker import gauges
 from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.machine import NO_NETWORK
 from penstock.wire import Check, GpuMeasure
 from tests.engines.docker.opening import document, left_behind, opened, settings_for
 from tests.engines.launching import a_launch, ended, printed, run_of
@@ -83,8 +84,7 @@ async def test_only_hosts_whose_gpus_somebody_has_are_asked_and_once_for_all(
     launch = await up(engine, used, 1)
     used.gpu_does(1, 87, 2048)
     *all_, measure = await asyncio.gather(*(use(engine) for _ in range(4)), engine.top(run_of(launch), 0))
-    its_processes = 1  # `top` has these looked at, too
-    assert [looks(host) for host in (used, idle)] == [before[0] + 1 + its_processes, before[1]]
+    assert [looks(host) for host in (used, idle)] == [before[0] + 1, before[1]]
     assert all(each == all_[0] for each in all_)
     assert {uuid: gpu.utilization for uuid, gpu in all_[0].items()} == {"GPU-host-1-0": 0, "GPU-host-1-1": 87}
     [gpu] = measure.gpus
@@ -216,7 +216,7 @@ async def test_where_the_driver_is_gone_nothing_is_known_and_that_is_said(
     assert str(measure.message).startswith("what GPUs do cannot be seen: ")
     assert "driver not loaded" in str(measure.message)
     [node] = await engine.activity([host.name])
-    assert (node.message, node.cpu_percent is None) == (measure.message, False)
+    assert (node.message, node.cpu_percent is None) == (f"{NO_NETWORK}; {measure.message}", False)
 
 
 async def test_the_doctor_says_why_gpus_are_not_found_and_they_are_when_docker_was_restarted(
@@ -252,4 +252,4 @@ async def test_gpus_that_are_only_declared_are_not_seen(gpu_hosts: Hosts, tmp_pa
         await engine.use_hosts([document(host, gpus=gpus)])
         [node] = await engine.activity([host.name])
         assert [(gpu.uuid, gpu.utilization, gpu.memory_used_bytes) for gpu in node.gpus] == [("GPU-lab-0", None, None)]
-        assert node.message == "what GPUs do cannot be seen: nvidia-smi does not show GPU-lab-0"
+        assert node.message == f"{NO_NETWORK}; what GPUs do cannot be seen: nvidia-smi does not show GPU-lab-0"

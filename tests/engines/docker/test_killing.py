@@ -34,11 +34,11 @@ MOST = 20
 PROGRAM = "echo ran; echo $NODE_RANK $JOB_COMPLETION_INDEX >>/data/times"
 
 
-async def killed(launch: Launch, machine: Host, place: Path, number: int, when: str, network: str = "own") -> bool:
+async def killed(launch: Launch, machine: Host, place: Path, number: int, when: str) -> bool:
     """Whether it came that far."""
     program = [sys.executable, "-m", "tests.engines.docker.starting"]
     process = await asyncio.create_subprocess_exec(
-        *program, str(place), machine.unix, launch.model_dump_json(), str(number), when, network
+        *program, str(place), machine.unix, launch.model_dump_json(), str(number), when
     )
     code = await asyncio.wait_for(process.wait(), 60)
     assert code in (0, -signal.SIGKILL)
@@ -59,17 +59,11 @@ def three_indexes(mounts: dict[str, Volume]) -> Launch:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    ("launching", "when", "every", "network"),
-    [
-        (one, "before", 1, "own"),
-        (one, "after", 3, "own"),
-        (one, "after", 1, "lent"),
-        (two_nodes, "after", 3, "own"),
-        (three_indexes, "after", 3, "own"),
-    ],
+    ("launching", "when", "every"),
+    [(one, "before", 1), (one, "after", 3), (two_nodes, "after", 3), (three_indexes, "after", 3)],
 )
 async def test_killed_at_any_step_each_part_runs_once(
-    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str, every: int, network: str
+    hosts: Hosts, tmp_path: Path, launching: Callable[[dict[str, Volume]], Launch], when: str, every: int
 ) -> None:
     machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
     for number in range(1, MOST, every):
@@ -77,7 +71,7 @@ async def test_killed_at_any_step_each_part_runs_once(
         async with opened(settings, [machine]) as engine:
             await engine.create_volume(volume, the_account())
         launch = launching({"/data": volume})
-        died = await killed(launch, machine, tmp_path, number, when, network)
+        died = await killed(launch, machine, tmp_path, number, when)
         async with opened(settings, [machine]) as engine:
             await _goes_on(engine, launch, machine)
             _, times = await outcome(engine, a_launch("wc -l </data/times", {"/data": volume}))
@@ -90,6 +84,7 @@ async def test_killed_at_any_step_each_part_runs_once(
 async def _goes_on(engine: DockerEngine, launch: Launch, machine: Host) -> None:
     """As the server does that comes after: it looks, and starts what nobody has begun."""
     run, parts = run_of(launch), launch.spec.parts
+    engine.remind(launch)
     if (await engine.observe(run)).presence is Presence.absent:
         await engine.start(launch)
     report = await ended(engine, run, 90)
@@ -110,6 +105,7 @@ async def test_a_new_server_goes_on_with_an_array_where_the_old_one_was(hosts: H
     await printed(first, run_of(launch), "up")
     await first.close()
     async with opened(settings, hosts.hosts[:1]) as engine:
+        engine.remind(launch)
         report = await ended(engine, run_of(launch))
         assert [(unit.index, unit.state) for unit in report.units] == [(index, State.EXITED) for index in range(3)]
         assert [await log_of(engine, run_of(launch), index) for index in range(3)] == [

@@ -35,8 +35,7 @@ LONG = "echo ran >>/data/times; sleep 5; exit 3"
 async def started_late(hosts: Hosts, place: Path, arrives: Arrives, program: str) -> tuple[Report, str]:
     """How it ended, and what every run of it has written."""
     between = Late(hosts.hosts[0].socket, place / "docker.sock", arrives)
-    settings = settings_for(hosts, place, docker_ready_network="off")  # nothing is started but the job
-    async with between.listening() as address, opened(settings, ()) as engine:
+    async with between.listening() as address, opened(settings_for(hosts, place), ()) as engine:
         await engine.use_hosts([document(hosts.hosts[0], address)])
         volume = a_volume()
         await engine.create_volume(volume, the_account())
@@ -121,6 +120,7 @@ async def test_an_index_whose_container_was_removed_while_nobody_looked_is_not_s
     await left(launch, settings, machine)
     machine.docker("rm", "-f", f"penstock-try-{launch.workload_id}.0")
     async with opened(settings, [machine]) as engine:
+        engine.remind(launch)
         report = await ended(engine, run_of(launch))
         assert [unit.state for unit in report.units] == [State.UNKNOWN, *[State.EXITED] * 3]
         assert (report.units[0].reason, report.units[0].index) == (Reason.OUTCOME_UNKNOWN, 0)
@@ -137,6 +137,7 @@ async def test_a_node_whose_container_was_removed_while_nobody_looked_ends_the_o
     await left(launch, settings, machine)
     machine.docker("rm", "-f", f"penstock-try-{launch.workload_id}.1")
     async with opened(settings, [machine]) as engine:
+        engine.remind(launch)
         report = await ended(engine, run_of(launch))
         assert [unit.reason for unit in report.units] == [Reason.ANOTHER_NODE_ENDED, Reason.OUTCOME_UNKNOWN]
         assert [unit.state for unit in report.units] == [State.STOPPED, State.UNKNOWN]
@@ -150,6 +151,7 @@ async def test_a_node_that_failed_ends_also_one_that_has_no_container(hosts: Hos
     machine.docker("kill", f"penstock-try-{launch.workload_id}.0")
     machine.docker("rm", "-f", f"penstock-try-{launch.workload_id}.1")
     async with opened(settings, [machine]) as engine:
+        engine.remind(launch)
         report = await ended(engine, run_of(launch))
         assert [unit.state for unit in report.units] == [State.CRASHED, State.STOPPED]
         assert report.units[1].reason is Reason.ANOTHER_NODE_ENDED
@@ -188,6 +190,7 @@ async def test_an_array_of_which_nothing_is_left_goes_on_where_it_was(hosts: Hos
     await left(launch, settings, machine)
     machine.docker("rm", "-f", *containers_of(launch, machine))
     async with opened(settings, [machine]) as engine:
+        engine.remind(launch)
         report = await ended(engine, run_of(launch))
         assert [unit.reason for unit in report.units] == [Reason.DELETED_OUTSIDE] * 2 + [Reason.FINISHED] * 2
         assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.{part}" for part in (2, 3)]
@@ -223,6 +226,7 @@ async def test_an_array_waits_for_a_host_that_nobody_has_looked_at_yet(hosts: Ho
             assert [node.ready for node in await engine.nodes()] == [True, False]
             assert {seen.part for seen in engine._hosts.parts(run_of(launch)).values()} == {0}
             second.resume()
+            engine.remind(launch)
             report = await ended(engine, run_of(launch), 90)
             assert [unit.state for unit in report.units] == [State.EXITED] * 4
             assert [await log_of(engine, run_of(launch), index) for index in range(4)] == [b"up\n"] * 4

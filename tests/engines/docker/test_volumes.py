@@ -6,8 +6,10 @@ There is no NFS client in this kernel: that the mount itself works cannot be see
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -106,12 +108,17 @@ async def test_a_storage_that_cannot_be_mounted_is_said_to_be_that(hosts: Hosts,
 async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if the directory were there."""
+    """As if the directory were there, and just what was mounted."""
 
     async def there(*_: object, **__: object) -> None:
         return None
 
+    @asynccontextmanager
+    async def held(*_: object) -> AsyncIterator[None]:
+        yield
+
     monkeypatch.setattr(Claims, "_make_directory", there)
+    monkeypatch.setattr(Claims, "_held", held)
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
         data = a_volume("sets", storage="pwmzfs01", sub_path="datasets", readonly=True)
@@ -191,6 +198,83 @@ async def test_a_mount_that_only_reads_makes_no_directory_on_a_storage(
         for run in await engine.runs():
             await engine.remove(run)
         await engine.delete_volume(volume)
+
+
+class Exchange:
+    """Somebody who may write to volume `a`, and puts a link to what is Bob's in the place of its directory `b`."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._machine = hosts.hosts[0]
+        self._do("mkdir -p ann/a/b bob/private; echo ann >ann/a/b/whose; echo bob >bob/private/whose")
+
+    def put_link(self) -> None:
+        self._do("mv ann/a/b ann/a/aside; ln -s ../../bob/private ann/a/b")
+
+    def put_back(self) -> None:
+        self._do("rm ann/a/b; mv ann/a/aside ann/a/b")
+
+    def _do(self, words: str) -> None:
+        self._machine.docker("run", "--rm", "-v", "export:/x", "-w", "/x", "busybox:1", "sh", "-ec", words)
+
+
+@pytest.mark.parametrize("nested", ["a/b", "a"], ids=["a volume", "a subPath"])
+@pytest.mark.parametrize("when", ["after the walk", "while another has it mounted", "after the comparison"])
+async def test_a_link_that_is_exchanged_between_the_look_and_the_mount_leads_nowhere(
+    hosts: Hosts,
+    tmp_path: Path,
+    exported: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    nested: str,
+) -> None:
+    """At the moments that are best for who exchanges it: Docker follows every link when it mounts."""
+    exchange, machine = Exchange(hosts), hosts.hosts[0]
+    walk, hold = Claims._walk, Claims._held
+
+    async def walked(*given: Any, **more: Any) -> None:
+        await walk(*given, **more)
+        if when == "after the walk":
+            exchange.put_link()
+
+    @asynccontextmanager
+    async def held(*given: Any) -> AsyncIterator[None]:
+        async with hold(*given):
+            if when == "after the comparison":
+                exchange.put_link()
+            yield
+
+    async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
+        volume = a_volume("b", storage="pwmzfs01", sub_path=nested)
+        launch = a_launch("cat /data/whose", {"/data": volume})
+        if nested == "a":
+            mount = launch.mounts[0].model_copy(update={"sub_path": "b"})
+            launch = launch.model_copy(update={"mounts": (mount,)})
+        if when == "while another has it mounted":
+            report, log = await outcome(engine, launch)
+            assert log == "ann\n"
+            [name] = [each for each in machine.docker("volume", "ls", "-q").split() if volume.object_name in each]
+            exchange.put_link()
+            machine.docker("run", "-d", "--name", "measures", "-v", f"{name}:/x", "busybox:1", "sleep", "600")
+            exchange.put_back()
+            launch = launch.model_copy(update={"workload_id": new_id()})
+        monkeypatch.setattr(Claims, "_walk", walked)
+        monkeypatch.setattr(Claims, "_held", held)
+        try:
+            report, log = await outcome(engine, launch)
+        finally:
+            machine.docker("rm", "-f", "measures", check=False)
+        if when == "after the comparison":
+            assert log == "ann\n"
+        else:
+            assert log == ""
+            assert report.units[0].reason is Reason.LAUNCH_FAILED
+            said = "b leads elsewhere." if when == "after the walk" else "was exchanged while it was mounted."
+            assert said in (report.units[0].message or "")
+        for run in await engine.runs():
+            await engine.remove(run)
+        await engine.delete_volume(volume)
+    assert machine.docker("ps", "-aq") == ""
+    assert "penstock-storage-" not in machine.docker("volume", "ls", "-q")
 
 
 async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEngine) -> None:

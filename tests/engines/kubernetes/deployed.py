@@ -29,6 +29,9 @@ RIGHTS = (
 )
 
 
+ROLE = "penstock-in-namespace"
+
+
 @dataclass(frozen=True)
 class Deployed:
     rig: Rig
@@ -53,6 +56,11 @@ class Deployed:
             "default_cpus": "50m",
         }
 
+    @property
+    def role(self) -> str:
+        """The ClusterRole for each namespace that it makes."""
+        return f"{ROLE}-{self.server}"
+
     def settings(self, data_dir: Path, **more: Any) -> Settings:
         given: dict[str, Any] = self.chosen | {"data_dir": data_dir}
         return Settings(**(given | more))
@@ -64,6 +72,8 @@ class Deployed:
         for event in self.rig.requests("penstock/", mark):
             about = event.get("objectRef", {})
             if event["user"]["username"] == who and event["verb"] not in ("watch", "list"):
+                if about.get("resource") == "leases":
+                    continue  # it is renewed all the time
                 part = f"/{about['subresource']}" if "subresource" in about else ""
                 found.append(f"{event['verb']} {about.get('resource', '')}{part}")
         return found
@@ -88,21 +98,32 @@ def objects(rig: Rig, overlay: str, names: dict[str, str]) -> list[dict[str, Any
             meta["name"] = f"{meta['name']}-{names['penstock']}"
         if item["kind"] == "ClusterRoleBinding":
             item["roleRef"]["name"] += f"-{names['penstock']}"
+        if item["kind"] == "ClusterRole":
+            _rename(item["rules"], {ROLE: f"{ROLE}-{names['penstock']}"})
         if item["kind"] == "ValidatingAdmissionPolicyBinding":
             item["spec"]["policyName"] += f"-{names['penstock']}"
         if item["kind"] == "ValidatingAdmissionPolicy":
-            _rename(item["spec"]["matchConditions"], ":penstock:", f":{names['penstock']}:")
-            for name in ("penstock-jobs", "gpu-operator", "penstock"):
-                _rename(item["spec"]["validations"], f'"{name}"', f'"{names[name]}"')
+            quoted = {f'"{old}"': f'"{new}"' for old, new in names.items() if old != "penstock"}
+            quoted |= {
+                '"penstock-jobs-"': f'"{names["penstock-jobs"]}-"',
+                f'"{ROLE}"': f'"{ROLE}-{names["penstock"]}"',
+                ":penstock:penstock": f":{names['penstock']}:penstock",
+                'namespace == "penstock"': f'namespace == "{names["penstock"]}"',
+                'orValue("") == "penstock"': f'orValue("") == "{names["penstock"]}"',
+            }
+            _rename(item["spec"]["matchConditions"] + item["spec"]["validations"], quoted)
         for subject in item.get("subjects", ()):
             subject["namespace"] = names[subject["namespace"]]
     return found
 
 
-def _rename(rules: list[dict[str, str]], old: str, new: str) -> None:
+def _rename(rules: list[dict[str, Any]], by: dict[str, str]) -> None:
     for rule in rules:
-        assert old in rule["expression"]
-        rule["expression"] = rule["expression"].replace(old, new)
+        if "expression" in rule:
+            for old, new in by.items():
+                rule["expression"] = rule["expression"].replace(old, new)
+        if "resourceNames" in rule:
+            rule["resourceNames"] = [by.get(name, name) for name in rule["resourceNames"]]
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,8 +48,8 @@ def with_record(launch: Launch, **fields: Any) -> Launch:
 
 
 @asynccontextmanager
-async def beside(settings: Settings) -> AsyncIterator[KubernetesEngine]:
-    """One that leaves everything to the first."""
+async def gone(settings: Settings) -> AsyncIterator[KubernetesEngine]:
+    """One that leaves everything to the next."""
     engine = KubernetesEngine(settings)
     await engine.open()
     try:
@@ -64,30 +63,30 @@ async def test_an_empty_server_has_every_workload_and_volume_again(account: Depl
     running = with_record(a_launch("echo up; sleep 600", {"/data": made}, user="zoe@example.org", group="team-7"))
     done = with_record(a_launch("echo done; exit 3"))
     sweep = with_record(a_launch("echo $JOB_COMPLETION_INDEX", array=Array(count=2)))
-    async with opened(account.settings(tmp_path / "first")) as first:
+    async with gone(account.settings(tmp_path / "first")) as first:
         await first.create_volume(made, the_account())
         for launch in (running, done, sweep):
             await first.start(launch)
         await printed(first, run_of(running), "up")
         await ended(first, run_of(done))
         await ended(first, run_of(sweep))
-        async with beside(account.settings(tmp_path / "second")) as second:
-            found = await second.found(())
-            workloads = {workload.id: workload for workload in found.workloads}
-            assert {running.workload_id, done.workload_id, sweep.workload_id} <= set(workloads)
-            assert workloads[running.workload_id].user == "zoe@example.org"
-            assert workloads[running.workload_id].spec == running.spec
-            assert [volume.id for volume, _ in found.volumes] == [made.id]
-            assert [(account, volume.object_name) for volume, account in found.volumes] == [
-                (the_account(), made.object_name)
-            ]
-            assert (await second.observe(run_of(running))).presence is Presence.running
-            report = await ended(second, run_of(done))
-            assert (report.units[0].reason, report.units[0].exit_code) == (Reason.PROGRAM_FAILED, 3)
-            assert {unit.state for unit in (await ended(second, run_of(sweep))).units} == {State.EXITED}
-            assert await log_of(second, run_of(done)) == b"done\n"
-            assert await log_of(second, run_of(sweep), 1) == b"1\n"
-            assert run_of(running) in await second.runs()
+    async with opened(account.settings(tmp_path / "second")) as second:
+        found = await second.found(())
+        workloads = {workload.id: workload for workload in found.workloads}
+        assert {running.workload_id, done.workload_id, sweep.workload_id} <= set(workloads)
+        assert workloads[running.workload_id].user == "zoe@example.org"
+        assert workloads[running.workload_id].spec == running.spec
+        assert [volume.id for volume, _ in found.volumes] == [made.id]
+        assert [(account, volume.object_name) for volume, account in found.volumes] == [
+            (the_account(), made.object_name)
+        ]
+        assert (await second.observe(run_of(running))).presence is Presence.running
+        report = await ended(second, run_of(done))
+        assert (report.units[0].reason, report.units[0].exit_code) == (Reason.PROGRAM_FAILED, 3)
+        assert {unit.state for unit in (await ended(second, run_of(sweep))).units} == {State.EXITED}
+        assert await log_of(second, run_of(done)) == b"done\n"
+        assert await log_of(second, run_of(sweep), 1) == b"1\n"
+        assert run_of(running) in await second.runs()
 
 
 async def test_of_several_attempts_the_newest_is_found(account: Deployed, tmp_path: Path) -> None:
@@ -105,37 +104,6 @@ async def eventually_found(engine: KubernetesEngine, workload_id: str, attempt: 
         return [each.attempt for each in found if each.id == workload_id] == [attempt]
 
     await eventually(there)
-
-
-async def test_what_waits_for_others_is_found_until_it_is_started(account: Deployed, tmp_path: Path) -> None:
-    launch = with_record(a_launch("true", after=("abcd2345",), user="zoe", group="team-7"))
-    waits = Workload.model_validate_json(launch.record)
-
-    def held() -> list[tuple[str, ...]]:
-        found = adoption.found(engine._cluster, engine._namespaces).held
-        return [each.after_ids for each in found if each.id == waits.id]
-
-    async with opened(account.settings(tmp_path)) as engine:
-        for after in (("abcd2345", "efgh2345"), ("efgh2345",), ("efgh2345",)):
-            now_waits = waits.model_copy(update={"after_ids": after})
-            await engine.hold(now_waits, now_waits.model_dump_json())
-            await eventually(lambda after=after: held() == [after])
-        assert run_of(launch) in await engine.runs()
-        assert (await engine.observe(run_of(launch))).presence is Presence.absent
-        await engine.start(launch)
-        await ended(engine, run_of(launch))
-        await eventually(lambda: held() == [] and not engine._cluster.held_of(run_of(launch)))
-
-
-async def test_what_never_starts_leaves_nothing(account: Deployed, tmp_path: Path) -> None:
-    async with opened(account.settings(tmp_path)) as engine:
-        for over in (lambda run: engine.settle(run, 60), engine.remove):
-            launch = with_record(a_launch("true"))
-            await engine.hold(Workload.model_validate_json(launch.record), launch.record)
-            held = partial(engine._cluster.held_of, run_of(launch))
-            await eventually(held)
-            await over(run_of(launch))
-            await eventually(lambda held=held: not held())
 
 
 async def test_what_others_wrote_into_our_namespace_is_not_believed(

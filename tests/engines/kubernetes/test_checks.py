@@ -14,7 +14,7 @@ from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
 from tests.engines.kubernetes.making import eventually
-from tests.engines.kubernetes.opening import opened
+from tests.engines.kubernetes.test_adoption import gone
 from tests.rig.cluster import Rig
 
 
@@ -30,7 +30,7 @@ async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: Ku
 def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     """No right that nothing needs."""
     for file, number, rights in (
-        ("base/rights-in-jobs.yaml", 0, checks.IN_NAMESPACE + checks.FOR_QUEUES),
+        ("base/rights-in-jobs.yaml", 0, checks.IN_NAMESPACE + checks.FOR_QUEUES + checks.FOR_THE_LEASE),
         ("base/rights-in-cluster.yaml", 0, checks.IN_CLUSTER + checks.FOR_METRICS),
         ("base/rights-on-nodes.yaml", 0, checks.FOR_KUBELETS),
         ("base/rights-on-nodes.yaml", 1, checks.FOR_ITS_TOKEN),
@@ -53,7 +53,7 @@ def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
 
 async def test_a_namespace_that_is_not_there_is_said(rig: Rig, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, kubernetes_config=rig.kubeconfig, kubernetes_namespace="not-there")
-    async with opened(settings) as engine:
+    async with gone(settings) as engine:
         (check,) = [check for check in await engine.checks() if check.name == "namespace"]
         assert (check.ok, check.detail) == (False, "not-there is not there")
         assert check.fix == "kubectl create namespace not-there"
@@ -64,7 +64,7 @@ async def test_rights_that_are_missing_are_named(rig: Rig, account: Deployed, tm
     rig.kubectl("create", "clusterrolebinding", f"view-{account.jobs}", "--clusterrole=view",
                 f"--serviceaccount={account.server}:penstock")  # fmt: skip
     try:
-        async with opened(account.settings(tmp_path)) as engine:
+        async with gone(account.settings(tmp_path)) as engine:
             (rights,) = [check for check in await engine.checks() if check.name == "rights"]
             assert not rights.ok
             assert "create jobs" in rights.detail

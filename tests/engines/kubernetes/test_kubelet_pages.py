@@ -70,20 +70,17 @@ def test_nobody_passes_for_the_node_by_what_they_are_called() -> None:
     assert read_sample([disguised]) is None
 
 
-def test_use_is_that_of_the_node_and_of_each_pod() -> None:
+def test_use_is_that_of_the_node_whatever_its_pods_do() -> None:
     cpu = {"time": "2026-11-17T22:22:54Z", "usageNanoCores": 1_250_000_000, "usageCoreNanoSeconds": 1}
-    pods = [
-        {"podRef": {"name": "train", "namespace": "jobs", "uid": "1"}, "cpu": cpu},
-        {"podRef": {"name": "new", "namespace": "jobs", "uid": "2"}},
-    ]
+    pods = [{"podRef": {"name": "train", "namespace": "jobs", "uid": "1"}, "cpu": cpu}]
     page = {"node": {"nodeName": "node-1", "cpu": cpu, "memory": {"workingSetBytes": 512}}, "pods": pods}
-    assert read_use(json.dumps(page).encode()) == Use(cpu["time"], 125.0, 512, {("jobs", "train"): 1_250_000_000})
-    assert read_use(json.dumps(page | {"pods": None}).encode()) == Use(cpu["time"], 125.0, 512, {})
+    assert read_use(json.dumps(page).encode()) == Use(cpu["time"], 125.0, 512)
+    assert read_use(json.dumps(page | {"pods": None}).encode()) == Use(cpu["time"], 125.0, 512)
 
 
 def test_the_cpu_of_a_kubelet_that_has_measured_once_is_not_known_rather_than_nothing() -> None:
     page = {"node": {"cpu": {"time": "2026-11-17T22:22:54Z"}, "memory": {"workingSetBytes": 512}}}
-    assert read_use(json.dumps(page).encode()) == Use("2026-11-17T22:22:54Z", None, 512, {})
+    assert read_use(json.dumps(page).encode()) == Use("2026-11-17T22:22:54Z", None, 512)
 
 
 @pytest.mark.parametrize("page", [b"", b"{}", b'{"node": {"cpu": 1}}', b'{"node": {}}', b"\xff", b"<html>"])

@@ -16,10 +16,8 @@ from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.failures import ApiError
 from penstock.engines.kubernetes.names import namespace_of
 from penstock.engines.kubernetes.namespaces import _network
-from penstock.engines.kubernetes.objects import Claim
 from penstock.errors import Conflict
 from penstock.settings import Settings
 from tests.engines import launching
@@ -45,6 +43,7 @@ def settings(account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return account.settings(
         tmp_path,
         kubernetes_namespaces="user",
+        kubernetes_namespace_role=account.role,
         kubernetes_quota={"requests.cpu": "2", "count/jobs.batch": "100"},
         kubernetes_network="namespace",
     )
@@ -109,30 +108,6 @@ def test_closed_reaches_its_own_and_dns_only() -> None:
     assert [port["port"] for port in dns["ports"]] == [53, 53]
 
 
-async def test_whoever_has_its_token_changes_nothing_elsewhere(settings: Settings, account: Deployed) -> None:
-    """The Role is for all namespaces; the policy beside it is not."""
-    async with opened(settings) as engine:
-        await outcome(engine, a_launch("true", user="ira", group="ira"))
-        claim = {"metadata": {"name": "planted"}, "spec": a_claim_of("1Mi")}
-
-        async def refused() -> str:
-            try:
-                await engine._api.create(Claim, claim, "default")
-            except ApiError as error:
-                return error.message
-            await engine._api.delete(Claim, "planted", "default")
-            return ""
-
-        async with asyncio.timeout(60):  # a new policy is known to the API server after a moment
-            while "Penstock changes nothing outside" not in (said := await refused()):
-                await asyncio.sleep(0.2)
-        assert "denied" in said
-
-
-def a_claim_of(size: str) -> dict[str, Any]:
-    return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-
-
 async def test_volumes_are_where_the_jobs_are(settings: Settings, account: Deployed) -> None:
     async with opened(settings) as engine:
         volume = a_volume("data", user="cora", group="cora")
@@ -145,7 +120,7 @@ async def test_volumes_are_where_the_jobs_are(settings: Settings, account: Deplo
         report, log = await outcome(engine, launch)
         assert (report.units[0].state, log) == (State.EXITED, "x\n")
         await engine.remove(run_of(launch))
-        assert await engine.literal_volume("nothing", "cora") is None
+        assert await engine.literal_volume("nothing", "cora", "cora") is None
         await eventually(lambda: not engine._cluster.pods_of(run_of(launch)))
         await engine.delete_volume(volume)
         assert (await engine.volume_reports([volume]))[volume.id].phase is Phase.Lost
@@ -233,7 +208,12 @@ async def test_one_that_was_deleted_behind_our_back_is_made_anew(settings: Setti
 
 
 async def test_one_for_each_group(settings: Settings, account: Deployed, tmp_path: Path) -> None:
-    of_groups = account.settings(tmp_path, kubernetes_namespaces="group", kubernetes_pod_security="restricted")
+    of_groups = account.settings(
+        tmp_path,
+        kubernetes_namespaces="group",
+        kubernetes_namespace_role=account.role,
+        kubernetes_pod_security="restricted",
+    )
     async with opened(of_groups) as engine:
         launch = a_launch("id -u", user="ada", group="lab")
         await engine.start(launch)

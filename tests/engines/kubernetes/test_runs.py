@@ -80,14 +80,14 @@ async def test_a_start_that_is_cut_off_anywhere_is_finished_by_the_next(
         left -= 1
         return made
 
+    engine = KubernetesEngine(account.settings(tmp_path / "first"))
+    await engine.open()
     with monkeypatch.context() as context:
         context.setattr(Api, "create", lambda *given, **more: cut_off(create(*given, **more)))
         context.setattr(Api, "patch", lambda *given, **more: cut_off(patch(*given, **more)))
-        engine = KubernetesEngine(account.settings(tmp_path / "first"))
-        await engine.open()
         with pytest.raises(Killed):
             await engine.start(launch)
-        await engine.close()
+    await engine.close()
     async with opened(account.settings(tmp_path / "second")) as engine:
         if (await engine.observe(run_of(launch))).presence is Presence.absent:
             await engine.start(launch)
@@ -198,8 +198,10 @@ async def test_what_was_stopped_goes_too(
     await engine.settle(run_of(launch), 1)
     await eventually(lambda: names.SETTLED in found(account, "jobs", launch)[0]["metadata"]["annotations"])
     monkeypatch.setattr(runs, "SWEEP_SECONDS", 0.1)
-    async with opened(account.settings(engine._settings.data_dir / "other")):
-        await eventually(lambda: not found(account, "jobs", launch))
+    assert engine._runs._sweeping
+    engine._runs._sweeping.cancel()
+    engine._runs.open()
+    await eventually(lambda: not found(account, "jobs", launch))
 
 
 async def test_a_removed_run_leaves_nothing_in_the_cluster_even_if_it_ran(

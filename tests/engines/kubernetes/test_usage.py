@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -97,19 +95,3 @@ def test_what_cannot_be_read_is_said_to_be_so(text: bytes) -> None:
 def test_another_mark_is_only_text() -> None:
     status = f"Name:\tx\nUid:\t0\nVmRSS:\t1 kB\n\036{'f' * 32} /proc/8/status\nName:\ty\n"
     assert [process.pid for process in read_usage(said(**about(7, status=status)), MARK).processes] == [7]
-
-
-def test_of_processes_alone_only_the_program_is_named_and_no_gpu_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho asked >&3\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    end = LOOK[LOOK.index("  if [ -z") : LOOK.rindex("}")]
-    for word, asked in (("", b"asked"), ("processes", b"")):
-        script = f"say() {{ :; }}; exec 3>&1; {end}"
-        done = subprocess.run(
-            ["sh", "-c", script, "sh", MARK, word], capture_output=True, env={"PATH": path}, check=True
-        )
-        assert done.stdout.strip() == asked
-    status = "Name:\tpython\nUid:\t0\t0\t0\t0\nVmRSS:\t   2048 kB\n"
-    text = said(**about(7, status=status, cmdline="/usr/bin/python train.py --token hunter2 "))
-    assert [process.command for process in read_usage(text, MARK, named=True).processes] == ["python"]

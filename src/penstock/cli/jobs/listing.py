@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
 from penstock.cli.options import connect, list_options
-from penstock.cli.output import print_items, print_total
+from penstock.cli.output import echo, print_items, print_total
 from penstock.cli.table import NAME, Column, Row, field, moment
 from penstock.cli.tree import command
 from penstock.cli.waiting import ahead, without_place
@@ -51,7 +49,7 @@ def list_jobs(
         return
     listing = client.list(PATH, query, limit)
     if output in ("table", "wide") and not listing.items:
-        click.echo("No tasks found")
+        echo("No tasks found")
         return
     print_items(listing.items, output, columns(listing.items))
     print_total("tasks", listing, output)

@@ -9,8 +9,8 @@ import click
 from penstock.cli.completion import job_names
 from penstock.cli.jobs.ending import duration
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import print_data, print_facts
-from penstock.cli.table import Column, Row, field, moment, short_time, table
+from penstock.cli.output import echo, echo_styled, print_data, print_facts
+from penstock.cli.table import Column, Row, clean, field, moment, short_time, table
 from penstock.cli.tree import command
 from penstock.client.address import quote
 from penstock.domain.quantities import show_bytes, show_duration
@@ -44,9 +44,9 @@ def show_job(job: Row, *, history: bool = True) -> None:
     for title, lines in _sections(job):
         if title == "History" and not history:
             continue
-        click.echo(f"\n{title}:")
+        echo(f"\n{title}:")
         for line in lines:
-            click.echo(f"  {line}")
+            echo_styled(f"  {line}")
 
 
 def _what_it_is(job: Row) -> list[tuple[str, str]]:
@@ -112,26 +112,25 @@ def _times(count: int | None) -> str | None:
     return None if not count else "unlimited" if count < 0 else str(count)
 
 
-def _variables(spec: Row) -> dict[str, str]:
-    return masked_all(spec.get("envs") or {}, spec.get("secrets") or ())
-
-
 def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
     spec = job.get("spec") or {}
-    sections = [
+    texts = [
         ("Volumes", [_mount(mount) for mount in job.get("volumes") or ()]),
         ("Scratch", [_scratch(scratch) for scratch in spec.get("scratch") or ()]),
-        ("Variables", [f"{key}={value}" for key, value in _variables(spec).items()]),
+        ("Variables", [f"{key}={value}" for key, value in masked_all(spec.get("envs") or {}).items()]),
         ("Setup", (spec.get("setup") or "").splitlines()),
         ("Run", _run(spec.get("run") or "")),
         ("Notes", job.get("notices") or ()),
+    ]
+    tables = [
         (
             "Of each index" if spec.get("array") else "On each node",
             _unit_lines(job) if job.get("units") else (),
         ),
         ("History", table(job["history"], HISTORY, indent=2) if job.get("history") else ()),
     ]
-    return [(title, lines) for title, lines in sections if lines]
+    shown = [*((title, [*map(clean, lines)]) for title, lines in texts), *tables]
+    return [(title, lines) for title, lines in shown if lines]
 
 
 def _mount(mount: Row) -> str:
@@ -156,7 +155,7 @@ def _unit_lines(job: Row) -> list[str]:
     units = sorted(job["units"], key=lambda unit: INTEREST.get(unit["state"], 1)) if len(job["units"]) > MOST else None
     lines = table((units or job["units"])[:MOST], _units(job), indent=2)
     if units:
-        lines.append(f"… {len(units) - MOST:,} more: penstock jobs status {job['id']} -o json")
+        lines.append(f"… {len(units) - MOST:,} more: penstock jobs status {clean(job['id'])} -o json")
     return lines
 
 

@@ -10,7 +10,7 @@ from penstock.cli.completion import active_job_names, job_names
 from penstock.cli.each import each
 from penstock.cli.jobs.ending import is_over
 from penstock.cli.options import all_users_option, api_url_option, connect, output_option
-from penstock.cli.output import print_data
+from penstock.cli.output import echo, print_data
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.client.address import quote
@@ -43,7 +43,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
     stopped = client.post(f"{PATH}/stop", query={"all_users": all_users})["items"]
     if output in ("table", "wide"):
         count = len(stopped)
-        click.echo(f"Stopped {count} task{'' if count == 1 else 's'}{' for all users' if all_users else ''}")
+        echo(f"Stopped {count} task{'' if count == 1 else 's'}{' for all users' if all_users else ''}")
     else:
         print_data(stopped, output)
     return 0

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.completion import job_names
 from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import note, print_data
+from penstock.cli.output import echo, note, print_data
 from penstock.cli.table import coloured
 from penstock.cli.tree import command
 from penstock.client import Client
@@ -63,7 +63,7 @@ def submit(
     client = connect(api_url)
     base = folder_of(file)
     if dry_run:
-        return _show_dry_run(send(client, body | {"dry_run": True}, base), base, output)
+        return _show_dry_run(send(client, body | {"dry_run": True}, base), body["text"], base, output)
     return submit_and_follow(client, body, base, detach=detach, output=output)
 
 
@@ -109,7 +109,7 @@ def submit_and_follow(client: Client, body: dict[str, Any], base: str, *, detach
         return 0
     lines = f"Task submitted successfully with ID: {job['id']}\nName: {job['name']}"
     if detach:
-        click.echo(lines)
+        echo(lines)
         return 0
     note(lines)
     from penstock.cli.jobs.follow import follow_to_the_end
@@ -124,46 +124,42 @@ def active_venv(client: Client) -> dict[str, Any]:
 
 
 def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, query: Query | None = None) -> Any:
-    """Submit; where the server asks for the directory the text names, pack it, send it and submit again."""
+    """Submit; where the server asks for a directory that the text names, pack it, send it and submit again."""
     timeout = None if path == PATH else FILE_SECONDS
     try:
         return client.post(path, body, query, create=True, timeout=timeout)
     except FilesNeeded as asked:
-        from pathlib import Path
+        from penstock.cli.files_needed import refusal, send_files
 
-        from penstock.cli.workdir import upload
-
-        limit = asked.details.get("limit_bytes")
-        files = {field: upload(client, Path(base, named), limit) for field, named in asked.details["files"].items()}
+        if body.get("dry_run"):  # which makes nothing, and so needs nothing
+            raise refusal(asked.details.get("files")) from asked
+        files = send_files(client, body["text"], base, asked)
     except TooLarge as error:
         raise TooLarge(f"{body['source']} is too large. {error.message}", hint=error.hint) from error
     return client.post(path, body | {"files": files}, query, create=True, timeout=timeout)
 
 
-def _show_dry_run(answer: dict[str, Any], base: str, output: str) -> int:
-    sent = _sent_along(answer["spec"].get("workdir"), base)
+def _show_dry_run(answer: dict[str, Any], text: str, base: str, output: str) -> int:
+    sent = _sent_along(text, base)
     if output not in ("table", "wide"):
         print_data(answer["spec"] if output == "name" else answer, output)
         return 0
     for notice in answer.get("notices", ()):
         note(f"Note: {notice}")
-    click.echo(f"Valid: {coloured('yes')}")
+    echo(f"Valid: {coloured('yes')}")
     fits = {True: "yes", False: "no", None: "the cluster decides"}[answer["fits_now"]]
-    click.echo(f"Fits now: {fits}" + (f" ({m})" if (m := answer["message"]) else ""))
+    echo(f"Fits now: {fits}" + (f" ({m})" if (m := answer["message"]) else ""))
     if sent:
-        click.echo(f"Workdir: {sent}")
+        echo(f"Workdir: {sent}")
     return 0
 
 
-def _sent_along(workdir: str | None, base: str) -> str | None:
+def _sent_along(text: str, base: str) -> str | None:
     """What of a local directory would be sent; one that is not there is an error in a dry run too."""
-    if workdir is None or workdir.startswith("/"):
-        return None
     from pathlib import Path
 
-    from penstock.cli.workdir import size, walk
-    from penstock.domain.quantities import show_bytes
+    from penstock.cli.files_needed import named_directories
+    from penstock.cli.workdir import contents, walk
 
-    files = [entry for entry in walk(Path(base, workdir)) if not entry.path.is_dir() or entry.path.is_symlink()]
-    amount = show_bytes(sum(map(size, files)))
-    return f"{workdir} ({len(files)} file{'' if len(files) == 1 else 's'}, {amount} before packing)"
+    workdir = next(named_directories(text), None)
+    return f"{workdir} ({contents(list(walk(Path(base, workdir))))} before packing)" if workdir else None

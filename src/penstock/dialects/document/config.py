@@ -15,6 +15,7 @@ from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.text import Items, Node, Pairs, Scalar, is_null
 from penstock.domain.envs import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
+from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
 from penstock.errors import Problem
 
 REGISTRY = re.compile(
@@ -118,26 +119,41 @@ def _with_secrets(reading: PlacedReading, said: dict[str, Any], node: Node, path
     plain, hidden = said.get("env", {}), said["secrets"]
     for name in plain.keys() & hidden.keys():
         reading.problem("is in 'env' too; say it once", node, f"{path}.secrets.{shorten(name)}")
-    found: dict[str, str] = plain | hidden
+    found: dict[str, str] = plain | {name: value for name, value in hidden.items() if value is not None}
     reading.found(total_problem(found, field=path, where=reading.where(node)))
     return found
 
 
 def _env(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
     reading.says(node, path, "envs")
-    return _variables(reading, node, path)
+    return _variables(reading, _few_pairs(reading, node, path), node, path)
 
 
-def _secrets(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
+def _secrets(reading: PlacedReading, node: Node, path: str) -> dict[str, str | None]:
+    """By name; None is a value that is kept elsewhere."""
     reading.says(node, path, "secrets")
-    return _variables(reading, node, path)
+    pairs = _few_pairs(reading, node, path)
+    for name, value in pairs:
+        here = f"{path}.{shorten(name.text)}"
+        reading.says(name, here, "secrets", name.text)
+        if isinstance(value, Scalar) and value.text == MASK:
+            reading.problem(NOT_A_VALUE, value, here, KEPT_OR_NEW)
+    kept: dict[str, str | None] = {name.text: None for name, value in pairs if is_null(value)}
+    for name, _ in pairs:
+        if name.text in kept:
+            reading.found(name_problem(name.text, field=f"{path}.{shorten(name.text)}", where=reading.where(name)))
+    return _variables(reading, [pair for pair in pairs if pair[0].text not in kept], node, path) | kept
 
 
-def _variables(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
+def _few_pairs(reading: PlacedReading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
     pairs = _pairs(reading, node, path)
-    if len(pairs) > ENTRIES_LIMIT:
-        reading.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
-        return {}
+    if len(pairs) <= ENTRIES_LIMIT:
+        return pairs
+    reading.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+    return []
+
+
+def _variables(reading: PlacedReading, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in pairs:
         here = f"{path}.{shorten(name.text)}"

@@ -62,6 +62,8 @@ def write_workload(spec: Spec, group: str | None = None) -> str:
         "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
     }
     comment = "" if spec.name else f"# name: the task has none; a document needs one, here '{NAME}'\n"
+    if named := sorted({*(each.secret for each in spec.from_secrets), *spec.pull_secrets}):
+        comment += f"# only a manifest names Secrets of the cluster, as this one does: {', '.join(named)}\n"
     return comment + _document("Workload", spec.name or NAME, group, only_said(said.items()))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock.dialects.fields import (
@@ -17,6 +17,7 @@ from penstock.dialects.fields import (
 from penstock.dialects.manifest.amounts import resources
 from penstock.dialects.manifest.expansion import expanded, expanded_length, referenced
 from penstock.dialects.manifest.refused import CONTAINER_PLAIN, CONTAINER_REFUSED
+from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.task.programs import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.text import Node
@@ -30,7 +31,7 @@ from penstock.domain.envs import (
     value_problem,
 )
 from penstock.domain.names import shorten
-from penstock.domain.workloads import Resources
+from penstock.domain.workloads import FromSecret, Resources
 
 INDEX = "JOB_COMPLETION_INDEX"
 BASH = ("/bin/bash", "-c")
@@ -43,12 +44,13 @@ def container(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     said = read_fields(reading, node, path, CONTAINER)
     if lacks(node, "image"):
         reading.problem("is missing", node, f"{path}.image", "for example 'image: python:3.13-slim'")
-    envs, unknown = said.get("env", ({}, frozenset()))
+    envs, unknown, single = said.get("env", ({}, frozenset(), ()))
     run = _run(reading, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
     asked = said.get("resources", Resources())
     return {
         "run": run,
         "envs": envs,
+        "from_secrets": (*said.get("envFrom", ()), *single),
         "workdir": said.get("workingDir"),
         "resources": asked.model_copy(update={"image": said.get("image")}),
         "volumeMounts": said.get("volumeMounts"),
@@ -119,15 +121,19 @@ def _directory(reading: PlacedReading, node: Node, path: str) -> str | None:
     return where
 
 
-def _env(reading: PlacedReading, node: Node, path: str) -> tuple[dict[str, str], frozenset[str]]:
-    """The values, each with those before it put in, and the names that have none before the program runs."""
+def _env(
+    reading: PlacedReading, node: Node, path: str
+) -> tuple[dict[str, str], frozenset[str], tuple[FromSecret, ...]]:
+    """The values, each with those before it put in, the names that have none before the program runs, and those of
+    them whose values are in Secrets."""
     values: dict[str, str] = {}
     ours: set[str] = set()
+    hidden: dict[str, FromSecret] = {}
     total = 0
     items = sequence(reading, node, path)
     if len(items) > ENTRIES_LIMIT:
         reading.problem(f"has {len(items):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
-        return {}, frozenset()
+        return {}, frozenset(), ()
     for item, here in items:
         said = read_fields(reading, item, here, VARIABLE)
         name = said.get("name")
@@ -137,10 +143,17 @@ def _env(reading: PlacedReading, node: Node, path: str) -> tuple[dict[str, str],
             continue
         if is_ours(name):
             ours.add(name)
+        elif reading.found(name_problem(name, field=f"{here}.name", where=reading.where(item))):
+            continue
+        elif name in values or name in hidden:
+            reading.problem(f"the variable '{shorten(name)}' is here twice", item, f"{here}.name", "say it once")
         elif "valueFrom" in said:
-            _refuse_source(reading, said["valueFrom"][0], f"{here}.valueFrom", name)
-        elif not reading.found(name_problem(name, field=f"{here}.name", where=reading.where(item))):
-            _add(reading, values, name, said.get("value", ""), item, here)
+            reading.says(item, here, "from_secrets")
+            source, where = said["valueFrom"]
+            if found := variable_of(reading, source, where, name):
+                hidden[name] = found
+        else:
+            _add(reading, values, hidden.keys(), name, said.get("value", ""), item, here)
             total += len(values.get(name, ""))
         if total > TOTAL_LIMIT:
             break
@@ -148,24 +161,25 @@ def _env(reading: PlacedReading, node: Node, path: str) -> tuple[dict[str, str],
     reading.says(node, path, "envs")
     if ours:
         reading.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
-    return values, frozenset(ours)
+    return values, frozenset(ours) | hidden.keys(), tuple(hidden.values())
 
 
-def _add(reading: PlacedReading, values: dict[str, str], name: str, value: str, node: Node, path: str) -> None:
-    if name in values:
-        reading.problem(f"the variable '{shorten(name)}' is here twice", node, f"{path}.name", "say it once")
+def _add(
+    reading: PlacedReading,
+    values: dict[str, str],
+    hidden: Collection[str],
+    name: str,
+    value: str,
+    node: Node,
+    path: str,
+) -> None:
+    if asked := sorted(referenced(value) & set(hidden)):
+        message = f"asks for $({asked[0]}), whose value is in a Secret"
+        reading.problem(message, node, f"{path}.value", "put the two together in the program")
     elif expanded_length(value, values) > ENTRY_LIMIT:
         reading.problem(f"is longer than {ENTRY_LIMIT // 1024} KiB", node, f"{path}.value")
     elif not reading.found(value_problem(name, value, field=f"{path}.value", where=reading.where(node))):
         values[name] = expanded(value, values)
-
-
-def _refuse_source(reading: PlacedReading, node: Node, path: str, name: str) -> None:
-    index = "in a Job of several completions every program has JOB_COMPLETION_INDEX"
-    known = "Penstock's own variables say who and where it is"
-    secret = f"write its value, or give it in a task's envs with --env {shorten(name)}=…"
-    hint = secret if lacks(node, "fieldRef") else f"{index}; {known}"
-    reading.problem("is not carried: a variable's value is written out", node, path, hint)
 
 
 VARIABLE = Shape({"name": text, "value": text, "valueFrom": as_it_is})
@@ -177,6 +191,7 @@ CONTAINER = Shape(
         "args": as_it_is,
         "workingDir": _directory,
         "env": _env,
+        "envFrom": all_variables,
         "resources": resources,
         "volumeMounts": as_it_is,
     },

@@ -9,6 +9,7 @@ from penstock.dialects.manifest.container import container
 from penstock.dialects.manifest.mounts import is_usual, mounted
 from penstock.dialects.manifest.placement import affinity, node_selector, products
 from penstock.dialects.manifest.refused import POD_PLAIN, POD_REFUSED
+from penstock.dialects.manifest.secrets import pull_secrets
 from penstock.dialects.task.fields import SECONDS_LIMIT
 from penstock.dialects.text import Node
 from penstock.domain.names import shorten
@@ -64,6 +65,7 @@ def pod_spec(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
         "resources": asked,
         "mounts": mounts,
         "scratch": tuple(there for there in scratch if not is_usual(there, asked.memory_bytes)),
+        "pull_secrets": said.get("imagePullSecrets", ()),
         "max_duration": said.get("activeDeadlineSeconds"),
         "stop_grace": said.get("terminationGracePeriodSeconds", STOP_GRACE),
         "restartPolicy": said.get("restartPolicy"),
@@ -92,6 +94,7 @@ POD = Shape(
         "affinity": affinity,
         "nodeSelector": node_selector,
         "subdomain": only_node,
+        "imagePullSecrets": pull_secrets,
     },
     POD_REFUSED,
     POD_PLAIN,

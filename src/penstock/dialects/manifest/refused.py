@@ -31,7 +31,6 @@ POD_REFUSED: Mapping[str, Refusal] = {
     "priorityClassName": ("workloads start in the order they came", REMOVE),
     "priority": ("workloads start in the order they came", REMOVE),
     "preemptionPolicy": ("workloads start in the order they came", REMOVE),
-    "imagePullSecrets": (FOR_THE_ADMIN, "remove it; the setting is kubernetes_pull_secrets"),
     "runtimeClassName": (FOR_THE_ADMIN, "remove it; the setting is kubernetes_runtime_class"),
     "securityContext": (FOR_THE_ADMIN, "remove it; the settings are kubernetes_run_as and kubernetes_fs_group"),
     "schedulerName": (FOR_THE_ADMIN, REMOVE),
@@ -75,7 +74,6 @@ CONTAINER_REFUSED: Mapping[str, Refusal] = {
     "startupProbe": PROBES,
     "lifecycle": ("a program is told to end with TERM", "remove it; terminationGracePeriodSeconds gives it time"),
     "ports": ("nothing is published; programs of one workload reach each other on every port", REMOVE),
-    "envFrom": ("variables are written out", "write them under env, with name and value"),
     "volumeDevices": ("volumes are file systems", "write it under volumeMounts"),
     "imagePullPolicy": (FOR_THE_ADMIN, "remove it, or write IfNotPresent"),
     "securityContext": (FOR_THE_ADMIN, "remove it; the settings are kubernetes_run_as and kubernetes_pod_security"),
@@ -105,7 +103,7 @@ MOUNT_PLAIN = {"mountPropagation": {"None"}, "recursiveReadOnly": {"Disabled"}}
 
 VOLUME_REFUSED: Mapping[str, Refusal] = {
     "configMap": (ONLY, DATA),
-    "secret": (ONLY, "pass the value with env"),
+    "secret": (ONLY, "pass the value with env, or name the Secret there"),
     "projected": (ONLY, DATA),
     "downwardAPI": (ONLY, "Penstock's variables say the same"),
     "hostPath": ("a workload sees nothing of the node's own disk", "use a volume"),

@@ -20,6 +20,9 @@ def unsaid(spec: Spec, name: str, image: str | None) -> Iterator[str]:
         yield f"image_id: the task names none; here it is {image}"
     if spec.after:
         yield f"after: kubectl starts it at once; first must complete {shorten(', '.join(spec.after), 200)}"
+    if spec.secrets:
+        values = " ".join(f"--from-literal={secret}=…" for secret in spec.secrets)
+        yield f"secrets: before it, kubectl create secret generic {name} {shorten(values, 200)}"
     if spec.workdir is not None and not spec.workdir.startswith("/"):
         yield f"workdir: the code in '{shorten(spec.workdir)}' is not sent; put it into the image or a volume"
     yield from _of_documents(spec)

@@ -12,7 +12,7 @@ from penstock.dialects.manifest.names import QUEUE_LABEL
 from penstock.dialects.manifest.placement import PRODUCT_LABEL, REQUIRED
 from penstock.dialects.manifest.service import JOB_LABELS
 from penstock.dialects.manifest.unsaid import unsaid
-from penstock.dialects.manifest.written import amounts, kept_text, own_variables, places
+from penstock.dialects.manifest.written import amounts, from_secrets, kept_text, own_variables, places, single_secrets
 from penstock.dialects.writing import OnOneLine, Words, dump, only_said
 from penstock.domain.envs import is_ours
 from penstock.domain.workloads import UNLIMITED, Spec
@@ -85,6 +85,7 @@ def _pod_spec(spec: Spec, volumes: Mapping[str, str], restart_policy: str) -> di
         ("automountServiceAccountToken", False),
         ("subdomain", kept_text(spec.name or NAME) if spec.nodes > 1 else None),
         ("affinity", _affinity(spec.resources.gpu_products)),
+        ("imagePullSecrets", [OnOneLine(name=kept_text(name)) for name in spec.pull_secrets]),
         ("containers", [_container(spec, mounts)]),
         ("volumes", sources),
     ]
@@ -106,6 +107,7 @@ def _container(spec: Spec, mounts: list[dict[str, Any]]) -> dict[str, Any]:
         ("image", kept_text(spec.resources.image or IMAGE)),
         *_program(spec),
         ("workingDir", kept_text(spec.workdir) if spec.workdir and absolute else None),
+        ("envFrom", from_secrets(spec)),
         ("env", _env(spec)),
         ("resources", amounts(spec.resources)),
         ("volumeMounts", mounts),
@@ -123,6 +125,16 @@ def _program(spec: Spec) -> list[tuple[str, Words]]:
 
 
 def _env(spec: Spec) -> list[Mapping[str, Any]]:
-    theirs = {name: value for name, value in spec.envs.items() if not is_ours(name)}
+    theirs = {name: value for name, value in spec.envs.items() if not is_ours(name) and name not in spec.secrets}
     said = [OnOneLine(name=kept_text(name), value=kept_text(escaped(value))) for name, value in theirs.items()]
-    return [*said, *own_variables(spec)]
+    return [*said, *_secrets(spec), *single_secrets(spec), *own_variables(spec)]
+
+
+def _secrets(spec: Spec) -> list[Mapping[str, Any]]:
+    """Out of a Secret of the workload's name: no value is written out."""
+    of = kept_text(spec.name or NAME)
+    return [
+        {"name": kept_text(name), "valueFrom": {"secretKeyRef": OnOneLine(name=of, key=kept_text(name))}}
+        for name in spec.secrets
+        if not is_ours(name)
+    ]

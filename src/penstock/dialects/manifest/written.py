@@ -12,7 +12,7 @@ from penstock.dialects.task.write import show_milli, show_size
 from penstock.dialects.writing import OnOneLine, Quoted, only_said
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import SHARED_MEMORY
-from penstock.domain.workloads import Medium, Resources, Scratch, Spec
+from penstock.domain.workloads import FromSecret, Medium, Resources, Scratch, Spec
 
 WORDS = frozenset({"", "~", "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "=", "<<"})
 """What some reader of YAML takes for something else than a text."""
@@ -91,6 +91,36 @@ def _new_name(text: str, taken: Mapping[str, Any]) -> str:
     base = suggest_name(text) or "scratch"
     names = [base, *(f"{base}-{number}" for number in range(2, len(taken) + 3))]
     return kept_text(next(name for name in names if name not in taken))
+
+
+# what is in Secrets
+
+
+def single_secrets(spec: Spec) -> list[Mapping[str, Any]]:
+    """Variables that are each a key of a Secret."""
+    return [
+        {"name": kept_text(each.name), "valueFrom": {"secretKeyRef": _key_of(each)}}
+        for each in spec.from_secrets
+        if each.name is not None
+    ]
+
+
+def from_secrets(spec: Spec) -> list[Mapping[str, Any]]:
+    """Secrets whose keys are all variables."""
+    return [
+        only_said(
+            [
+                ("prefix", kept_text(each.prefix) if each.prefix else None),
+                ("secretRef", OnOneLine(name=kept_text(each.secret))),
+            ]
+        )
+        for each in spec.from_secrets
+        if each.name is None
+    ]
+
+
+def _key_of(each: FromSecret) -> OnOneLine:
+    return OnOneLine(name=kept_text(each.secret), key=kept_text(each.key or ""))
 
 
 # the variables Penstock would set

@@ -8,6 +8,8 @@ from penstock.dialects.reading import Reading, kind_of
 from penstock.dialects.text import Node, Scalar, is_null
 from penstock.domain.envs import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
+from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
+from penstock.errors import Problem
 
 
 def envs(reading: Reading, node: Node, path: str) -> dict[str, Scalar]:
@@ -31,20 +33,22 @@ def envs(reading: Reading, node: Node, path: str) -> dict[str, Scalar]:
 def merged(
     reading: Reading, said: dict[str, Scalar], secrets: dict[str, Scalar], overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the job gets. A value that was left open must have been given on the command line."""
+    """What the job gets. A value that was left open must have been given on the command line; only that of a secret
+    may be kept elsewhere."""
     for name in said.keys() & secrets.keys():
         reading.problem("is in 'envs' too; say it once", secrets[name], f"secrets.{shorten(name)}")
-    nodes = said | secrets
-    for name, node in nodes.items():
+    for name, node in said.items():
         if is_null(node) and name not in overrides:
-            field = f"{'envs' if name in said else 'secrets'}.{shorten(name)}"
-            reading.problem(
-                "has no value", node, field, f'write {shorten(name)}: "" or submit it with --env {shorten(name)}=…'
-            )
-    values = {name: node.text for name, node in nodes.items()}
+            hint = f'write {shorten(name)}: "" or submit it with --env {shorten(name)}=…'
+            reading.problem("has no value", node, f"envs.{shorten(name)}", hint)
+    for name, node in secrets.items():
+        if node.text == MASK and name not in overrides:
+            reading.problem(NOT_A_VALUE, node, f"secrets.{shorten(name)}", KEPT_OR_NEW)
+    values = {name: node.text for name, node in (said | secrets).items() if not is_null(node)}
     for name, value in overrides.items():
         field = f"--env {shorten(name)}"
-        if not reading.found(name_problem(name, field=field) or value_problem(name, value, field=field)):
+        mask = Problem(NOT_A_VALUE, field=field) if name in secrets and value == MASK else None
+        if not reading.found(name_problem(name, field=field) or value_problem(name, value, field=field) or mask):
             values[name] = value
     reading.found(total_problem(values, field="envs"))
     for name in filter(is_ours, values):

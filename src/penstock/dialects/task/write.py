@@ -53,8 +53,9 @@ def plain(spec: Spec) -> dict[str, str]:
     return {name: value for name, value in spec.envs.items() if name not in spec.secrets}
 
 
-def secrets(spec: Spec) -> dict[str, str]:
-    return {name: value for name, value in spec.envs.items() if name in spec.secrets}
+def secrets(spec: Spec) -> dict[str, None]:
+    """Only their names: what is written is shown, and apply keeps the values."""
+    return dict.fromkeys(spec.secrets)
 
 
 def show_array(array: Array) -> int | OnOneLine:

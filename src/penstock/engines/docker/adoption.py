@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,7 +24,7 @@ from penstock.engines.docker.hosts import PATIENCE, Hosts
 from penstock.engines.docker.kept import Kept, total_of
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
-from penstock.engines.kubernetes.records import read_volume
+from penstock.engines.kubernetes.records import read_volume, with_values
 
 log = logging.getLogger(__name__)
 NO_RECORD = "it has no record"
@@ -45,15 +45,15 @@ async def found(hosts: Hosts, installation: str, nodes: Collection[str]) -> Foun
     volumes = {id_: volume for _, has in there for id_, volume in has.items()}
     workloads = _workloads([link for link, _ in there], unreadable)
     return Found(
-        workloads=tuple(_as_it_is(workloads[id_], hosts) for id_ in sorted(workloads)),
+        workloads=tuple([await _as_it_is(workloads[id_], hosts) for id_ in sorted(workloads)]),
         volumes=tuple(volumes[id_] for id_ in sorted(volumes)),
         unreadable=tuple(sorted(set(unreadable))),
         nodes=tuple(link.host.name for link, _ in there),
     )
 
 
-def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
-    """By its containers: where it is, and since when. Of one that is over, nothing is its own any more."""
+async def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
+    """By its containers: where it is, since when, and its secrets. Of one that is over, nothing is its own any more."""
     parts = hosts.parts(Run.of(workload))
     placed = dict(enumerate(workload.hosts))
     placed |= {names.number(seen.labels, names.PLACE): seen.host for seen in parts.values()}
@@ -64,7 +64,18 @@ def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
     }
     if all(seen.over for seen in parts.values()) and len(parts) >= total_of(Kept(), parts):
         update |= {"gpus": (), "cpusets": (), "counted": ()}
+    if workload.spec.secrets:
+        workload = with_values(workload, await _variables(parts, hosts))
     return workload.model_copy(update=update)
+
+
+async def _variables(parts: Mapping[int, Seen], hosts: Hosts) -> dict[str, str]:
+    """What one of its containers was given."""
+    for seen in parts.values():
+        if found := await hosts.link(seen.host).api.container(seen.id):
+            lines = found["Config"].get("Env") or ()
+            return {name: value for name, _, value in (line.partition("=") for line in lines)}
+    return {}
 
 
 def _workloads(links: list[Link], unreadable: list[str]) -> dict[str, Workload]:
@@ -83,7 +94,7 @@ def _workloads(links: list[Link], unreadable: list[str]) -> dict[str, Workload]:
 
 def _workload(seen: Seen) -> Workload:
     record = seen.labels.get(names.RECORD)
-    if record is None:
+    if not record:
         raise _Unreadable(NO_RECORD)
     try:
         workload = Workload.model_validate_json(record)
@@ -110,7 +121,7 @@ async def _volumes(link: Link, installation: str, unreadable: list[str]) -> dict
     result = {}
     for each in await link.api.volumes({"label": [names.mine(installation), names.VOLUME]}):
         labels = dict(each.get("Labels") or {})
-        if names.RECORD not in labels:
+        if not labels.get(names.RECORD):
             continue
         try:
             read = read_volume(labels[names.RECORD])

@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from penstock.domain.users import Account
@@ -21,10 +22,10 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError, Clash, Unreachable
-from penstock.engines.docker.helping import helped
+from penstock.engines.docker.helping import helped, holding
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.mounting import WALK, is_about_mounts, mount_words, nfs_options
+from penstock.engines.docker.mounting import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.kubernetes.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 
@@ -254,9 +255,21 @@ class Claims:
 
     # -- for a run ---------------------------------------------------------------------------------------------------
 
-    async def mounts(self, link: Link, launch: Launch) -> dict[str, Source]:
-        """Mount path → where it comes from on this host, where it is made ready."""
-        return {mount.path: await self._source(link, mount, launch.account) for mount in launch.mounts}
+    @asynccontextmanager
+    async def mounts(self, link: Link, launch: Launch) -> AsyncIterator[dict[str, Source]]:
+        """Mount path → where it comes from on this host, where it is made ready. What is on NFS storages is mounted as
+        long as the block lasts, so that containers that start meanwhile get just what was looked at."""
+        found = {mount.path: await self._source(link, mount, launch.account) for mount in launch.mounts}
+        shared: dict[str, dict[str, str]] = {}
+        for mount in launch.mounts:
+            storage = self.storage_of(mount.volume)
+            if storage and storage.kind is StorageKind.nfs:
+                inside = path_inside(mount.volume, mount.sub_path)
+                shared.setdefault(storage.name, {})[found[mount.path].volume] = inside
+        async with AsyncExitStack() as held:
+            for name, directories in shared.items():
+                await held.enter_async_context(self._held(link, self._storages[name], directories))
+            yield found
 
     async def _source(self, link: Link, mount: BoundMount, account: Account) -> Source:
         volume, below = mount.volume, mount.sub_path
@@ -289,8 +302,7 @@ class Claims:
     # -- NFS -----------------------------------------------------------------------------------------------------------
 
     async def _nfs(self, link: Link, volume: Volume, storage: Storage, below: str | None = None, *, make: bool) -> str:
-        """Its name on this host. The directory is walked to each time: whoever may write beside it could have put a
-        link there, and Docker would follow it."""
+        """Its name on this host. The directory is there by then."""
         inside = path_inside(volume, below)
         mark = f"-{hashlib.sha256(below.encode()).hexdigest()[:12]}" if below else ""
         name = f"{self.name_of(volume)}{mark}"
@@ -302,19 +314,33 @@ class Claims:
         return name
 
     async def _make_directory(self, link: Link, storage: Storage, parts: Sequence[str], *, make: bool) -> None:
+        async with self._export(link, storage, read_only=not make) as root:
+            with _storage_errors(link, storage):
+                await self._walk(link, root, parts, make=make)
+
+    @asynccontextmanager
+    async def _held(self, link: Link, storage: Storage, directories: Mapping[str, str]) -> AsyncIterator[None]:
+        """Keep directories of a storage mounted; they are Docker volume → path. Docker follows every link when it
+        mounts one, and whoever may write beside it can put one there at any moment: so what it has mounted is compared
+        with what lies at the path, and Docker mounts a volume once for all containers that have it."""
+        places = {name: f"{MOUNTED}-{number}" for number, name in enumerate(directories)}
+        words = ["sh", "-c", HOLD, "sh", MOUNTED]
+        words += [word for name, path in directories.items() for word in (places[name], path)]
+        image, installation = self._made.helper_image, self._made.installation
+        async with AsyncExitStack() as held:
+            root = await held.enter_async_context(self._export(link, storage, read_only=True))
+            with _storage_errors(link, storage):
+                await held.enter_async_context(holding(link.api, image, installation, words, {root: MOUNTED} | places))
+            yield
+
+    @asynccontextmanager
+    async def _export(self, link: Link, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
+        """A Docker volume of all of a storage, as long as the block lasts."""
         root = f"{self._made.installation}-storage-{storage.name}-{secrets.token_hex(4)}"
         labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
-        await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=not make))
+        await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=read_only))
         try:
-            await self._walk(link, root, parts, make=make)
-        except Unreachable:
-            raise
-        except ApiError as error:
-            what = f"The storage {storage.name} ({storage.mount})"
-            verb = "mounted" if is_about_mounts(error.message) else "used"
-            raise PenstockError(
-                f"{what} cannot be {verb} on {link.host.name}: {mount_words(error.message)}."
-            ) from error
+            yield root
         finally:
             await link.api.remove_volume(root)
 
@@ -325,6 +351,21 @@ class Claims:
     async def _help(self, link: Link, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True) -> str:
         made = self._made
         return await helped(link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only)
+
+
+@contextmanager
+def _storage_errors(link: Link, storage: Storage) -> Iterator[None]:
+    """Say plainly why a storage cannot be had on a host."""
+    try:
+        yield
+    except Unreachable:
+        raise
+    except ApiError as error:
+        verb = "mounted" if is_about_mounts(error.message) else "used"
+        raise PenstockError(
+            f"The storage {storage.name} ({storage.mount}) cannot be {verb} on {link.host.name}: "
+            f"{mount_words(error.message)}."
+        ) from error
 
 
 def _named(container: Fields) -> str:

@@ -20,7 +20,6 @@ class ContainerSettings:
     helper_image: str
     run_as: str
     closed: bool
-    lends: bool
     default_cpus_milli: int
     processes: int
     log_limit: int
@@ -46,7 +45,6 @@ def read_settings(settings: Settings) -> ContainerSettings:
         helper_image=settings.docker_helper_image,
         run_as=settings.docker_run_as,
         closed=settings.docker_network == "closed",
-        lends=settings.docker_ready_network == "on",
         default_cpus_milli=parse_cpus(settings.default_cpus),
         processes=settings.max_processes,
         log_limit=parse_bytes(settings.log_limit),

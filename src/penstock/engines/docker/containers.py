@@ -17,6 +17,7 @@ from penstock.engines.docker.api import Fields
 from penstock.engines.docker.claims import Source
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.script import command, minded
+from penstock.engines.kubernetes.records import without_values
 from penstock.engines.surroundings import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
 
 SMALLEST_MEMORY = 6 << 20
@@ -33,7 +34,6 @@ class Place:
     number: int
     """Which of the places: the rank; of an array, which of those that run at once."""
     network: str
-    """The group's own, or `container:ID` for that of a lender."""
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
@@ -50,17 +50,17 @@ class Place:
 def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
     spec = launch.spec
     words = command(launch)
+    peer = names.peer_name(launch.name, _run(launch), place.part)
     body: Fields = {
         "Image": spec.resources.image or made.image,
+        "Hostname": peer,
         "Env": [f"{name}={value}" for name, value in variables(launch, place).items()],
         "Labels": labels(launch, made, place),
         "Tty": spec.terminal,
         "OpenStdin": spec.terminal,
         "HostConfig": _host_config(launch, made, place),
+        "NetworkingConfig": {"EndpointsConfig": {place.network: {"Aliases": [peer]}}},
     }
-    if spec.nodes > 1:
-        peer = names.peer_name(launch.name, _run(launch), place.part)
-        body |= {"Hostname": peer, "NetworkingConfig": {"EndpointsConfig": {place.network: {"Aliases": [peer]}}}}
     if words:
         body |= {"Entrypoint": words[:1], "Cmd": words[1:]}
     if made.run_as:
@@ -77,8 +77,7 @@ def _run(launch: Launch) -> Run:
 def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, str]:
     """The user's own first; what is ours cannot be written by them."""
     spec = launch.spec
-    found = {name: text for name, text in spec.labels.items() if not names.is_ours(name)} | {
-        names.INSTALLATION: made.installation,
+    found = {
         names.WORKLOAD: launch.workload_id,
         names.ATTEMPT: str(launch.attempt),
         names.PART: str(place.part),
@@ -90,13 +89,11 @@ def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, s
         names.GRACE: str(launch.stop_grace),
     }
     if launch.record:
-        found[names.RECORD] = launch.record
+        found[names.RECORD] = without_values(launch.record, spec)
     if spec.array:
         found |= {names.ARRAY: "true", names.UP_TO: str(place.up_to)}
     if place.instead_of:
         found[names.INSTEAD_OF] = ",".join(place.instead_of)
-    if spec.parts > 1:
-        found[names.LAUNCH] = launch.model_dump_json(exclude={"record"}, exclude_defaults=True)
     if spec.max_duration:
         found[names.MAX_DURATION] = str(spec.max_duration)
     if minded(launch):
@@ -107,7 +104,8 @@ def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, s
         found[names.CPUS] = cpus
     if limits := disk_limits(launch):
         found[names.DISK] = json.dumps(limits)
-    return found
+    theirs = {name: text for name, text in spec.labels.items() if not names.is_ours(name)}
+    return theirs | names.labelled(made.installation, found)
 
 
 def disk_limits(launch: Launch) -> dict[str, int]:

@@ -40,7 +40,7 @@ class Disks:
 
     def care(self, run: Run) -> None:
         for seen in self._hosts.parts(run).values():
-            if seen.runs and names.DISK in seen.labels and seen.id not in self._watching:
+            if seen.runs and seen.labels.get(names.DISK) and seen.id not in self._watching:
                 task = self._watching[seen.id] = asyncio.create_task(self._watch(seen))
                 task.add_done_callback(lambda _, id_=seen.id: self._watching.pop(id_, None))  # type: ignore[misc]
 

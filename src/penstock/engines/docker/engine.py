@@ -44,11 +44,9 @@ from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls
 from penstock.engines.docker.launching import Launching
-from penstock.engines.docker.lending import Lending
 from penstock.engines.docker.logs import Logs
 from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.peaks import Peaks
-from penstock.engines.docker.processes import Processes
 from penstock.engines.docker.runs import Runs
 from penstock.engines.gpu_use import by_place
 from penstock.errors import Unavailable
@@ -69,11 +67,9 @@ class DockerEngine:
         self._claims = Claims(self._hosts, self._made)
         self._cpus = Cpus(self._hosts)
         self._gauges = Gauges(self._hosts, self._made)
-        self._processes = Processes(self._made)
         pulls = Pulls(settings.docker_registry_config)
         networks = Networks(self._made)
-        self._lending = Lending(self._hosts, networks, self._made)
-        launching = Launching(self._hosts, self._claims, pulls, self._cpus, networks, self._lending, self._made)
+        launching = Launching(self._hosts, self._claims, pulls, self._cpus, networks, self._made)
         self._runs = Runs(self._hosts, launching, self._changes, self._made)
         self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
@@ -89,13 +85,10 @@ class DockerEngine:
         self._closing.push_async_callback(self._disks.close)
         self._closing.push_async_callback(self._cpus.close)
         self._closing.push_async_callback(self._gauges.close)
-        self._closing.push_async_callback(self._processes.close)
         self._closing.push_async_callback(self._entering.close)
         self._closing.push_async_callback(self._peaks.close)
         self._closing.push_async_callback(self._forwarding.close)
-        self._closing.push_async_callback(self._lending.close)
         self._gauges.open()
-        self._lending.open()
 
     async def close(self) -> None:
         """Stop looking. What runs goes on."""
@@ -103,7 +96,6 @@ class DockerEngine:
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
         self._claims.use(storages)
-        await self._lending.stay_on(hosts)
         await self._hosts.use(hosts)
 
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
@@ -118,7 +110,6 @@ class DockerEngine:
         self._gauges.care(run)
         self._entering.care(run)
         self._peaks.care(run)
-        self._lending.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:
@@ -141,9 +132,6 @@ class DockerEngine:
 
     async def left_over(self) -> list[LeftOver]:
         return [LeftOver(seen.run, seen.host, seen.name) for seen in self._runs.left_over()]
-
-    async def hold(self, workload: Workload, record: str) -> None:
-        """What waits for others has nothing on any host yet; its record is in the database."""
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
@@ -180,7 +168,7 @@ class DockerEngine:
         with shown():
             return await self._claims.node_of(volume)
 
-    async def literal_volume(self, name: str, group: str) -> Volume | None:
+    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
         """Volumes that Penstock did not make are none of its business."""
         return None
 
@@ -189,7 +177,7 @@ class DockerEngine:
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
-    async def refusals(self, spec: Spec) -> list[Refusal]:
+    async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
         return refusing.refusals(spec)
 
     async def notices(self, spec: Spec) -> list[str]:
@@ -198,6 +186,9 @@ class DockerEngine:
     async def start(self, launch: Launch) -> None:
         with shown():
             await self._runs.start(launch)
+
+    def remind(self, launch: Launch) -> None:
+        self._runs.remind(launch)
 
     async def observe(self, run: Run) -> Report:
         return self._runs.observe(run)
@@ -237,7 +228,7 @@ class DockerEngine:
 
     async def top(self, run: Run, part: int) -> Measure:
         with shown():
-            return await looking.top(self._hosts, self._gauges, self._processes, run, part)
+            return await looking.top(self._hosts, self._gauges, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         image, installation = self._made.helper_image, self._made.installation

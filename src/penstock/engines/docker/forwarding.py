@@ -127,7 +127,7 @@ class Forwarding:
             "Image": self._image,
             "Entrypoint": ["sleep"],
             "Cmd": [str(LONGEST)],
-            "Labels": {names.INSTALLATION: self._installation, names.HELPER: "true"},
+            "Labels": names.labelled(self._installation, {names.HELPER: "true"}),
             "HostConfig": {
                 "NetworkMode": f"container:{seen.id}",
                 "CapDrop": ["ALL"],

@@ -126,7 +126,7 @@ class Gauges:
 
 
 def _has_gpus(containers: Iterable[Seen]) -> bool:
-    return any(seen.runs and names.GPUS in seen.labels for seen in containers)
+    return any(seen.runs and bool(seen.labels.get(names.GPUS)) for seen in containers)
 
 
 def _show(link: Link, found: Iterable[Gpu], trouble: str | None = None) -> None:

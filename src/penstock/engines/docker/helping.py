@@ -1,10 +1,11 @@
-"""A container that does one small thing for us on a host and is removed again."""
+"""Containers that do one small thing for us on a host and are removed again."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.engines.docker import names
@@ -19,7 +20,8 @@ KILLED = (137, 143)
 """By someone else: what it had said until then does not say why."""
 
 
-async def helped(
+@asynccontextmanager
+async def started(
     api: Api,
     image: str,
     installation: str,
@@ -28,11 +30,10 @@ async def helped(
     volumes: Mapping[str, str] | None = None,
     user: str = "",
     config: Fields | None = None,
-    seconds: float = SECONDS,
     read_only: bool = True,
-) -> str:
-    """What it printed; raises with what it complained if it failed. `volumes` are name → path; without a `user` it is
-    the image's own."""
+) -> AsyncIterator[str]:
+    """Start a container and remove it when the block ends. `volumes` are name → path; without a `user` it is the
+    image's own."""
     await have(api, image)
     mounts = [
         {"Type": "volume", "Source": name, "Target": path, "ReadOnly": read_only, "VolumeOptions": {"NoCopy": True}}
@@ -43,7 +44,7 @@ async def helped(
         "Entrypoint": list(words[:1]),
         "Cmd": list(words[1:]),
         "User": user,
-        "Labels": {names.INSTALLATION: installation, names.HELPER: "true"},
+        "Labels": names.labelled(installation, {names.HELPER: "true"}),
         "HostConfig": {
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
@@ -59,15 +60,36 @@ async def helped(
     try:
         made = await asyncio.shield(making)
         await api.start(made)
-        code = await api.wait(made, seconds)
-        out = await _output(api, made)
+        yield made
     finally:
         if not making.done() or not making.exception():  # whoever gives up while it is being made leaves nothing
             await api.remove(await making)
+
+
+async def helped(
+    api: Api, image: str, installation: str, words: Sequence[str], *, seconds: float = SECONDS, **more: Any
+) -> str:
+    """Return what it printed; raise with what it complained if it failed. What more it takes, see `started`."""
+    async with started(api, image, installation, words, **more) as made:
+        code = await api.wait(made, seconds)
+        out = await _output(api, made)
     if code:
         said = (out[2] or out[1]).decode(errors="replace").strip() if code not in KILLED else ""
         raise ApiError(said or f"{words[0]} ended with code {code}", host=api.host)
     return out[1].decode(errors="replace")
+
+
+@asynccontextmanager
+async def holding(
+    api: Api, image: str, installation: str, words: Sequence[str], volumes: Mapping[str, str]
+) -> AsyncIterator[None]:
+    """Keep volumes mounted as long as the block lasts, which begins when the program prints something."""
+    async with started(api, image, installation, words, volumes=volumes) as made:
+        async with asyncio.timeout(SECONDS):
+            out = await _output(api, made, at_once=True)
+        if not out[1]:
+            raise ApiError(out[2].decode(errors="replace").strip() or f"{words[0]} has ended", host=api.host)
+        yield
 
 
 async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
@@ -82,11 +104,14 @@ async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _output(api: Api, made: str) -> dict[int, bytes]:
+async def _output(api: Api, made: str, *, at_once: bool = False) -> dict[int, bytes]:
+    """All of it, or `at_once` what there is when the first of it has come."""
     out = {1: b"", 2: b""}
     frames = Frames()
-    async with api.logs(made, timestamps="0") as pieces:
+    async with api.logs(made, timestamps="0", follow="1" if at_once else "0") as pieces:
         async for piece in pieces:
             for number, data in frames.feed(piece):
                 out[2 if number == 2 else 1] += data
+            if at_once and out[1]:
+                break
     return out

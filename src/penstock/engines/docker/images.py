@@ -11,9 +11,12 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
-from penstock.engines.docker.api import Api
+from penstock.domain.names import shorten
+from penstock.engines.docker import names
+from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.failures import ApiError, Unreachable
 from penstock.engines.kubernetes.images import cannot_be_pulled
+from penstock.errors import PenstockError
 
 log = logging.getLogger(__name__)
 HUB = "https://index.docker.io/v1/"
@@ -34,8 +37,9 @@ class PullFailed(ApiError):
 
 
 async def have(api: Api, image: str, login: str | None = None, said: Said | None = None) -> None:
-    """Returns once the image is on the host."""
-    if await api.image(image) is not None:
+    """Pull the image unless it is on the host. One with labels of ours is refused."""
+    if found := await api.image(image):
+        refuse_marked(found, image)
         return
     try:
         await _pull(api, image, login, said or log.debug)
@@ -46,6 +50,15 @@ async def have(api: Api, image: str, login: str | None = None, said: Said | None
         raise
     except ApiError as error:
         raise PullFailed(image, error.message, api.host) from error
+    refuse_marked(await api.image(image) or {}, image)
+
+
+def refuse_marked(found: Fields, image: str) -> None:
+    if is_marked(found):
+        raise PenstockError(
+            f"The image {shorten(image)} has labels that only Penstock writes, so it is not run.",
+            hint="build it without labels that begin with penstock.dev/, and without exitCode",
+        )
 
 
 async def _pull(api: Api, image: str, login: str | None, said: Said) -> None:
@@ -86,6 +99,11 @@ class Pulls:
             return None
         login = {"username": user, "password": password, "serveraddress": registry}
         return base64.urlsafe_b64encode(json.dumps(login).encode()).decode()
+
+
+def is_marked(found: Fields) -> bool:
+    """Has the image labels that are ours to write? Docker gives them to every container that is made of it."""
+    return any(map(names.is_ours, (found.get("Config") or {}).get("Labels") or {}))
 
 
 def is_name(image: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.domain.states import Reason, State
@@ -59,16 +58,6 @@ def is_array(kept: Kept, parts: Mapping[int, Seen]) -> bool:
     if kept.launch:
         return kept.launch.spec.array is not None
     return any(seen.is_array for seen in parts.values())
-
-
-def launch_of(parts: Mapping[int, Seen]) -> Launch | None:
-    """As it stands beside the containers of runs that have several."""
-    for seen in parts.values():
-        if text := seen.labels.get(names.LAUNCH):
-            with suppress(ValueError):
-                launch = Launch.model_validate_json(text)
-                return launch.model_copy(update={"record": seen.labels.get(names.RECORD, "")})
-    return None
 
 
 def total_of(kept: Kept, parts: Mapping[int, Seen]) -> int:

@@ -11,6 +11,7 @@ import asyncio
 import io
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -27,8 +28,7 @@ from penstock.engines.docker.cpus import Cpus, shared
 from penstock.engines.docker.failures import ApiError, Clash, NotReached, Unreachable
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.http import Body
-from penstock.engines.docker.images import Pulls, is_name
-from penstock.engines.docker.lending import LenderGone, Lending, is_about_lender
+from penstock.engines.docker.images import Pulls, is_name, refuse_marked
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
 from penstock.engines.docker.networks import Networks
@@ -70,36 +70,30 @@ class Launching:
         pulls: Pulls,
         cpus: Cpus,
         networks: Networks,
-        lending: Lending,
         made: ContainerSettings,
     ) -> None:
         self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
-        self._networks, self._lending = networks, lending
+        self._networks = networks
 
     async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
         """`fresh` are the containers that were made for it and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
         await all_of(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
-        with self._lending.lent(list(links.values()), launch) as lender:
-            try:
-                await self._start(launch, parts, links, say, fresh, lender)
-            except LenderGone:
-                await self._start(launch, parts, links, say, fresh, None)
+        async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
+            places = {name: await self._prepare(link, launch, held) for name, link in links.items()}
+            say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
+            await self._start(launch, parts, places, links, fresh)
 
     async def _start(
         self,
         launch: Launch,
         parts: Sequence[Part],
+        places: Mapping[str, tuple[str, dict[str, Source]]],
         links: Mapping[str, Link],
-        say: Say,
         fresh: set[str],
-        lender: str | None,
     ) -> None:
-        places = {name: await self._prepare(link, launch, lender) for name, link in links.items()}
-        say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
         limit = asyncio.Semaphore(AT_ONCE)
-
         up_to = max(part.part for part in parts)
 
         async def create(part: Part) -> tuple[Link, Seen]:
@@ -121,7 +115,8 @@ class Launching:
         image = launch.spec.resources.image or self._made.image
         if not is_name(image):
             raise PenstockError(f"'{shorten(image)}' is not the name of an image.")
-        if await link.api.image(image) is not None:
+        if found := await link.api.image(image):
+            refuse_marked(found, image)
             return
         say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} is asked for {image}")
 
@@ -130,9 +125,9 @@ class Launching:
 
         await self._pulls.have(link.api, image, said)
 
-    async def _prepare(self, link: Link, launch: Launch, lender: str | None) -> tuple[str, dict[str, Source]]:
-        network = f"container:{lender}" if lender else await self._networks.of(link, launch.group)
-        return network, await self._claims.mounts(link, launch)
+    async def _prepare(self, link: Link, launch: Launch, held: AsyncExitStack) -> tuple[str, dict[str, Source]]:
+        network = await self._networks.of(link, launch.group)
+        return network, await held.enter_async_context(self._claims.mounts(link, launch))
 
     # -- the container -----------------------------------------------------------------------------------------------
 
@@ -201,9 +196,6 @@ class Launching:
         except Unreachable:
             raise
         except ApiError as error:
-            if is_about_lender(error.message, seen.lender):
-                await link.remove(seen)
-                raise LenderGone(error.message, host=error.host) from error
             await self._not_started(link, seen, launch, error)
         await link.look(seen.id)
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Host
@@ -20,6 +19,7 @@ from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.failures import ApiError, Unreachable
+from penstock.engines.docker.images import is_marked
 from penstock.engines.docker.nvidia import held_by, judged
 from penstock.engines.docker.outages import ENDING, Life, Outage, life_of, outage_before
 from penstock.engines.docker.probing import Probe, probe
@@ -38,7 +38,6 @@ OUTAGES_KEPT = 16
 REMOVED_KEPT = 256
 HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-FOR_EVER = float("-inf")
 
 
 class Link:
@@ -63,8 +62,6 @@ class Link:
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
         """How far its clock is ahead of ours."""
-        self.lenders: dict[str, float] = {}
-        """Containers that lend their network (`lending`), and since when each is known: of one that ended, for ever."""
         self._known: dict[str, Seen] = {}
         self._by_run: dict[Run, dict[str, None]] = {}
         self._heard: set[str] = set()
@@ -75,6 +72,8 @@ class Link:
         """Those we did remove: an answer that was on its way then is old."""
         self._before: list[Seen] = []
         """Those that ran and were removed before we first looked, as far as Docker remembers."""
+        self._marked: dict[str, bool] = {}
+        """By the id of an image: has it labels of ours?"""
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._clearing: asyncio.Task[None] | None = None
@@ -144,6 +143,8 @@ class Link:
         seen = seen_of(found, self.host.name)
         if seen is None or seen.labels.get(names.INSTALLATION) != self._installation:
             return seen
+        if await self._is_marked(str(found["Image"])):
+            return None
         if seen.id in self._removing or seen.id in self._removed:
             return seen
         before = self._known.get(seen.id)
@@ -163,6 +164,12 @@ class Link:
         if seen != before:
             self._tell(seen.run)
         return seen
+
+    async def _is_marked(self, image_id: str) -> bool:
+        """Has the image labels of ours? We run none that has, so what somebody else made of it is not ours either."""
+        if image_id not in self._marked:
+            self._marked[image_id] = is_marked(await self.api.image(image_id) or {})
+        return self._marked[image_id]
 
     def _judged(self, seen: Seen, memory: Memory) -> Seen:
         return replace(seen, heard=memory.knows_the_end_of(seen, self._known.values()))
@@ -242,22 +249,11 @@ class Link:
         async for event in events:
             self.last_seen = now()
             container_id = str(event["Actor"]["ID"])
-            labels = event["Actor"]["Attributes"]
-            if names.LENDER in labels:
-                self._hear_of_lender(container_id, event["Action"])
-            if names.LENDER in labels or names.HELPER in labels:  # as long as one starts, Docker says nothing of it
+            if event["Actor"]["Attributes"].get(names.HELPER):  # as long as one starts, Docker says nothing of it
                 continue
             if event["Action"] == "die" and container_id in self._known:
                 self._heard.add(container_id)
             await self.look(container_id)
-
-    def _hear_of_lender(self, lender: str, action: str) -> None:
-        if action == "destroy":
-            self.lenders.pop(lender, None)
-        elif action == "die":
-            self.lenders[lender] = FOR_EVER
-        else:
-            self.lenders.setdefault(lender, monotonic())
 
     async def _ping(self) -> None:
         """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
@@ -272,11 +268,6 @@ class Link:
         found = await self.api.containers({"label": [names.mine(self._installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
-        lenders = [each for each in found if names.LENDER in (each.get("Labels") or {})]
-        self.lenders = {
-            each["Id"]: self.lenders.get(each["Id"], monotonic()) if each.get("State") == "running" else FOR_EVER
-            for each in lenders
-        }
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def look(container_id: str) -> None:
@@ -286,7 +277,8 @@ class Link:
         await asyncio.gather(*(look(container_id) for container_id in ids))
         await self._judge()
         self._was_down(await life_of(self.api))
-        helpers = [each for each in found if names.HELPER in (each.get("Labels") or {})]
+        helpers = [each for each in found if (each.get("Labels") or {}).get(names.HELPER)]
+        helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
         if self._clearing is None or self._clearing.done():
             left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
             self._clearing = asyncio.create_task(self._clear(left))

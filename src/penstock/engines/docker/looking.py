@@ -16,13 +16,16 @@ from penstock.engines.docker.failures import Clash, NotFound
 from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
-from penstock.engines.docker.processes import Processes
 from penstock.engines.docker.seen import Seen
 from penstock.errors import Conflict
-from penstock.wire import GpuMeasure, Measure
+from penstock.wire import GpuMeasure, Measure, ProcessMeasure
 
-REPEATED = (names.RECORD, names.LAUNCH)
-"""Labels that have the whole workload in them again."""
+COLUMNS = "pid,user,pcpu,rss,args"
+"""What `ps` is asked for; it tells CPU on average since the process began."""
+DEFUNCT = "<defunct>"
+"""So `ps` calls a process that has ended and waits for someone to take note."""
+LONGEST_COMMAND, MOST_PROCESSES = 300, 200
+KIBIBYTE = 1 << 10
 
 
 # -- inspect -------------------------------------------------------------------------------------------------------
@@ -39,12 +42,14 @@ def _clean(found: Fields) -> Fields:
     """Without what repeats the rest, and with secrets masked wherever variables are set."""
     config = dict(found.get("Config") or {})
     config["Env"] = [_masked(line) for line in config.get("Env") or ()]
-    labels = {name: text for name, text in (config.get("Labels") or {}).items() if name not in REPEATED}
+    labels = {name: text for name, text in (config.get("Labels") or {}).items() if text or not names.is_ours(name)}
+    labels.pop(names.RECORD, None)  # the whole workload once more
     config["Labels"] = masked_all(labels)
+    if names.HAS_BASH not in labels:
+        return found | {"Config": config}
     for key in ("Entrypoint", "Cmd"):  # with a minder around it that is none of the user's business
-        if names.HAS_BASH in config["Labels"]:
-            config.pop(key, None)
-    return found | ({"Args": []} if names.HAS_BASH in config["Labels"] else {}) | {"Config": config}
+        config.pop(key, None)
+    return found | {"Args": [], "Config": config}
 
 
 def _masked(line: str) -> str:
@@ -55,20 +60,38 @@ def _masked(line: str) -> str:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(hosts: Hosts, gauges: Gauges, processes: Processes, run: Run, part: int) -> Measure:
+async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
     seen = hosts.parts(run).get(part)
     if seen is None or not seen.runs:
         raise Conflict("It does not run now: only what runs uses anything.")
     link = hosts.link(seen.host)
     try:
-        stats, used, gpus = await asyncio.gather(
-            link.api.stats(seen.id), processes.of(link.api, seen.id), gpus_of(gauges, link, _held(seen, link))
+        stats, rows, gpus = await asyncio.gather(
+            link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), gpus_of(gauges, link, _held(seen, link))
         )
     except (NotFound, Clash):
         raise Conflict("It has just ended.") from None
-    said = [each for each in (used.message, gpus.get("message")) if each]
-    found = measure(stats, seen).model_copy(update=gpus)
-    return found.model_copy(update={"processes": used.processes, "message": "; ".join(said) or None})
+    processes = read_processes(rows)
+    said = [f"{len(processes):,} processes, of which the busiest are shown"] if len(processes) > MOST_PROCESSES else []
+    said += [gpus["message"]] if gpus.get("message") else []
+    update = gpus | {"processes": processes[:MOST_PROCESSES], "message": "; ".join(said) or None}
+    return measure(stats, seen).model_copy(update=update)
+
+
+def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
+    """The busiest first."""
+    found = [
+        ProcessMeasure(
+            pid=int(row[0]),
+            user=row[1],
+            cpu_percent=float(row[2]),
+            memory_bytes=int(row[3]) * KIBIBYTE,
+            command=row[4][:LONGEST_COMMAND],
+        )
+        for row in shown.get("Processes") or ()
+        if len(row) == len(COLUMNS.split(",")) and not row[4].endswith(DEFUNCT)
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid)))
 
 
 def measure(stats: Fields, seen: Seen) -> Measure:

@@ -1,52 +1,33 @@
 """What a host does: Docker does not tell it, so a small container reads counters of its kernel, a second apart.
 
-To see the processes and networks of the host it shares the host's process numbers; `docs/decisions/docker.md` says why
-it may. Where a host refuses such a container, another looks at what every container sees.
+Every container sees these. What it does not see is the host's network: that would need the host's own namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
-from penstock.engines.docker.api import Fields
-from penstock.engines.docker.failures import ApiError, Clash, NotFound, Unreachable
+from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.gauges import Gauges
 from penstock.engines.docker.helping import helped
 from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.looking import gpus_of, unseen
-from penstock.engines.docker.processes import (
-    KIBIBYTE,
-    NAMED,
-    NOBODY,
-    TICKS,
-    UNABLE,
-    busiest,
-    read_busy,
-    read_rows,
-    twice,
-)
-from penstock.engines.docker.seen import Seen
 from penstock.engines.traffic import Traffic, read_traffic
-from penstock.wire import NodeMeasure, ProcessMeasure
+from penstock.wire import NodeMeasure
 
-AT_ONCE = 8
-MOST = 5
-LOOK = f"cat /proc/loadavg /proc/meminfo; {twice('/proc/diskstats', '/proc/1/net/dev')}"
-GROUPS = r"""
-function tell(place) {
-  while ((getline line < (place "/cgroup")) > 0) print line
-}"""
-WHOLE = busiest(LOOK, MOST, GROUPS)
-HOSTS_PROCESSES: Fields = UNABLE | {"PidMode": "host", "UsernsMode": "host"}
-"""Not its network or files. Where Docker gives containers users of their own, it wants those of the host with this."""
-CONTAINER = re.compile(r"[0-9a-f]{64}")
+KIBIBYTE = 1 << 10
+TICK = 0.01
+"""Seconds: the kernel tells times no more exactly."""
+LOOK = """
+cat /proc/loadavg /proc/meminfo
+for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats; sleep $((1-i)); done
+"""
+NO_NETWORK = "what its network moves cannot be seen from a container"
 
 
 async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installation: str) -> NodeMeasure | None:
@@ -75,27 +56,11 @@ async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installa
 
 
 async def _seen(link: Link, image: str, installation: str, cpus_milli: int) -> dict[str, Any]:
-    words = ["sh", "-c", WHOLE]
-    try:
-        text = await helped(link.api, image, installation, words, user=NOBODY, config=HOSTS_PROCESSES)
-    except (Unreachable, PullFailed):
-        raise
-    except ApiError as error:
-        refused = error.message.rstrip(".")
-    else:
-        found = read_activity(text, cpus_milli, {seen.id: seen.run.workload_id for seen in link.all()})
-        if found.get("processes"):
-            return found
-        refused = "its kernel hides processes from all but their users (hidepid)"
-    text, busiest = await asyncio.gather(
-        helped(link.api, image, installation, ["sh", "-c", LOOK]), _busiest_of_ours(link)
-    )
-    said = f"its network and the processes of others cannot be seen: {refused}"
-    return read_activity(text, cpus_milli) | {"processes": busiest, "message": said}
+    text = await helped(link.api, image, installation, ["sh", "-c", LOOK])
+    return read_activity(text, cpus_milli) | {"message": NO_NETWORK}
 
 
-def read_activity(text: str, cpus_milli: int, workloads: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """`workloads` are those of containers, by their ids."""
+def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
     head, *looks = re.split(r"^(?=cpu )", text, flags=re.MULTILINE)
     load = re.match(r"([\d.]+) ([\d.]+) ([\d.]+) ", head)
     sizes = {key: int(size) * KIBIBYTE for key, size in re.findall(r"^(\w+):\s+(\d+) kB$", head, re.MULTILINE)}
@@ -106,9 +71,7 @@ def read_activity(text: str, cpus_milli: int, workloads: Mapping[str, str] | Non
         before, after = map(_look, looks)
         all_, idle = sum(after.cpu) - sum(before.cpu), sum(after.cpu[3:5]) - sum(before.cpu[3:5])
         found["cpu_percent"] = round((all_ - idle) / all_ * cpus_milli / 10, 1) if all_ > 0 else None
-        seconds = max(after.at - before.at, 1 / TICKS)
-        found |= after.traffic.since(before.traffic, seconds)
-        found["processes"] = _busiest(looks[1], seconds, workloads or {})
+        found |= after.traffic.since(before.traffic, max(after.at - before.at, TICK))
     return found
 
 
@@ -119,35 +82,5 @@ class _Look(NamedTuple):
 
 
 def _look(text: str) -> _Look:
-    cpu, at, tables = text.split("\n", 2)
-    disks, _, networks = tables.partition("Inter-|")  # so begins its heading
-    return _Look(float(at.split()[0]), [int(each) for each in cpu.split()[1:]], read_traffic(disks, networks))
-
-
-def _busiest(look: str, seconds: float, workloads: Mapping[str, str]) -> tuple[ProcessMeasure, ...]:
-    found = [
-        process.model_copy(update={"workload": _workload(CONTAINER.findall(told), workloads)})
-        for process, told in read_busy(look, seconds)
-    ]
-    return tuple(sorted(found, key=lambda each: (-each.cpu_percent, each.pid)))
-
-
-def _workload(containers: Sequence[str], workloads: Mapping[str, str]) -> str | None:
-    return next((workloads[id_] for id_ in containers if id_ in workloads), None)
-
-
-async def _busiest_of_ours(link: Link) -> tuple[ProcessMeasure, ...]:
-    """Docker names the processes of its own containers."""
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def of(seen: Seen) -> list[ProcessMeasure]:
-        async with limit:
-            try:
-                found = read_rows(await link.api.top(seen.id, f"-eo {NAMED}"))
-            except (NotFound, Clash):  # it has just ended
-                return []
-        return [each.model_copy(update={"workload": seen.run.workload_id}) for each in found]
-
-    found = await asyncio.gather(*(of(seen) for seen in link.all() if seen.runs))
-    each = [process for processes in found for process in processes]
-    return tuple(sorted(each, key=lambda process: (-process.cpu_percent, process.pid))[:MOST])
+    cpu, at, disks = text.split("\n", 2)
+    return _Look(float(at.split()[0]), [int(each) for each in cpu.split()[1:]], read_traffic(disks, ""))

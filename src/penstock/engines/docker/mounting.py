@@ -28,6 +28,23 @@ done
 """Goes down a path and makes what is missing; a link on the way, which could lead out of the group's directory, is
 refused. Its arguments: where to begin, whether to make directories, and the names on the way."""
 
+HOLD = r"""
+check() {
+  held=$2; cd -P "$1" || exit; here=$1; IFS=/; set -f
+  for part in $3; do
+    here=$here/$part
+    cd -P "$part" || exit
+    [ "$(pwd -P)" = "$here" ] || { echo "$part leads elsewhere" >&2; exit 1; }
+  done
+  [ "$(ls -di .)" = "$(cd "$held" && ls -di .)" ] || { echo "$3 was exchanged while it was mounted" >&2; exit 1; }
+}
+top=$1; shift
+while [ $# -gt 0 ]; do check "$top" "$1" "$2"; shift 2; done
+echo held; exec sleep 600
+""".strip()
+"""Compares each directory that Docker has mounted with what lies at its path on the export, where no link is followed;
+then keeps them mounted. Its arguments: where the export is, and in turn where a directory is mounted and its path."""
+
 
 def nfs_options(storage: Storage, inside: str, *, read_only: bool) -> Fields:
     """As Docker's own volume driver wants them; Docker mounts it when the first container needs it."""

@@ -34,8 +34,6 @@ DISK = f"{_OURS}disk"
 """What it may hold on its disks: JSON of path → bytes, the empty path for all."""
 RECORD = f"{_OURS}record"
 """The workload or volume as the store has it."""
-LAUNCH = f"{_OURS}launch"
-"""Where there are several parts: all that is needed to start the others."""
 UP_TO = f"{_OURS}up-to"
 """Of an array: when this one began, all indexes up to this number had their containers."""
 INSTEAD_OF = f"{_OURS}instead-of"
@@ -43,12 +41,42 @@ INSTEAD_OF = f"{_OURS}instead-of"
 VOLUME = f"{_OURS}volume"
 HELPER = f"{_OURS}helper"
 """On containers that do something for us and are gone a moment later."""
-LENDER = f"{_OURS}lends-network"
-"""On containers whose network a job has, or the next will have: of which group."""
+EXIT_CODE = "exitCode"
+"""Docker tells the code of a container under this name, and a label of the same name instead."""
+
+ON_CONTAINERS = (
+    INSTALLATION,
+    WORKLOAD,
+    ATTEMPT,
+    PART,
+    NAME,
+    OWNER,
+    GROUP,
+    PARTS,
+    ARRAY,
+    PLACE,
+    GRACE,
+    MAX_DURATION,
+    HAS_BASH,
+    GPUS,
+    CPUS,
+    DISK,
+    RECORD,
+    UP_TO,
+    INSTEAD_OF,
+    VOLUME,
+    HELPER,
+)
 
 
 def is_ours(label: str) -> bool:
-    return label.startswith(_OURS)
+    """Is it one that nobody else may write?"""
+    return label.startswith(_OURS) or label == EXIT_CODE
+
+
+def labelled(installation: str, said: dict[str, str]) -> dict[str, str]:
+    """Return all our labels for a container, empty where nothing is said: Docker would take the image's."""
+    return dict.fromkeys(ON_CONTAINERS, "") | {INSTALLATION: installation} | said
 
 
 def base_name(installation: str, name: str, run: Run) -> str:

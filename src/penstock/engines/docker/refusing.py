@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.engines.gpu_use import idle_notices
-from penstock.engines.refusing import mounted_over_code, too_long
+from penstock.engines.refusing import in_a_cluster, mounted_over_code, too_long
 
 
 def refusals(spec: Spec) -> list[Refusal]:
     """What no node has that its user may run on is the scheduler's to say."""
-    return [*_no_command(spec), *too_long(spec), *_queue(spec), *mounted_over_code(spec)]
+    return [*_no_command(spec), *too_long(spec), *_queue(spec), *in_a_cluster(spec), *mounted_over_code(spec)]
 
 
 def notices(spec: Spec, gpus_seen: Sequence[bool]) -> list[str]:

@@ -44,7 +44,8 @@ class Past:
         elif event["Action"] == "start":
             self.started_at = at
         elif event["Action"] == "die":
-            self.ended_at, self.exit_code = at, int(self.labels["exitCode"])
+            code = self.labels.get(names.EXIT_CODE, "")  # of what others made it may be a label, and any text
+            self.ended_at, self.exit_code = at, int(code) if code.isdecimal() else None
         elif event["Action"] == "destroy":
             self.removed = True
 

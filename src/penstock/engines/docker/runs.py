@@ -18,7 +18,7 @@ from penstock.engines.changes import Changes
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError
 from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.kept import Kept, is_array, launch_of, total_of
+from penstock.engines.docker.kept import Kept, is_array, total_of
 from penstock.engines.docker.launching import Launching
 from penstock.engines.docker.reporting import (
     Wanted,
@@ -89,6 +89,10 @@ class Runs:
             self._changes.tell(run)
             return
         self._starts.bring(run, kept, launch)
+
+    def remind(self, launch: Launch) -> None:
+        kept = self._of(Run(launch.workload_id, launch.attempt))
+        kept.launch = kept.launch or launch
 
     # -- what is -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class Runs:
     def _with_unstarted(self, run: Run, kept: Kept, parts: Mapping[int, Seen], found: dict[int, Unit]) -> list[Unit]:
         """Of one that was stopped: those whose turn never came."""
         array = is_array(kept, parts)
-        launch = kept.launch or launch_of(parts)
+        launch = kept.launch
         all_parts = (launch.indexes or range(launch.spec.nodes)) if launch else range(total_of(kept, parts))
         unstarted = {part: never_started(run.attempt, part, array=array, at=now()) for part in all_parts}
         return [(unstarted | found)[part] for part in sorted({*unstarted, *found})]
@@ -302,7 +306,7 @@ class Runs:
     def care(self, run: Run) -> None:
         """Something changed: ends the nodes of one that failed, starts the next of an array, watches the time."""
         kept, parts = self._of(run), self._hosts.parts(run)
-        launch = kept.launch = kept.launch or launch_of(parts)
+        launch = kept.launch
         for seen in parts.values():
             self._watch_time(kept, seen)
         if launch is None or len(parts) < 1 or kept.grace is not None or not kept.asked_for:

@@ -40,8 +40,6 @@ class Seen:
     tty: bool
     cpuset: str = ""
     """The CPUs it may use, as Docker writes them; empty: all."""
-    lender: str = ""
-    """The container whose network it has; empty: it has its own."""
     note: Note = field(default_factory=Note)
     gone: bool = False
     """Someone else removed it."""
@@ -86,11 +84,11 @@ class Seen:
 
     @property
     def has_bash(self) -> bool:
-        return names.HAS_BASH in self.labels
+        return bool(self.labels.get(names.HAS_BASH))
 
     @property
     def is_array(self) -> bool:
-        return names.ARRAY in self.labels
+        return bool(self.labels.get(names.ARRAY))
 
     @property
     def grace(self) -> int:
@@ -129,15 +127,8 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
         ended_at=max(ended, started) if ended and started else ended,
         tty=bool(config.get("Tty")),
         cpuset=str(found.get("HostConfig", {}).get("CpusetCpus") or ""),
-        lender=_lender(found.get("HostConfig", {}).get("NetworkMode") or ""),
         programs=frozenset(found.get("ExecIDs") or ()),
     )
-
-
-def _lender(mode: str) -> str:
-    """`container:<id>`"""
-    kind, colon, lender = mode.partition(":")
-    return lender if colon and kind == "container" else ""
 
 
 def read_time(text: str | None) -> datetime | None:

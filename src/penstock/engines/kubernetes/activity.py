@@ -1,4 +1,4 @@
-"""`top node`: what the nodes of a cluster do, as their kubelets, the exporters of GPUs and our own pods tell it.
+"""`top node`: what the nodes of a cluster do, as their kubelets and the exporters of GPUs tell it.
 
 What disks and networks move a kubelet only counts, so that a rate needs two of its measurements: the last ones of each
 node are kept for that. Where a kubelet cannot be asked, a metrics-server may still tell of CPUs and memory.
@@ -16,7 +16,6 @@ from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
 from penstock.engines.kubernetes.amounts import milli, whole
 from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.busiest import Busiest
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.exporters import Exporters
 from penstock.engines.kubernetes.failures import ApiError, Trouble
@@ -24,13 +23,13 @@ from penstock.engines.kubernetes.inventory import is_ready
 from penstock.engines.kubernetes.kubelet_pages import NUMBERS, USE, Sample, Use, is_wanted, read_sample, read_use
 from penstock.engines.kubernetes.kubelets import LOG, Kubelets, Unseen
 from penstock.engines.kubernetes.objects import Node, NodeMetrics
-from penstock.wire import NodeMeasure, ProcessMeasure
+from penstock.wire import NodeMeasure
 
 LONGEST_SECONDS = 30.0
 """Between two measurements of which a rate is made: what was longer ago is not now."""
 AGAIN_SECONDS = 1.0
-FEW_TO_WAIT, FEW_TO_ENTER = 100, 16
-"""Of so many nodes at most rates are waited for, and pods are entered for their processes."""
+FEW_TO_WAIT = 100
+"""Of so many nodes at most rates are waited for."""
 METRICS_PATIENCE = 3.0
 CHECKED = 50
 NOT_ASKED = Trouble("kubelets are not asked", "name an account in kubernetes_kubelet_account")
@@ -73,7 +72,6 @@ class Activity:
     def __init__(self, api: Api, cluster: Cluster, exporters: Exporters, kubelets: Kubelets | None) -> None:
         self._api, self._cluster = api.hurried(METRICS_PATIENCE), cluster
         self._exporters, self._kubelets = exporters, kubelets
-        self._busiest = Busiest(api, cluster)
         self._known: dict[str, _Known] = {}
 
     async def of(self, nodes: Sequence[domain.Node], wait: float) -> list[NodeMeasure]:
@@ -82,16 +80,15 @@ class Activity:
         end = monotonic() + (wait if len(nodes) <= FEW_TO_WAIT else 0)
         found = await asyncio.gather(*(self._look(node.name, end) for node in nodes))
         looks = {node.name: look for node, look in zip(nodes, found, strict=True)}
-        (gpus, unseen), metrics, processes = await asyncio.gather(
+        (gpus, unseen), metrics = await asyncio.gather(
             self._exporters.of_nodes([node.name for node in nodes if node.gpu_pools]),
             self._metrics(looks),
-            self._processes(looks),
         )
         told = []
         for node in nodes:
             look, name = looks[node.name], node.name
-            more = {"gpus": gpus.get(name, ()), "processes": processes.get(name)}
-            told.append(_told(node, look, _used(look, metrics.get(name)) | more, unseen.get(name)))
+            fields = _used(look, metrics.get(name)) | {"gpus": gpus.get(name, ())}
+            told.append(_told(node, look, fields, unseen.get(name)))
         return told
 
     async def troubles(self) -> tuple[int, dict[str, Trouble]]:
@@ -139,11 +136,6 @@ class Activity:
             return {each.name: each.usage for each in await self._api.list(NodeMetrics)}
         except ApiError:
             return {}
-
-    async def _processes(self, looks: Mapping[str, _Look]) -> dict[str, tuple[ProcessMeasure, ...]]:
-        seen = {name: look.use.pods for name, look in looks.items() if look.use and len(looks) <= FEW_TO_ENTER}
-        found = await asyncio.gather(*(self._busiest.on(name, pods) for name, pods in seen.items()))
-        return dict(zip(seen, found, strict=True))
 
 
 def _used(look: _Look, metrics: Mapping[str, str] | None) -> Fields:

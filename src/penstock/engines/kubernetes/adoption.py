@@ -41,13 +41,11 @@ class _Unreadable(Exception):
 def found(cluster: Cluster, namespaces: Namespaces) -> Found:
     unreadable: list[str] = []
     started: dict[str, Workload] = {}
-    held: dict[str, Workload] = {}
     volumes: dict[str, tuple[Volume, Account]] = {}
     for job in _alive(cluster.jobs.all()):
         try:
-            for run, newest in ((names.run_of(job), started), (names.held_run_of(job), held)):
-                if run and (workload := _workload(job, run, namespaces)):
-                    _keep(workload, newest)
+            if (run := names.run_of(job)) and (workload := _workload(job, run, namespaces)):
+                _keep(workload, started)
         except _Unreadable as why:
             unreadable.append(f"the Job {job.namespace}/{job.name}: {why}")
     for claim in _alive(cluster.claims.all()):
@@ -56,12 +54,8 @@ def found(cluster: Cluster, namespaces: Namespaces) -> Found:
                 volumes[read[0].id] = read
         except _Unreadable as why:
             unreadable.append(f"the claim {claim.namespace}/{claim.name}: {why}")
-    waiting = [each for id_, each in held.items() if id_ not in started or started[id_].attempt < each.attempt]
-    for each in waiting:
-        started.pop(each.id, None)
     return Found(
         workloads=tuple(started[id_] for id_ in sorted(started)),
-        held=tuple(sorted(waiting, key=lambda each: each.id)),
         volumes=tuple(volumes[id_] for id_ in sorted(volumes)),
         unreadable=tuple(sorted(unreadable)),
     )
@@ -89,7 +83,7 @@ def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
         raise _Unreadable(NOT_ITS_OWN)
     if not 0 < workload.attempt <= MOST or workload.spec.parts > names.MOST_PARTS:
         raise _Unreadable(NOT_READ)
-    if names.run_of(job) and names.ARRAY_INDEX not in job.labels and job.spec.completions != workload.spec.parts:
+    if names.ARRAY_INDEX not in job.labels and job.spec.completions != workload.spec.parts:
         raise _Unreadable(NOT_ITS_OWN)
     _check(workload, job, namespaces)
     return workload

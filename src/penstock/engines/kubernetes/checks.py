@@ -18,6 +18,7 @@ from penstock.engines.kubernetes.objects import (
     Claim,
     Event,
     Job,
+    Lease,
     Namespace,
     NetworkPolicy,
     Node,
@@ -25,6 +26,8 @@ from penstock.engines.kubernetes.objects import (
     Object,
     Pod,
     ResourceQuota,
+    RoleBinding,
+    Secret,
     Service,
     ServiceAccount,
     StorageClass,
@@ -41,11 +44,13 @@ IN_NAMESPACE: tuple[Right, ...] = (
     *((verb, Job, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
     *((verb, Claim, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
     *((verb, Service, "") for verb in (*WATCH, "create", "patch", "delete")),
+    *((verb, Secret, "") for verb in ("get", "create")),
     *((verb, Pod, "") for verb in ("get", *WATCH, "delete")),
     ("get", Pod, "log"),
     *((verb, Pod, part) for part in ("exec", "portforward") for verb in ("get", "create")),
     *((verb, Event, "") for verb in WATCH),
 )
+FOR_THE_LEASE: tuple[Right, ...] = tuple((verb, Lease, "") for verb in ("get", "create", "patch"))
 FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
 """Asked for only by jobs that are in a queue."""
 FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
@@ -63,7 +68,10 @@ FOR_NAMESPACES: tuple[Right, ...] = (
     *((verb, ServiceAccount, "") for verb in WATCH),
     *((verb, kind, "") for kind in (ResourceQuota, NetworkPolicy) for verb in ("create", "patch")),
 )
-
+OF_ALL: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Job, Claim, Service, Event) for verb in WATCH)
+"""What is watched in all namespaces."""
+FOR_BINDING: tuple[Right, ...] = (("get", Namespace, ""), ("create", Namespace, ""), ("create", RoleBinding, ""))
+"""Where each namespace gives the other rights."""
 
 PATIENCE = 4.0
 """Seconds: whoever asks wants to know what is, not what will be."""
@@ -118,9 +126,13 @@ async def _namespace(api: Api, namespaces: Namespaces) -> list[Check]:
 
 
 async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check:
-    wanted = [(right, namespaces.scope) for right in IN_NAMESPACE] + [(right, None) for right in IN_CLUSTER]
+    in_namespace, for_namespaces = IN_NAMESPACE, FOR_NAMESPACES
+    if settings.kubernetes_namespace_role:  # the rest it has only where the role is bound to it
+        in_namespace, for_namespaces = OF_ALL, FOR_BINDING
+    wanted = [(right, namespaces.scope) for right in in_namespace] + [(right, None) for right in IN_CLUSTER]
+    wanted += [(right, namespaces.base) for right in FOR_THE_LEASE]
     if settings.kubernetes_namespaces != "one":
-        wanted += [(right, None) for right in FOR_NAMESPACES]
+        wanted += [(right, None) for right in for_namespaces]
 
     async def lacks(right: Right, namespace: str | None) -> str | None:
         verb, kind, part = right

@@ -16,7 +16,7 @@ from penstock.engines.kubernetes.amounts import whole
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claim_reasons import FIRST_USE, why_not_bound
 from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.failures import AlreadyExists, NotFound
+from penstock.engines.kubernetes.failures import AlreadyExists, Forbidden, NotFound
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Claim, Pod, StorageClass
 from penstock.engines.kubernetes.pods import Fields
@@ -86,8 +86,8 @@ class Claims:
         namespace = await self._namespaces.ready(volume.user, volume.group)
         try:
             made = await self._api.create(Claim, claim_of(volume, account), namespace)
-        except NotFound as error:
-            raise self._namespaces.missing(namespace) from error
+        except (NotFound, Forbidden) as error:
+            raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             made = await self._api.get(Claim, volume.object_name, namespace)
             if made.labels.get(names.VOLUME_ID) != volume.id or made.labels.get(names.MANAGED) != names.PENSTOCK:
@@ -171,9 +171,10 @@ class Claims:
         why = why_not_bound(claim, self._class_of(claim), self._cluster.events.about(claim.uid))
         return VolumeReport(phase=Phase.Pending, message=why)
 
-    def literal(self, name: str, group: str) -> Volume | None:
-        """A claim nobody made through Penstock, by its own name; a mark of ours on it is enough to leave it alone."""
-        claim = self._cluster.claims.get(name, self._namespaces.of(group, group))
+    def literal(self, name: str, user: str, group: str) -> Volume | None:
+        """A claim nobody made through Penstock, by its own name; a mark of ours on it is enough to leave it alone. What
+        is in a namespace of their own is theirs; where all share one, it is for the groups that are written on it."""
+        claim = self._cluster.claims.get(name, self._namespaces.of(user, group))
         if claim is None or names.VOLUME_ID in claim.labels or names.OWNER in claim.annotations:
             return None
         modes = tuple(AccessMode(mode) for mode in claim.spec.access_modes if mode in AccessMode.__members__)
@@ -181,8 +182,8 @@ class Claims:
         return Volume(
             id=name,
             name=name,
-            group=group,
-            user=group,
+            group=group if self._namespaces.scope is None or names.is_for(group, claim) else "",
+            user=user,
             size=size,
             size_bytes=whole(size),
             storage_class=claim.spec.storage_class_name or "",

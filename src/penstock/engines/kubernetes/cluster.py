@@ -19,6 +19,7 @@ from penstock.engines.kubernetes.cache import Cache, Stale
 from penstock.engines.kubernetes.events import Events
 from penstock.engines.kubernetes.failures import ApiError, Forbidden
 from penstock.engines.kubernetes.indexes import by_claim, by_node
+from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.objects import Claim, Event, Job, Node, Object, Pod, Service, StorageClass
 from penstock.engines.kubernetes.trimming import OVER, trimmed
 from penstock.errors import Unavailable
@@ -70,15 +71,19 @@ class _OurEvents(_Watched[Event], Events):
 
 class Cluster:
     def __init__(
-        self, api: Api, namespace: str | None, *, pods: str | None = None, ours: Callable[[str], bool] = lambda _: True
+        self,
+        api: Api,
+        namespace: str | None,
+        *,
+        pods: str | None = None,
+        ours: Callable[[str], bool] = lambda _: True,
+        lease: HeldLease | None = None,
     ) -> None:
         """Our things are in `namespace`, or with None in all that are `ours`; `pods` are seen of all namespaces unless
-        one is named."""
-        self.api, self.namespace = api, namespace
+        one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
+        self.api, self.namespace, self._lease = api, namespace, lease
         in_ours = ours if namespace is None else namespace.__eq__
-        self.jobs = _Watched[Job](
-            api, Job, namespace, labels=OURS, indexes={"run": _by_run, "held": _by_held}, keep=_only(in_ours)
-        )
+        self.jobs = _Watched[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
         self.services = _Watched[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
         self.pods = _Watched[Pod](
             api,
@@ -111,14 +116,19 @@ class Cluster:
 
     @classmethod
     async def of_rights(
-        cls, api: Api, namespace: str | None, *, ours: Callable[[str], bool] = lambda _: True
+        cls,
+        api: Api,
+        namespace: str | None,
+        *,
+        ours: Callable[[str], bool] = lambda _: True,
+        lease: HeldLease | None = None,
     ) -> Cluster:
         """One that sees as many pods as we may: with the rights of one namespace only, who else has GPUs is unknown."""
         try:
             everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
         except ApiError:
             everyone = True
-        return cls(api, namespace, pods=None if everyone else namespace, ours=ours)
+        return cls(api, namespace, pods=None if everyone else namespace, ours=ours, lease=lease)
 
     # life
 
@@ -126,7 +136,6 @@ class Cluster:
         """Returns when all was read once and is watched, or after a while without it: then `require` says why."""
         self.jobs.aged = self.pods.aged = self._aged
         for cache in self._caches:
-            cache.start()
             self._reading.append(asyncio.create_task(self._read(cache)))
         await asyncio.wait(self._reading, timeout=OPEN_PATIENCE)
         if self._refused:
@@ -135,6 +144,9 @@ class Cluster:
         self._subscribe()
 
     async def _read(self, cache: _Watched[Any]) -> None:
+        if self._lease:
+            await self._lease.held.wait()
+        cache.start()
         try:
             await cache.synced()
         except Forbidden as error:
@@ -165,6 +177,8 @@ class Cluster:
 
     def require(self) -> None:
         """Raises what a user is told, while nothing is known of the cluster yet."""
+        if self._lease:
+            self._lease.require()
         if not self._unread:
             return
         stale = next((cache.stale for cache in self._unread if cache.stale), None)
@@ -220,10 +234,6 @@ class Cluster:
 
     def jobs_of(self, run: Run) -> list[Job]:
         return self._at_home(run, self.jobs.by("run", _key(run)))
-
-    def held_of(self, run: Run) -> list[Job]:
-        """What keeps the record of one that is not to start yet."""
-        return self._at_home(run, self.jobs.by("held", _key(run)))
 
     def services_of(self, run: Run) -> list[Service]:
         return self._at_home(run, self.services.by("run", _key(run)))
@@ -319,11 +329,6 @@ def _key(run: Run) -> str:
 
 def _by_run(found: Object) -> Iterable[str]:
     run = names.run_of(found)
-    return (_key(run),) if run else ()
-
-
-def _by_held(found: Job) -> Iterable[str]:
-    run = names.held_run_of(found)
     return (_key(run),) if run else ()
 
 

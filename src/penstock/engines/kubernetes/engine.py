@@ -8,7 +8,8 @@ the cluster nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from penstock.engines.base import (
     VolumeReport,
 )
 from penstock.engines.gpu_use import idle_notices
-from penstock.engines.kubernetes import adoption, checks, kueue, looking, refusing
+from penstock.engines.kubernetes import adoption, checks, kueue, looking, refusing, secrets
 from penstock.engines.kubernetes.activity import Activity
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.claims import Claims
@@ -43,14 +44,19 @@ from penstock.engines.kubernetes.exporters import Exporters
 from penstock.engines.kubernetes.failures import shown
 from penstock.engines.kubernetes.forwarding import forward
 from penstock.engines.kubernetes.kubelets import Kubelets
+from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.measuring import Measuring
+from penstock.engines.kubernetes.named_secrets import NamedSecrets
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.observing import Observing
 from penstock.engines.kubernetes.pod_settings import read_pod_settings
 from penstock.engines.kubernetes.runs import Runs
 from penstock.engines.kubernetes.sending import Sending
+from penstock.errors import Forbidden
 from penstock.settings import Settings
 from penstock.wire import Check, Measure, NodeMeasure
+
+log = logging.getLogger(__name__)
 
 RUNS_PATIENCE = 5.0
 """Seconds until what a job waits for is said: whoever starts, stops and removes runs tries again by themselves."""
@@ -61,8 +67,9 @@ class KubernetesEngine:
     schedules = True
     keeps_records = True
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, lost: Callable[[str], None] = log.critical) -> None:
+        """`lost` is told why when another server has taken the namespace over."""
+        self._settings, self._lost = settings, lost
         self._pods = read_pod_settings(settings)
         self._closing = AsyncExitStack()
 
@@ -73,8 +80,14 @@ class KubernetesEngine:
         self._api = Api.open(config, settings.kubernetes_context or None)
         closing.push_async_callback(self._api.close)
         self._namespaces = Namespaces(self._api, settings)
+        self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
         closing.push_async_callback(self._namespaces.close)
-        self._cluster = await Cluster.of_rights(self._api, self._namespaces.scope, ours=self._namespaces.are_ours)
+        lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, self._lost)
+        closing.push_async_callback(lease.close)
+        await lease.open()
+        self._cluster = await Cluster.of_rights(
+            self._api, self._namespaces.scope, ours=self._namespaces.are_ours, lease=lease
+        )
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)
@@ -123,7 +136,8 @@ class KubernetesEngine:
 
     async def found(self, nodes: Collection[str]) -> Found:
         self._cluster.require()
-        return adoption.found(self._cluster, self._namespaces)
+        with shown():
+            return await secrets.restored(self._api, self._cluster, adoption.found(self._cluster, self._namespaces))
 
     async def left_over(self) -> list[LeftOver]:
         return []
@@ -170,9 +184,9 @@ class KubernetesEngine:
     async def volume_node(self, volume: Volume) -> str | None:
         return None
 
-    async def literal_volume(self, name: str, group: str) -> Volume | None:
+    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
         self._cluster.require()
-        return self._claims.literal(name, group)
+        return self._claims.literal(name, user, group)
 
     async def volume_events(self, volume: Volume) -> list[Event]:
         claim = self._claims.find(volume)
@@ -180,21 +194,18 @@ class KubernetesEngine:
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
-    async def refusals(self, spec: Spec) -> list[Refusal]:
+    async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
         self._cluster.require()
         queues = False
         if spec.queue:
             with shown():
                 queues = await kueue.kind_in(self._api) is not None
-        return refusing.refusals(spec, self._observing.stock.products(), kueue=queues)
+        with shown():
+            named = await self._named.refusals(spec, owner)
+        return [*refusing.refusals(spec, self._observing.stock.products(), kueue=queues), *named]
 
     async def notices(self, spec: Spec) -> list[str]:
         return idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
-
-    async def hold(self, workload: Workload, record: str) -> None:
-        self._cluster.require()
-        with shown():
-            await self._runs.held.keep(workload, record)
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
@@ -205,6 +216,8 @@ class KubernetesEngine:
             run = Run(launch.workload_id, launch.attempt)
             await asyncio.to_thread(self._sending.keep, run, launch.workdir_archive)
         with shown():
+            for refused in await self._named.refusals(launch.spec, (launch.user, launch.group)):
+                raise Forbidden(refused.message, hint=refused.hint)
             await self._runs.start(launch, products)
 
     def _place(self, run: Run) -> None:

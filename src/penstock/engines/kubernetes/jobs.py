@@ -10,6 +10,7 @@ from penstock.engines.kubernetes import names, pods
 from penstock.engines.kubernetes.objects import Job
 from penstock.engines.kubernetes.pod_settings import PodSettings
 from penstock.engines.kubernetes.pods import Fields, Place
+from penstock.engines.kubernetes.records import without_values
 
 LARGEST_RECORD = 192 * 1024
 """All annotations together may have 256 KiB."""
@@ -42,7 +43,7 @@ def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> 
     if launch.workdir_archive is not None:
         annotations[names.SENDS_WORKDIR] = "true"
     if recorded and launch.record and len(launch.record.encode()) <= LARGEST_RECORD:
-        annotations[names.RECORD] = launch.record
+        annotations[names.RECORD] = without_values(launch.record, launch.spec)
     spec = _counts(launch, place) | {
         "completionMode": "Indexed",
         "podReplacementPolicy": "Failed",  # none is started anew while the old one may still write
@@ -85,7 +86,9 @@ def service_of(launch: Launch) -> Fields | None:
     }
 
 
-def owned_by(job: Job) -> Fields:
-    """A patch: what belongs to the Job goes with it."""
-    reference = {"apiVersion": Job.kind.api_version, "kind": Job.kind.name, "name": job.name, "uid": job.uid}
-    return {"metadata": {"ownerReferences": [reference]}}
+def owned_by(*owners: Job) -> Fields:
+    """A patch: what belongs to Jobs goes with the last of them."""
+    references = [
+        {"apiVersion": Job.kind.api_version, "kind": Job.kind.name, "name": job.name, "uid": job.uid} for job in owners
+    ]
+    return {"metadata": {"ownerReferences": references}}

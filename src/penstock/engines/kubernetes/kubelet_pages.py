@@ -11,13 +11,12 @@ Both tell of the same measurements, of which there is one about every ten second
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from penstock.engines.kubernetes.dcgm import Place
 from penstock.engines.kubernetes.objects import Part
 from penstock.engines.traffic import Traffic, total
 
@@ -32,8 +31,6 @@ class Use(NamedTuple):
     cpu_percent: float | None
     """None until it has measured twice."""
     memory_bytes: int
-    pods: Mapping[Place, int]
-    """What each has of CPUs, for comparing."""
 
 
 class _Cpu(Part, frozen=True):
@@ -50,19 +47,8 @@ class _Node(Part, frozen=True):
     memory: _Memory
 
 
-class _Name(Part, frozen=True):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Pod(Part, frozen=True):
-    pod_ref: _Name
-    cpu: _Cpu | None = None
-
-
 class _Summary(Part, frozen=True):
     node: _Node
-    pods: tuple[_Pod, ...] | None = None
 
 
 _summary = msgspec.json.Decoder(_Summary)
@@ -74,11 +60,9 @@ def read_use(page: bytes) -> Use | None:
         found = _summary.decode(page)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    told = [(pod.pod_ref, pod.cpu.usage_nano_cores or 0) for pod in found.pods or () if pod.cpu]
-    pods = {(pod.namespace, pod.name): used for pod, used in told}
     used = found.node.cpu.usage_nano_cores
     cpu = None if used is None else round(used / NANO_PER_PERCENT, 1)
-    return Use(found.node.cpu.time, cpu, found.node.memory.working_set_bytes, pods)
+    return Use(found.node.cpu.time, cpu, found.node.memory.working_set_bytes)
 
 
 _READ, _WRITTEN = "container_fs_reads_bytes_total", "container_fs_writes_bytes_total"

@@ -85,17 +85,16 @@ async def top(api: Api, cluster: Cluster, run: Run, part: int) -> Measure:
         raise Conflict("It does not run now: only what runs uses anything.")
     try:
         async with asyncio.timeout(SECONDS):
-            return await look_inside(api, pod)
+            return await _look_inside(api, pod)
     except TimeoutError:
         raise Unavailable(f"It did not say within {SECONDS:.0f} seconds what it uses.") from None
 
 
-async def look_inside(api: Api, pod: Pod, *, processes_only: bool = False) -> Measure:
-    """What the container of a run says. For processes alone no GPU is asked; commands are only names of programs."""
+async def _look_inside(api: Api, pod: Pod) -> Measure:
+    """Ask the container of a run what it uses."""
     mark = secrets.token_hex(16)
     shell = BASH if names.HAS_BASH in pod.annotations else "sh"
-    command = [shell, "-c", LOOK, shell, mark, *(["processes"] if processes_only else [])]
-    return read_usage(await _said(api, pod, command), mark, named=processes_only)
+    return read_usage(await _said(api, pod, [shell, "-c", LOOK, shell, mark]), mark)
 
 
 async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:

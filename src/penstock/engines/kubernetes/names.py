@@ -24,9 +24,6 @@ ATTEMPT = "penstock.dev/attempt"
 ARRAY_INDEX = "penstock.dev/index"
 """On what runs one index of an array once more: Kubernetes counts it as index 0 of a Job of its own."""
 
-HELD = "penstock.dev/held"
-"""On a Job that never starts and only keeps the record of a workload that waits for others: its id."""
-
 VOLUME = "skypilot-volume"
 VOLUME_ID = "volume-id"
 VOLUME_NAME = "volume-name"
@@ -35,6 +32,8 @@ OWNER = "penstock.dev/owner"
 """The true owner, `group/user`: a label cannot hold every name."""
 RECORD = "penstock.dev/record"
 """The workload or volume as the store has it, for a server whose store was lost."""
+GROUPS = "penstock.dev/groups"
+"""On a Secret or a claim that Penstock did not make: the groups whose jobs may use it."""
 CREATED_AT = "created-at"
 NUM_NODES = "num-nodes"
 STOP = "penstock.dev/stop"
@@ -81,26 +80,18 @@ def job_name(name: str, run: Run, index: int | None = None) -> str:
     return name[: _JOB_NAME_LIMIT - len(mark)].rstrip("-") + mark
 
 
-def held_name(name: str, run: Run) -> str:
-    return f"{job_name(name, run)}-held"
-
-
 def run_of(found: Object) -> Run | None:
     """The run an object of ours belongs to."""
-    return _run(found, TASK_ID)
-
-
-def held_run_of(found: Job) -> Run | None:
-    """The run that will be made of it once it has nothing to wait for."""
-    return _run(found, HELD)
-
-
-def _run(found: Object, id_label: str) -> Run | None:
     labels = found.labels
-    workload_id, attempt = labels.get(id_label, ""), labels.get(ATTEMPT, "")
+    workload_id, attempt = labels.get(TASK_ID, ""), labels.get(ATTEMPT, "")
     if labels.get(MANAGED) != PENSTOCK or not workload_id or not attempt.isdecimal():
         return None
     return Run(workload_id, int(attempt))
+
+
+def is_for(group: str, found: Object) -> bool:
+    """Is it given to this group?"""
+    return bool(group) and group in re.split(r"[,\s]+", found.annotations.get(GROUPS, ""))
 
 
 def selector(run: Run) -> str:

@@ -8,27 +8,40 @@ from typing import Any
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.awaiting import first
-from penstock.engines.kubernetes.failures import AlreadyExists
-from penstock.engines.kubernetes.objects import Namespace, NetworkPolicy, ResourceQuota, ServiceAccount
-from penstock.errors import Conflict, StartRefused, Unavailable
+from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Forbidden
+from penstock.engines.kubernetes.objects import (
+    Job,
+    Namespace,
+    NetworkPolicy,
+    ResourceQuota,
+    RoleBinding,
+    SelfReview,
+    ServiceAccount,
+)
+from penstock.errors import Conflict, PenstockError, StartRefused, Unavailable
 from penstock.settings import Settings
 
 ACCOUNT_SECONDS = 30.0
+BINDING_LOOKS, BINDING_PAUSE = 100, 0.1
+"""How often it is looked whether a new right is there, and the seconds between: nothing tells."""
 OUTSIDE = {"0.0.0.0/0": ["169.254.0.0/16"], "::/0": ["fe80::/10", "fd00:ec2::254/128"]}
 """All there is, without the addresses at which clouds give out the credentials of their nodes."""
 LONGEST_BASE = 50
 RULES = "penstock"
-"""What the quota and the network policy of a namespace are called."""
+"""What the quota, the network policy and the role binding of a namespace are called."""
+RBAC = RoleBinding.kind.group
+SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class Namespaces:
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
         self._settings = settings
-        self._base = settings.kubernetes_namespace or api.namespace
-        if self.scope is None and len(self._base) > LONGEST_BASE:
+        self.base = settings.kubernetes_namespace or api.namespace
+        """The one, or the prefix of all; who holds the Lease in the namespace of that name works in them."""
+        if self.scope is None and len(self.base) > LONGEST_BASE:
             raise StartRefused(
-                f"kubernetes_namespace {self._base} is too long: names of users are added to it.",
+                f"kubernetes_namespace {self.base} is too long: names of users are added to it.",
                 hint=f"at most {LONGEST_BASE} characters",
             )
         self._ready: dict[str, asyncio.Task[None]] = {}
@@ -36,20 +49,20 @@ class Namespaces:
     @property
     def scope(self) -> str | None:
         """Where all of ours is: the one namespace, or None for all of them."""
-        return self._base if self._settings.kubernetes_namespaces == "one" else None
+        return self.base if self._settings.kubernetes_namespaces == "one" else None
 
     def of(self, user: str, group: str) -> str:
         match self._settings.kubernetes_namespaces:
             case "one":
-                return self._base
+                return self.base
             case "user":
-                return names.namespace_of(self._base, user)
+                return names.namespace_of(self.base, user)
             case "group":
-                return names.namespace_of(self._base, group)
+                return names.namespace_of(self.base, group)
 
     def are_ours(self, name: str) -> bool:
         """By its name alone: what a namespace of that name holds is still looked at closely."""
-        return name == self._base if self.scope else name.startswith(f"{self._base}-")
+        return name == self.base if self.scope else name.startswith(f"{self.base}-")
 
     async def ready(self, user: str, group: str) -> str:
         """Its name, once pods can be made in it; after the first time nothing is asked of the cluster."""
@@ -62,8 +75,11 @@ class Namespaces:
         await asyncio.shield(making)
         return name
 
-    def missing(self, name: str) -> Unavailable:
-        """What to say when the cluster has no such namespace, after all; the next try makes it anew where it may."""
+    def missing(self, name: str, error: ApiError) -> PenstockError:
+        """What to say when the cluster has no such namespace, after all; the next try makes it anew where it may. With
+        a namespace, the right to make anything in it is gone, too."""
+        if isinstance(error, Forbidden) and not self._settings.kubernetes_namespace_role:
+            return error.shown()
         self._ready.pop(name, None)
         hint = f"kubectl create namespace {name}" if self.scope else None
         return Unavailable(f"The namespace {name} is not there, or is being deleted.", hint=hint)
@@ -84,9 +100,25 @@ class Namespaces:
                     f"The namespace {name} is there and was not made by Penstock.",
                     hint=f"an admin can hand it over: kubectl label namespace {name} {names.MANAGED}={names.PENSTOCK}",
                 ) from None
+        if self._settings.kubernetes_namespace_role:
+            await self._bind(name, self._settings.kubernetes_namespace_role)
         for kind, rule in self._rules():
             await self._api.apply(kind, rule, name)
         await self._account(name)
+
+    async def _bind(self, name: str, role: str) -> None:
+        """Gives our own account its rights there; a new binding is known to the API server after a moment."""
+        try:
+            await self._api.create(
+                RoleBinding, binding_of(role, await self._api.create(SelfReview, {"metadata": {}})), name
+            )
+        except AlreadyExists:
+            return
+        for _ in range(BINDING_LOOKS):
+            if await self._api.may("create", Job, name):
+                return
+            await asyncio.sleep(BINDING_PAUSE)
+        raise Unavailable(f"The ClusterRole {role} gives no right to make Jobs in the namespace {name}.")
 
     async def _account(self, name: str) -> None:
         """Pods are refused until the namespace has the account they run under, which Kubernetes makes in its time."""
@@ -115,6 +147,18 @@ class Namespaces:
             spec = _network(closed=self._settings.kubernetes_network == "closed")
             rules.append((NetworkPolicy, {**meta, "spec": spec}))
         return rules
+
+
+def binding_of(role: str, review: SelfReview) -> dict[str, Any]:
+    """A RoleBinding for whoever the API server takes us for."""
+    name = review.status.user_info.username
+    subject: dict[str, str] = {"kind": "User", "apiGroup": RBAC, "name": name}
+    if name.startswith(SERVICE_ACCOUNT):
+        namespace, _, account = name.removeprefix(SERVICE_ACCOUNT).partition(":")
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    meta = {"name": RULES, "labels": {names.MANAGED: names.PENSTOCK}}
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
+    return {"metadata": meta, "roleRef": reference, "subjects": [subject]}
 
 
 def _network(*, closed: bool) -> dict[str, Any]:

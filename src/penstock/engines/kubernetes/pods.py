@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Resources, Scratch, Selectors
-from penstock.engines.base import BoundMount, Launch
+from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.pod_settings import PodSettings, security
 from penstock.engines.kubernetes.script import MARKS, command, needs_bash, verbatim
@@ -79,7 +79,11 @@ def _spec(launch: Launch, made: PodSettings, place: Place) -> Fields:
         spec["subdomain"] = place.job
     if launch.spec.max_duration and not needs_bash(launch):
         spec["activeDeadlineSeconds"] = launch.spec.max_duration
-    return spec | placement(made, place.products, launch.spec.selectors)
+    spec |= placement(made, place.products, launch.spec.selectors)
+    if launch.spec.pull_secrets:
+        pulled = dict.fromkeys((*made.pull_secrets, *launch.spec.pull_secrets))
+        spec["imagePullSecrets"] = [{"name": name} for name in pulled]
+    return spec
 
 
 def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Selectors = ANYWHERE) -> Fields:
@@ -114,6 +118,8 @@ def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fie
         "volumeMounts": mounts,
         "securityContext": container_security(restricted=made.restricted),
     }
+    if whole := [each for each in spec.from_secrets if each.name is None]:
+        container["envFrom"] = [{"prefix": each.prefix, "secretRef": {"name": each.secret}} for each in whole]
     if words := command(launch, made.peer_patience):
         container["command"] = words
     if spec.terminal:
@@ -165,8 +171,19 @@ def _said(amounts: dict[str, str | None]) -> dict[str, str]:
 
 def _env(launch: Launch, place: Place) -> list[Fields]:
     """The user's own first, then what is told about the run, which wins."""
-    texts = given(launch) | _facts(launch, place)
-    variables: list[Fields] = [{"name": name, "value": verbatim(value)} for name, value in texts.items()]
+    facts, secret = _facts(launch, place), names.job_name(launch.name, Run(launch.workload_id, launch.attempt))
+    hidden = set(launch.spec.secrets) - facts.keys()
+    variables: list[Fields] = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
+        if name in hidden
+        else {"name": name, "value": verbatim(value)}
+        for name, value in (given(launch) | facts).items()
+    ]
+    variables += [
+        {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+        for each in launch.spec.from_secrets
+        if each.name is not None and each.name not in facts
+    ]
     if launch.spec.nodes > 1:
         rank = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
         variables += [{"name": name, "valueFrom": rank} for name in RANKS]

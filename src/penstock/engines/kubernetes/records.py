@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Volume
+from penstock.domain.workloads import Spec, Workload
+
+LOST = "secrets: the values of {} were lost with the server's records, and are not set in further attempts"
+
+
+def without_values(record: str, spec: Spec) -> str:
+    """Return the record of a workload without the values of its secrets: annotations are for everyone to read."""
+    if not spec.secrets:
+        return record
+    told = json.loads(record)
+    envs = told.get("spec", {}).get("envs", {})
+    told["spec"]["envs"] = {name: value for name, value in envs.items() if name not in spec.secrets}
+    return json.dumps(told)
+
+
+def with_values(workload: Workload, there: Mapping[str, str]) -> Workload:
+    """Return a workload that was found, with those values of its secrets that are still there."""
+    known = {name: value for name, value in there.items() if name in workload.spec.secrets}
+    lost = [name for name in workload.spec.secrets if name not in known]
+    spec = workload.spec.model_copy(update={"envs": workload.spec.envs | known, "secrets": tuple(sorted(known))})
+    told = (*workload.notices, LOST.format(", ".join(lost))) if lost else workload.notices
+    return workload.model_copy(update={"spec": spec, "notices": told})
 
 
 def volume_record(volume: Volume, account: Account) -> str:

@@ -14,11 +14,10 @@ from penstock.domain.model import iso, now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run
-from penstock.engines.kubernetes import jobs, names
+from penstock.engines.kubernetes import jobs, names, secrets
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Denied, Invalid, NotFound
-from penstock.engines.kubernetes.held import Held
+from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Denied, Forbidden, Invalid, NotFound
 from penstock.engines.kubernetes.kueue import suspending
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
@@ -42,7 +41,6 @@ class Runs:
         self._cluster = cluster
         self._namespaces = namespaces
         self._made = made
-        self.held = Held(api, cluster, namespaces)
         self._unseen: dict[Run, dict[str, Job]] = {}
         """Made by us and not yet seen by the watch, by name."""
         self._removed: set[Run] = set()
@@ -81,7 +79,7 @@ class Runs:
     # -- what is -------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Run]:
-        known = self._cluster.runs() | set(self._unseen) | set(self.held.all())
+        known = self._cluster.runs() | set(self._unseen)
         return sorted(known - self._removed, key=lambda run: (run.workload_id, run.attempt))
 
     def report(self, run: Run, observed: Callable[[Run], Report]) -> Report:
@@ -112,26 +110,30 @@ class Runs:
     # -- start ---------------------------------------------------------------------------------------------------
 
     async def start(self, launch: Launch, products: Sequence[str]) -> None:
-        run = Run(launch.workload_id, launch.attempt)
+        run, owner = Run(launch.workload_id, launch.attempt), (launch.user, launch.group)
         known = {job.name for job in self._cluster.jobs_of(run)}
         wanted = [body for body in jobs.jobs_of(launch, self._made, products) if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
+            await secrets.make(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
             return
         if run in self._graces and not await self._find(run):
             self._never[run] = _never_ran(launch)
             self._cluster.changed(run)
             return
-        namespace = await self._namespaces.ready(launch.user, launch.group)
+        namespace = await self._namespaces.ready(*owner)
         service = jobs.service_of(launch)
         if service:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
             await self._made_once(Service, service, namespace)
         made = await self._make(run, wanted, namespace)
+        try:
+            await secrets.make(self._api, launch, self._known(run), namespace)
+        except (Denied, Invalid, Conflict):
+            await self._take_back(run, wanted, namespace)
+            raise
         if service:
             await self._api.patch(Service, made[0].name, jobs.owned_by(made[0]), namespace)
-        if launch.spec.after:
-            await self.held.release(run)
 
     async def _make(self, run: Run, bodies: list[Fields], namespace: str) -> list[Job]:
         tried = await _each(lambda body: self._tried(run, body, namespace), bodies)
@@ -168,8 +170,8 @@ class Runs:
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:
             await self._api.create(kind, body, namespace)
-        except NotFound as error:
-            raise self._namespaces.missing(namespace) from error
+        except (NotFound, Forbidden) as error:
+            raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             log.debug("%s is there already", body["metadata"]["name"])
 
@@ -177,8 +179,8 @@ class Runs:
         name: str = body["metadata"]["name"]
         try:
             return await self._api.create(Job, body, namespace)
-        except NotFound as error:
-            raise self._namespaces.missing(namespace) from error
+        except (NotFound, Forbidden) as error:
+            raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             found = await self._api.get(Job, name, namespace)
             if names.run_of(found) == run:
@@ -237,7 +239,6 @@ class Runs:
         for service in self._cluster.services_of(run):
             if not service.metadata.owner_references:  # its Job was never made
                 await self._api.delete(Service, service.name, service.namespace)
-        await self.held.release(run)
         self._graces.pop(run, None)
 
     async def remove(self, run: Run) -> None:
@@ -245,7 +246,6 @@ class Runs:
         found = await self._find(run) if self._cluster.trouble() else self._known(run)
         if found:
             self._removed.add(run)
-        await self.held.release(run)
         for service in self._cluster.services_of(run):
             await self._api.delete(Service, service.name, service.namespace)
         try:
@@ -271,10 +271,6 @@ class Runs:
                     await self._delete(job)
                 except Exception as error:
                     log.warning("%s could not be removed: %s", job.name, error)
-            try:
-                await self.held.sweep()
-            except Exception as error:
-                log.warning("what was kept of jobs that waited could not be removed: %s", error)
 
     async def _change(self, job: Job, change: Fields) -> None:
         try:

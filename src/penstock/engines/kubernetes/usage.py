@@ -34,7 +34,7 @@ sample() {
   for file in memory.current memory.max memory.stat memory/memory.usage_in_bytes memory/memory.limit_in_bytes \
     memory/memory.stat; do show "/sys/fs/cgroup/$file"; done
   show /proc/net/dev; show /etc/passwd
-  if [ -z "$2" ] && command -v nvidia-smi >/dev/null; then
+  if command -v nvidia-smi >/dev/null; then
     say gpus; nvidia-smi --query-gpu=uuid,name,memory.total,memory.used,utilization.gpu --format=csv,noheader,nounits
   fi
 } 2>/dev/null
@@ -61,13 +61,12 @@ class _Process(NamedTuple):
 Texts = dict[str, str]
 
 
-def read_usage(said: bytes, mark: str, *, named: bool = False) -> Measure:
-    """A program in the container can say what it likes about itself; more than about itself it cannot. Commands are
-    whole, or only the names of programs."""
+def read_usage(said: bytes, mark: str) -> Measure:
+    """A program in the container can say what it likes about itself; more than about itself it cannot."""
     sections = _sections(said.decode(errors="replace"), mark)
     try:
         before, after = (_sample(texts) for texts in sections[1:3])
-        return _measure(before, after, sections[2], int(sections[0].get("self", "0")), named)
+        return _measure(before, after, sections[2], int(sections[0].get("self", "0")))
     except (ValueError, IndexError, KeyError) as error:
         raise Unavailable("What its container says about itself cannot be read.") from error
 
@@ -114,7 +113,7 @@ def _value(text: str, key: str) -> str | None:
     return next((words[1] for words in lines if len(words) > 1 and words[0] == key), None)
 
 
-def _measure(before: _Sample, after: _Sample, texts: Texts, own: int, named: bool) -> Measure:
+def _measure(before: _Sample, after: _Sample, texts: Texts, own: int) -> Measure:
     seconds = max(after.uptime - before.uptime, 0.01)
     theirs = {pid: each for pid, each in after.processes.items() if own not in (pid, each.parent)}
     users = _users(texts.get("/etc/passwd", ""))
@@ -125,7 +124,7 @@ def _measure(before: _Sample, after: _Sample, texts: Texts, own: int, named: boo
         if status := texts.get(f"/proc/{pid}/status"):
             percent = round(100 * ticks / TICKS / seconds, 1)
             name = _value(status, "Name:") or "?"
-            command = name if named else texts.get(f"/proc/{pid}/cmdline", "").strip() or f"[{name}]"
+            command = texts.get(f"/proc/{pid}/cmdline", "").strip() or f"[{name}]"
             shown.append(_process(pid, percent, status, command, users))
     shown.sort(key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid))
     cpu = sum(each.cpu_percent for each in shown)

@@ -57,13 +57,13 @@ def probe_sandbox(settings: Settings) -> None:
         return
     bwrap = find_bwrap()
     if os.geteuid() != 0:
-        _try(command(bwrap, [], Payload(("/bin/true",)), hold=None), None)
+        _try(command(bwrap, Payload(("/bin/true",))), None)
         return
     uid, gid = _root_account(settings)
     prefix = setpriv_prefix(_setpriv(), uid, gid, [])
-    _try(command(bwrap, [], Payload(("/bin/true",), prefix), hold=None), None)
+    _try(command(bwrap, Payload(("/bin/true",), prefix)), None)
     if settings.mode == "system":
-        _try(command(bwrap, [], Payload(("/bin/true",)), hold=None), (uid, gid))
+        _try(command(bwrap, Payload(("/bin/true",))), (uid, gid))
 
 
 def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:

@@ -43,7 +43,7 @@ class Claims:
         ]
 
     def path(self, volume: Volume) -> Path:
-        return self._root(volume).joinpath(*self._parts(volume))
+        return self.root(volume).joinpath(*self._parts(volume))
 
     def _parts(self, volume: Volume) -> list[str]:
         """The way to it from the directory of its class."""
@@ -52,9 +52,10 @@ class Claims:
     def _is_on_storage(self, volume: Volume) -> bool:
         """Is it where its storage has it? Those that were made before there was such a place are where they were."""
         named = volume.storage is not None and volume.storage == volume.storage_class
-        return named and not (self._root(volume) / volume.object_name).is_dir()
+        return named and not (self.root(volume) / volume.object_name).is_dir()
 
-    def _root(self, volume: Volume) -> Path:
+    def root(self, volume: Volume) -> Path:
+        """The directory of its class, which is the admin's: whatever is below it may be exchanged by a job."""
         root = self._roots.get(volume.storage_class)
         if root is None:
             known = ", ".join(self._roots)
@@ -63,7 +64,7 @@ class Claims:
 
     def open(self, volume: Volume) -> int:
         """Its directory. No link on the way is followed: it could lead out of the directory of its group."""
-        root = self._root(volume)
+        root = self.root(volume)
         with disk_errors(root):
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             for part in self._parts(volume):
@@ -72,7 +73,7 @@ class Claims:
 
     def create(self, volume: Volume, account: Account) -> None:
         """What is there on a storage is taken as it is, but for what a crash may have left before it had its owner."""
-        root, (*way, last) = self._root(volume), self._parts(volume)
+        root, (*way, last) = self.root(volume), self._parts(volume)
         with disk_errors(root):
             root.mkdir(mode=0o711, parents=True, exist_ok=True)
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -89,7 +90,7 @@ class Claims:
     def delete(self, volume: Volume) -> None:
         """Out of the way first, in one step, so that a half-deleted volume is never mounted; then all of it. What is on
         a storage stays: it may have been there before, and others may have it, too."""
-        path, grave = self._root(volume) / volume.object_name, self._root(volume) / f".deleted-{volume.id}"
+        path, grave = self.root(volume) / volume.object_name, self.root(volume) / f".deleted-{volume.id}"
         with disk_errors(path):
             if not path.parent.is_dir():
                 return
@@ -111,10 +112,8 @@ class Claims:
 
     def usage(self, volume: Volume) -> int:
         """Bytes on the disk; a file with several names counts once, other file systems do not."""
-        top = self.path(volume)
-        os.close(self.open(volume))
-        with disk_errors(top):
-            return measure(top)
+        with disk_errors(self.path(volume)):
+            return measure(self.open(volume))
 
 
 def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> tuple[int, bool]:

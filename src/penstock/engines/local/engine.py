@@ -163,9 +163,6 @@ class LocalEngine:
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
         return []
 
-    async def hold(self, workload: Workload, record: str) -> None:
-        """As with `found`."""
-
     # -- volumes -------------------------------------------------------------------------------------------------
 
     def namespace(self, user: str, group: str) -> str:
@@ -189,7 +186,7 @@ class LocalEngine:
     async def volume_node(self, volume: Volume) -> str | None:
         return None
 
-    async def literal_volume(self, name: str, group: str) -> Volume | None:
+    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
         return None
 
     async def volume_events(self, volume: Volume) -> list[Event]:
@@ -217,7 +214,7 @@ class LocalEngine:
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
-    async def refusals(self, spec: Spec) -> list[Refusal]:
+    async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
         if not spec.scratch:  # nothing that bubblewrap is asked for
             return refusals(spec, self._settings, "")
         return await asyncio.to_thread(refusals, spec, self._settings, self._bwrap())
@@ -342,7 +339,7 @@ class LocalEngine:
         if name not in names:
             return []
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return [await machine(name, gpus, await self._gauges.read(), self._layout.runs)]
+        return [await machine(name, gpus, await self._gauges.read())]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         return by_place(workloads, measuring.measures(await self._gauges.read()))

@@ -72,6 +72,7 @@ def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal |
         "cgroups": [group["join"] for group in node["cgroups"]],
         "identity": node["identity"],
         "inside": _inside(node["argv"]),
+        "filter": node.get("filter", b""),  # what began before an upgrade has none
         "shell": BASH,
         "argv": ["bash", "--noprofile", "--norc", "-c", begin, "penstock", *command],
         "env": node["env"] | index,

@@ -68,7 +68,8 @@ def _lock_file(path: Path, held: ExitStack) -> int:
 def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
     argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGE), str(run_dir), *map(str, held)]
     new_session_keyring()
-    with (run_dir / "supervisor.log").open("ab") as errors:
+    handle = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "ab") as errors:
         return subprocess.Popen(
             argv,
             bufsize=0,

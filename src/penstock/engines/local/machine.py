@@ -6,23 +6,20 @@ import asyncio
 import functools
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_cpus
-from penstock.engines.local.busiest import busiest
 from penstock.engines.local.gauges import Reading
-from penstock.engines.local.inside import Process, all_processes
 from penstock.engines.local.measuring import SAMPLE_SECONDS, TICKS, measured_gpus
 from penstock.engines.local.supervisor.processes import read_text
 from penstock.engines.traffic import Traffic, read_traffic
 from penstock.wire import NodeMeasure
 
 
-async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading], runs: Path) -> NodeMeasure:
+async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> NodeMeasure:
     before = await asyncio.to_thread(_sample)
     await asyncio.sleep(SAMPLE_SECONDS)
     after = await asyncio.to_thread(_sample)
@@ -39,7 +36,6 @@ async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Rea
         memory_bytes=memory["MemTotal"],
         memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
         gpus=measured_gpus(gpus, gpus, readings),
-        processes=await asyncio.to_thread(busiest, before.processes, after.processes, seconds, runs),
     )
     return told.model_copy(update=after.traffic.since(before.traffic, seconds))
 
@@ -48,12 +44,11 @@ class _Sample(NamedTuple):
     at: float
     busy: int
     traffic: Traffic
-    processes: dict[int, Process]
 
 
 def _sample() -> _Sample:
     traffic = read_traffic(read_text("/proc/diskstats") or "", read_text("/proc/net/dev") or "")
-    return _Sample(monotonic(), _busy_ticks(), traffic, all_processes())
+    return _Sample(monotonic(), _busy_ticks(), traffic)
 
 
 def _busy_ticks() -> int:

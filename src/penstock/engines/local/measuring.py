@@ -15,7 +15,6 @@ from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.engines.local.gauges import Reading
 from penstock.engines.local.inside import Inside, Process, part_of, processes
-from penstock.engines.local.sockets import Moved, moved_by
 from penstock.engines.local.supervisor.processes import counter, read_text
 from penstock.wire import GpuMeasure, Measure, ProcessMeasure
 
@@ -57,7 +56,7 @@ def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> M
     else:
         cpu = round(sum(each.cpu_percent for each in shown), 1)
     read, written = _disk(after.processes.values())
-    memory, network = _memory(inside), moved_by(after.processes.values())
+    memory = _memory(inside)
     return Measure(
         at=now(),
         cpu_percent=max(cpu, 0.0),
@@ -66,17 +65,13 @@ def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> M
         gpus=gpus,
         disk_read_bytes=read,
         disk_written_bytes=written,
-        network_received_bytes=network.received,
-        network_sent_bytes=network.sent,
         processes=tuple(shown[:MOST_PROCESSES]),
-        message=_message(len(shown), network),
+        message=_message(len(shown)),
     )
 
 
-def _message(count: int, network: Moved) -> str | None:
-    said = [f"{count:,} processes, of which the busiest are shown"] if count > MOST_PROCESSES else []
-    said += [f"what it receives and sends cannot be seen: {network.trouble}"] if network.trouble else []
-    return "; ".join(said) or None
+def _message(count: int) -> str | None:
+    return f"{count:,} processes, of which the busiest are shown" if count > MOST_PROCESSES else None
 
 
 def _process(process: Process, before: _Sample, seconds: float) -> ProcessMeasure:
@@ -87,14 +82,14 @@ def _process(process: Process, before: _Sample, seconds: float) -> ProcessMeasur
     words = (read_text(f"{folder}/cmdline") or "").replace("\0", " ").strip()
     return ProcessMeasure(
         pid=process.pid,
-        user=user_of(folder),
+        user=_user_of(folder),
         cpu_percent=round(100 * ticks / TICKS / seconds, 1),
         memory_bytes=int(resident) * PAGE,
         command=(words or f"[{(read_text(f'{folder}/comm') or '').strip()}]")[:LONGEST_COMMAND],
     )
 
 
-def user_of(folder: str) -> str:
+def _user_of(folder: str) -> str:
     try:
         return _name(os.stat(folder).st_uid)  # noqa: PTH116
     except FileNotFoundError:

@@ -30,7 +30,8 @@ def _bind(mount: BoundMount, claims: Claims) -> Bind:
         os.close(claims.open(mount.volume))
     except Unavailable as error:
         raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.") from error
-    return Bind(str(source), mount.path, "--ro-bind" if _is_read_only(mount) else "--bind")
+    option = "--ro-bind" if _is_read_only(mount) else "--bind"
+    return Bind(str(source), mount.path, option, below=str(claims.root(mount.volume)))
 
 
 def _is_read_only(mount: BoundMount) -> bool:
@@ -51,8 +52,7 @@ def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
 
 
 def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
-    """Nothing but volumes and scratch is mounted inside a volume: bubblewrap would make the way there, as root through
-    any link that a job left."""
+    """Nothing but volumes and scratch is mounted inside a volume: there is no place for it there."""
     for bind in others:
         for volume in volumes:
             if canonical(bind.dest).startswith(canonical(volume.dest).rstrip("/") + "/"):

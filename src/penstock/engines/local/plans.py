@@ -19,13 +19,13 @@ from penstock.engines.base import Launch
 from penstock.engines.local import scratch, venvs
 from penstock.engines.local.claims import Claims
 from penstock.engines.local.gpus import device_binds
-from penstock.engines.local.hiding import hidden, masks, private
+from penstock.engines.local.hiding import control_groups, hidden, masks, private
 from penstock.engines.local.identity import Identity, identity
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.limits import Limits
 from penstock.engines.local.mounts import refuse_inside, volume_binds
 from penstock.engines.local.refusals import refusals
-from penstock.engines.local.sandbox import Bind, Payload, in_system, options
+from penstock.engines.local.sandbox import Bind, Mounts, Payload, arrange, call_filter, in_system, options
 from penstock.engines.local.scripts import (
     DEFAULT_PATH,
     Place,
@@ -81,7 +81,7 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     _refuse(launch, machine)
     who = identity(launch.account, machine.settings)
     binds = volume_binds(launch, machine.claims) if machine.sandboxed else []
-    venv = venvs.read_venv(launch.venv, private(machine.settings)) if launch.venv else None
+    venv = venvs.read_venv(launch.venv, private(machine.settings), who) if launch.venv else None
     job = Job(run_dir, launch, machine, who, binds, venv)
     indexes = _indexes(launch)
     places = min(max(len(launch.gpus), 1), len(indexes)) if indexes else launch.spec.nodes
@@ -129,18 +129,24 @@ def _rank(job: Job, number: int) -> dict[str, Any]:
     make(str(folder), entries, owner)
     group = f"{job.run_dir.name}-{number}"
     asked = launch.spec.resources
+    groups = machine.limits.groups(group, asked)
+    mounts = _mounts(job, place, folder, number, groups) if machine.sandboxed else Mounts([], [], by_descriptor=False)
     return {
         "folder": folder.name,
         "make": entries if launch.spec.array else [],
         "owner": owner,
         "argv": _argv(place, machine, who),
-        "options": _options(job, place, folder, number) if machine.sandboxed else [],
+        "options": options(machine.bwrap, mounts, _payload(place, who)) if machine.sandboxed else [],
+        "filter": call_filter(machine.bwrap, _payload(place, who)) if machine.sandboxed else b"",
+        "held": mounts.held,
+        "by_descriptor": mounts.by_descriptor,
+        "inside": mounts.inside,
         "env": {"PATH": DEFAULT_PATH},
         "envs": envs,
         "identity": who.drop,
         "kept": not machine.sandboxed,
         "archive": str(launch.workdir_archive) if place.unpack else None,
-        "cgroups": machine.limits.groups(group, asked),
+        "cgroups": groups,
         "memory": machine.limits.memory_record(group, asked),
         "disk": scratch.limits(launch.spec, place.home, place.workdir or INSIDE_WORKDIR),
     }
@@ -210,14 +216,15 @@ def _payload(place: Place, who: Identity) -> Payload:
     return Payload((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
 
 
-def _options(job: Job, place: Place, folder: Path, number: int) -> list[str]:
+def _mounts(job: Job, place: Place, folder: Path, number: int, groups: list[dict[str, Any]]) -> Mounts:
     launch, machine = job.launch, job.machine
     uuids = launch.gpus[number] if number < len(launch.gpus) else ()
     own = [
         Bind(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
         Bind(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
         Bind(str(folder / "home"), place.home),
-        *(venvs.binds(job.venv) if job.venv else []),
+        *(job.venv.binds if job.venv else []),
+        *control_groups([group["path"] for group in groups], machine.limits.version),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
     ]
     own += scratch.own_binds(launch.spec, folder, machine.bwrap)
@@ -226,7 +233,7 @@ def _options(job: Job, place: Place, folder: Path, number: int) -> list[str]:
     if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
         binds.append(Bind(str(folder / "workdir"), place.workdir))
     binds = [*masks(hidden(machine.settings, job.who), binds), *binds]
-    return options(machine.bwrap, binds, _payload(place, job.who))
+    return arrange(machine.bwrap, binds, job.volumes)
 
 
 def _reachable(path: str, dests: list[str]) -> bool:

@@ -14,9 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.engines.local.seccomp import no_user_namespaces
+from penstock.engines.local.supervisor.start import FILTER, HELD
+
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys")
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a path inside a job)
 LOCK_FD = "5"
+INSIDE = "/run/penstock/inside"
+"""Where the sandbox has at first what the supervisor then moves into a volume."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,15 @@ class Bind:
     source: str
     dest: str
     option: str = "--bind"
+    below: str = ""
+    """A directory around the source that only the server or its admin can exchange. If it is named, the supervisor
+    opens the source from there, follows no link, and lets nothing run unless just that is what is mounted."""
 
     def words(self) -> tuple[str, ...]:
         return (self.option, self.source, self.dest)
+
+    def words_by_descriptor(self, number: int) -> tuple[str, ...]:
+        return ("--ro-bind-fd" if self.option.startswith("--ro") else "--bind-fd", str(number), self.dest)
 
 
 @dataclass(frozen=True)
@@ -63,21 +74,64 @@ class Payload:
     setpriv: tuple[str, ...] = ()
 
 
-def command(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
-    return [bwrap, *options(bwrap, binds, payload, hold=hold), "--", *payload.setpriv, *payload.argv]
+@dataclass(frozen=True)
+class Mounts:
+    """What is mounted, in the order of bubblewrap's options, and what the supervisor does about it."""
+
+    binds: list[Bind]
+    inside: list[tuple[str, str]]
+    """What bubblewrap mounts at the first path, and the supervisor moves to the second, inside a volume. By its path
+    bubblewrap would find any link that a job put there meanwhile, and as root make directories behind it."""
+    by_descriptor: bool
+
+    @property
+    def held(self) -> list[tuple[str, str, str]]:
+        """A directory, the way from there to what is to be mounted, and where that is mounted."""
+        held = [bind for bind in self.binds if bind.below]
+        return [(bind.below, os.path.relpath(bind.source, bind.below), bind.dest) for bind in held]
+
+    def words(self) -> Iterator[tuple[Bind, tuple[str, ...]]]:
+        number = HELD
+        for bind in self.binds:
+            if bind.below and self.by_descriptor:
+                yield bind, bind.words_by_descriptor(number)
+                number += 1
+            else:
+                yield bind, bind.words()
 
 
-def options(bwrap: str, binds: Sequence[Bind], payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
+def arrange(bwrap: str, binds: Sequence[Bind], volumes: Sequence[Bind]) -> Mounts:
+    """Outer ones first."""
+    around = [canonical(volume.dest).rstrip("/") + "/" for volume in volumes]
+    placed: list[Bind] = []
+    inside: list[tuple[str, str]] = []
+    for bind in sorted((replace(bind, dest=canonical(bind.dest)) for bind in binds), key=_depth):
+        if bind.dest.startswith(tuple(around)):
+            inside.append((f"{INSIDE}/{len(inside)}", bind.dest))
+            placed.append(replace(bind, dest=inside[-1][0]))
+        else:
+            placed.append(bind)
+    return Mounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
+
+
+def command(bwrap: str, payload: Payload) -> list[str]:
+    """A sandbox without mounts."""
+    nothing = Mounts([], [], by_descriptor=False)
+    return [bwrap, *options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
+
+
+def options(bwrap: str, mounts: Mounts, payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
     """`hold` is a descriptor that stays open as long as anything runs inside."""
-    binds = [replace(bind, dest=canonical(bind.dest)) for bind in binds]
+    binds = mounts.binds
     return [
-        *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--die-with-parent", "--new-session"),
         *(("--sync-fd", hold) if hold else ()),
         *_privileges(bwrap, payload),
+        *(("--seccomp", str(FILTER)) if hold and call_filter(bwrap, payload) else ()),
         *system_directories([bind.dest for bind in binds]),
         *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
         *_resolver(),
-        *_mounts(sorted(binds, key=_depth)),
+        *_mounts(mounts),
         *(word for bind in binds if isinstance(bind, Mask) for word in ("--remount-ro", bind.dest)),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
@@ -90,14 +144,29 @@ def _privileges(bwrap: str, payload: Payload) -> list[str]:
     return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
 
 
+def call_filter(bwrap: str, payload: Payload) -> bytes:
+    """What keeps the job from making user namespaces where bubblewrap has no way of its own to do that."""
+    return no_user_namespaces() if payload.setpriv or not _can_disable_userns(bwrap) else b""
+
+
 @functools.cache
 def _can_disable_userns(bwrap: str) -> bool:
-    """A job that can make user namespaces can reach far more of the kernel. Older versions cannot forbid it."""
+    """Versions before 0.8 cannot."""
     tried = [bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"]
     try:
         return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+@functools.cache
+def can_bind_by_descriptor(bwrap: str) -> bool:
+    """Versions before 0.10 bind by path alone."""
+    try:
+        said = subprocess.run([bwrap, "--help"], capture_output=True, check=False, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--bind-fd" in said
 
 
 @functools.cache
@@ -133,15 +202,15 @@ def _depth(bind: Bind) -> tuple[int, str]:
     return bind.dest.count("/"), bind.dest
 
 
-def _mounts(binds: Sequence[Bind]) -> Iterator[str]:
-    """Outer ones first. Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
+def _mounts(mounts: Mounts) -> Iterator[str]:
+    """Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
     made = {"/"}
-    for bind in binds:
+    for bind, words in mounts.words():
         for parent in reversed(Path(bind.dest).parents):
             if str(parent) not in made:
                 made.add(str(parent))
                 yield from ("--dir", str(parent))
-        yield from bind.words()
+        yield from words
 
 
 def system_directories(dests: Sequence[str]) -> list[str]:

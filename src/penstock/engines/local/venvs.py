@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.engines.local.identity import Identity, with_rights_of
 from penstock.engines.local.sandbox import Bind, in_system, within
 from penstock.engines.local.scripts import DEFAULT_PATH
 from penstock.engines.local.supervisor.private import Entry
@@ -31,22 +33,21 @@ class Venv:
     version: str
     """`python3.11`: the name of the directory that has site-packages."""
     system_packages: bool
-
-    @property
-    def interpreter(self) -> str:
-        plain = Path(self.home) / "python3"
-        return str(plain if plain.exists() else plain.with_name(self.version))
+    interpreter: str
+    binds: list[Bind]
+    """The environment, and what its interpreter needs, as written and as links lead to it."""
 
     @property
     def site_packages(self) -> Path:
         return self.path / "lib" / self.version / "site-packages"
 
 
-def read_venv(path: Path, private: Sequence[str]) -> Venv | None:
-    """None if there is no usable environment at the path, or it would bring along what is not for jobs."""
+def read_venv(path: Path, private: Sequence[str], who: Identity) -> Venv | None:
+    """None if there is no usable environment at the path that the account itself could read, or it would bring along
+    what is not for jobs."""
     try:
-        return _read(path, private)
-    except OSError:
+        return with_rights_of(who, lambda: _read(path, private))
+    except (OSError, BrokenExecutor):
         return None
 
 
@@ -56,9 +57,15 @@ def _read(path: Path, private: Sequence[str]) -> Venv | None:
     versions = sorted(entry.name for entry in path.glob("lib/python3.*") if (entry / "site-packages").is_dir())
     if not home.startswith("/") or not versions:
         return None
-    venv = Venv(path, home, versions[-1], config.get("include-system-site-packages", "").lower() == "true")
-    shown = [path for bind in binds(venv) for path in (bind.source, bind.dest)]
-    return venv if all(_may_be_shown(path, private) for path in shown) else None
+    plain = Path(home) / "python3"
+    interpreter = plain if plain.exists() else plain.with_name(versions[-1])
+    binds = [_bind(part) for part in (path, *_parts_of(interpreter, versions[-1]))]
+    if not all(_may_be_shown(shown, private) for bind in binds for shown in (bind.source, bind.dest)):
+        return None
+    if not interpreter.exists():  # then nothing that lies around it comes along
+        del binds[1:]
+    packages = config.get("include-system-site-packages", "").lower() == "true"
+    return Venv(path, home, versions[-1], packages, str(interpreter), binds)
 
 
 def _may_be_shown(path: str, private: Sequence[str]) -> bool:
@@ -83,12 +90,15 @@ def _config(path: Path) -> dict[str, str]:
     return {key.strip().lower(): value.strip() for key, _, value in pairs if value.strip()}
 
 
-def binds(venv: Venv) -> list[Bind]:
-    """The environment, and what its interpreter needs, as written and as links lead to it."""
-    places = {Path(venv.home), Path(os.path.realpath(venv.interpreter)).parent}
-    parts = [part for place in sorted(places) for part in _parts(place, venv.version) if not in_system(str(part))]
-    whole = Bind(os.path.realpath(venv.path), str(venv.path), "--ro-bind")
-    return [whole, *(Bind(os.path.realpath(part), str(part), "--ro-bind-try") for part in parts if part.exists())]
+def _parts_of(interpreter: Path, version: str) -> list[Path]:
+    places = sorted({interpreter.parent, Path(os.path.realpath(interpreter)).parent})
+    parts = [part for place in places for part in _parts(place, version)]
+    return [part for part in parts if not in_system(str(part)) and part.exists()]
+
+
+def _bind(path: Path) -> Bind:
+    """What the links lead to now, and nothing that somebody may make them lead to later."""
+    return Bind(os.path.realpath(path), str(path), "--ro-bind", below="/")
 
 
 def _parts(place: Path, version: str) -> list[Path]:

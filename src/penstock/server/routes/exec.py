@@ -1,8 +1,9 @@
 """/v1/workloads/{ref}/exec and /v1/volumes/{ref}/shell: a program's input and output over a WebSocket.
 
 Messages are binary, and the first byte of each says what it is about, as with `kubectl exec`: 0 input, 1 output,
-2 errors, 3 how it ended, 4 the terminal's size, 255 that a channel ends. What is wrong before the program starts is an
-ordinary HTTP answer; what goes wrong later is told on channel 3.
+2 errors, 3 how it ended, 4 the terminal's size, 5 the command, 255 that a channel ends. The command is the first
+message and no part of the address: addresses are written down, by the audit and by every proxy on the way. What is
+wrong before the program starts is an ordinary HTTP answer; what goes wrong later is told on channel 3.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Annotated, Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
 from fastapi import APIRouter, Depends, Query, Response, WebSocket
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.users import Caller
 from penstock.engines.base import Session, Terminal
 from penstock.errors import BadRequest, PenstockError, Unavailable
 from penstock.server.identity import Asked, Asking
@@ -27,66 +31,71 @@ router = APIRouter(tags=["exec"])
 log = logging.getLogger(__name__)
 
 PROTOCOL = "v1.channel.penstock"
-STDIN, STDOUT, STDERR, RESULT, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+STDIN, STDOUT, STDERR, RESULT, RESIZE, COMMAND, CLOSE = 0, 1, 2, 3, 4, 5, 255
 NORMAL, GOING_AWAY = 1000, 1001
 HEARD_AHEAD = 16
 """Messages taken from the client before the program has taken the one before them; then it must wait."""
 LAST_WORD_SECONDS = 0.5
+COMMAND_SECONDS = 60
+"""Until the first message must be there."""
 STOPPED = "The server is stopping, and the program was ended with it."
+NO_COMMAND = 'The first message must be the command, on channel 5: {"command": ["ls", "-l"]}.'
 INTERRUPT = b"\x03"
 
 Result = dict[str, Any]
 Part = Annotated[int | None, Query(ge=0, description="the node, or the index of an array; else the first that runs")]
-Words = Annotated[list[str] | None, Query(description="program and arguments, each by itself; else a shell")]
 Tty = Annotated[bool, Query(description="on a terminal of its own")]
 Cells = Annotated[int, Query(ge=1, le=65535)]
 
 
-class Wanted(NamedTuple):
-    command: tuple[str, ...]
-    terminal: Terminal | None
+Start = Callable[[tuple[str, ...]], AbstractAsyncContextManager[Session]]
+Require = Callable[[Caller], Awaitable[None]]
 
 
-def _wanted(command: Words = None, tty: Tty = False, columns: Cells = 80, rows: Cells = 24) -> Wanted:
-    return Wanted(tuple(command or ()), Terminal(columns=columns, rows=rows) if tty else None)
+def _terminal(request: HTTPConnection, tty: Tty = False, columns: Cells = 80, rows: Cells = 24) -> Terminal | None:
+    if "command" in request.query_params:
+        raise BadRequest("A command is no part of the address.", hint="send it as the first message, on channel 5")
+    return Terminal(columns=columns, rows=rows) if tty else None
 
 
-Wants = Annotated[Wanted, Depends(_wanted)]
+OnTerminal = Annotated[Terminal | None, Depends(_terminal)]
 
 
 @router.websocket("/v1/workloads/{ref}/exec")
-async def exec_in_workload(socket: WebSocket, ref: str, asked: Asked, wanted: Wants, part: Part = None) -> None:
+async def exec_in_workload(socket: WebSocket, ref: str, asked: Asked, terminal: OnTerminal, part: Part = None) -> None:
     line, sessions = Line(socket), asked.parts.sessions
-    async with sessions.exec(asked.caller, ref, part, wanted.command, wanted.terminal) as (workload, session):
+    async with sessions.entering(asked.caller, ref, part) as (workload, chosen):
         await line.accept()
-        result = await line.carry(given(session), over(asked, Kind.Workload, workload.group))
+        program = line.program(lambda command: sessions.exec(asked.caller, workload, chosen, command, terminal))
+        require = partial(sessions.require_entry, workload)
+        result = await line.carry(program, over(asked, Kind.Workload, workload.group, require))
     await line.end(result)
 
 
 @router.websocket("/v1/volumes/{ref}/shell")
-async def shell_on_volume(socket: WebSocket, ref: str, asked: Asked, wanted: Wants) -> None:
+async def shell_on_volume(socket: WebSocket, ref: str, asked: Asked, terminal: OnTerminal) -> None:
     line, sessions = Line(socket), asked.parts.sessions
     async with sessions.holding(asked.caller, ref) as (volume, workload):
         await line.accept()
-        shell = sessions.shell(workload, wanted.command, wanted.terminal, line.say)
-        result = await line.carry(
-            shell, over(asked, Kind.Volume, volume.group), interruptible=wanted.terminal is not None
-        )
+        program = line.program(lambda command: sessions.shell(workload, command, terminal, line.say))
+        stopped = over(asked, Kind.Volume, volume.group, partial(sessions.require_hold, volume, workload))
+        result = await line.carry(program, stopped, interruptible=terminal is not None)
     await line.end(result)  # by now the volume is free again
 
 
 @router.get("/v1/workloads/{ref}/exec", status_code=400, response_model=ErrorBody)
-async def exec_without_websocket(ref: str, asked: Asked, wanted: Wants, part: Part = None) -> Response:
+async def exec_without_websocket(ref: str, asked: Asked, terminal: OnTerminal, part: Part = None) -> Response:
     """A WebSocket (`v1.channel.penstock`) that starts a program in a running workload.
 
-    Binary messages whose first byte is the channel: 0 input, 1 output, 2 errors, 3 how it ended (`{"exit_code": 0}` or
+    Binary messages whose first byte is the channel. The first message is the program, on channel 5: `{"command": ["ls",
+    "-l"]}`, a shell if the list is empty. Then 0 input, 1 output, 2 errors, 3 how it ended (`{"exit_code": 0}` or
     `{"error": {…}}`), 4 the terminal's size (`{"Width": 80, "Height": 24}`), 255 and a channel: that one ends.
     """
     raise needs_websocket()
 
 
 @router.get("/v1/volumes/{ref}/shell", status_code=400, response_model=ErrorBody)
-async def shell_without_websocket(ref: str, asked: Asked, wanted: Wants) -> Response:
+async def shell_without_websocket(ref: str, asked: Asked, terminal: OnTerminal) -> Response:
     """A WebSocket like that of `exec`, to a program that sees the volume at `/volume`; nothing need run for that."""
     raise needs_websocket()
 
@@ -95,10 +104,10 @@ def needs_websocket() -> BadRequest:
     return BadRequest("This address speaks WebSocket.", hint=f"open it as one, with the sub-protocol {PROTOCOL}")
 
 
-async def over(asked: Asking, kind: Kind, group: str) -> None:
-    """Until the server stops; raises if the caller loses the right to be there."""
+async def over(asked: Asking, kind: Kind, group: str, require: Require) -> None:
+    """Until the server stops; raises if the caller loses the right to be there, or `require` does for them."""
     stopped = asyncio.ensure_future(asked.parts.sessions.stopped())
-    refused = asyncio.ensure_future(asked.parts.people.until_refused(asked.caller, Verb.exec, kind, group))
+    refused = asyncio.ensure_future(asked.parts.people.until_refused(asked.caller, Verb.exec, kind, group, require))
     try:
         await asyncio.wait([stopped, refused], return_when=asyncio.FIRST_COMPLETED)
         if refused.done():
@@ -137,6 +146,19 @@ class Line:
 
     async def say(self, text: str) -> None:
         await self._send(STDERR, f"{text}\r\n".encode())
+
+    @asynccontextmanager
+    async def program(self, start: Start) -> AsyncIterator[Session]:
+        """What `start` makes of the command, which is the first message."""
+        async with start(await self._command()) as session:
+            yield session
+
+    async def _command(self) -> tuple[str, ...]:
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                return _words(await self._heard.get())
+        except TimeoutError:
+            raise BadRequest(NO_COMMAND) from None
 
     async def carry(
         self,
@@ -227,6 +249,16 @@ class Line:
                 await session.end_input()
             else:
                 raise BadRequest(f"Nothing can be sent on channel {channel}.")
+
+
+def _words(message: bytes) -> tuple[str, ...]:
+    try:
+        words = json.loads(message[1:])["command"] if message[0] == COMMAND else None
+        if isinstance(words, list) and not any("\0" in word for word in words):
+            return tuple(word.encode().decode() for word in words)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise BadRequest(NO_COMMAND)
 
 
 def _size(data: bytes) -> Terminal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, WebSocket
@@ -44,7 +45,7 @@ async def measure_workload(ref: str, asked: Asked, part: Part = None) -> Respons
 async def measure_nodes(
     asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None, wait: Wait = 0
 ) -> Response:
-    """What the nodes do now, all who use them together: CPU, load, memory, GPUs, disks, networks and processes. What
+    """What the nodes do now, all who use them together: CPU, load, memory, GPUs, disks and networks. What
     cannot be seen is null. A cluster tells what disks and networks do about ten seconds after it was first asked: with
     `wait` it is waited for that."""
     shown, after = one_page(await asked.parts.nodes.seen_by(asked.caller), name, limit, cursor)
@@ -57,7 +58,9 @@ async def connect_to_workload(socket: WebSocket, ref: str, asked: Asked, port: P
     line, sessions = Line(socket, STOPPED), asked.parts.sessions
     async with sessions.connect(asked.caller, ref, part, port) as (workload, session):
         await line.accept()
-        result = await line.carry(given(session), over(asked, Kind.Workload, workload.group))
+        result = await line.carry(
+            given(session), over(asked, Kind.Workload, workload.group, partial(sessions.require_entry, workload))
+        )
     await line.end(result)
 
 

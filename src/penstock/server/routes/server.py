@@ -9,11 +9,15 @@ from fastapi import APIRouter, Response
 
 from penstock import __version__
 from penstock.domain.policy import Kind, Verb
-from penstock.server.identity import Asked
+from penstock.errors import Invalid, SettingsError
+from penstock.server.identity import Asked, require_membership
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
+from penstock.settings import load as load_settings
 from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
 
 router = APIRouter(tags=["server"])
+RESTART = signal.SIGUSR1
+"""Tells the process to begin anew."""
 
 
 @router.get("/", response_model=Health)
@@ -28,7 +32,7 @@ async def healthz() -> Response:
     return answer(Health(service="penstock", version=__version__))
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=Response)
 async def metrics(asked: Asked) -> Response:
     """Prometheus text."""
     from penstock.server.metrics import exposition
@@ -53,7 +57,8 @@ async def whoami(asked: Asked) -> Response:
 
 @router.get("/v1/server", response_model=ServerView)
 async def server(asked: Asked) -> Response:
-    """What this server is, where it listens, where its data is."""
+    """What this server is, where it listens, where its data is. For members of any group."""
+    require_membership(asked.caller)
     settings = asked.parts.settings
     return answer(
         ServerView(
@@ -62,7 +67,8 @@ async def server(asked: Asked) -> Response:
             mode=settings.mode,
             engine=settings.engine,
             socket=str(settings.socket_path),
-            address=asked.parts.address,
+            address=asked.parts.port.address,
+            problem=asked.parts.port.problem,
             auth=settings.auth,
             data_dir=str(settings.data_dir),
             started_at=asked.parts.started_at,
@@ -78,10 +84,25 @@ async def stop_server(asked: Asked) -> Response:
     return answer(Health(status="stopping", service="penstock", version=__version__), 202)
 
 
+@router.post("/v1/server/restart", status_code=202, response_model=Health)
+async def restart_server(asked: Asked) -> Response:
+    """Makes the server begin anew, as the version that is installed by now, with the settings there are by now. Its
+    sockets stay open: callers wait meanwhile. Jobs that run go on."""
+    try:
+        load_settings()
+    except SettingsError as error:
+        raise Invalid("The settings are wrong by now; the server goes on as it is.", problems=error.problems) from None
+    await asked.parts.audit.done(asked.caller, Verb.stop, Kind.Server)
+    os.kill(os.getpid(), RESTART)
+    return answer(Health(status="stopping", service="penstock", version=__version__), 202)
+
+
 @router.get("/v1/doctor", response_model=CheckList)
 async def doctor(asked: Asked) -> Response:
-    """What is installed, what is missing, what works."""
-    checks = [*await asked.parts.engine.checks(), *await asked.parts.adoption.checks(asked.caller)]
+    """What is installed, what is missing, what works. For members of any group."""
+    require_membership(asked.caller)
+    engine, adoption = await asked.parts.engine.checks(), await asked.parts.adoption.checks(asked.caller)
+    checks = [asked.parts.port.check(), *engine, *adoption]
     if any(check.node for check in checks):
         seen = {None, *(node.name for node in await asked.parts.nodes.seen_by(asked.caller))}
         checks = [check for check in checks if check.node in seen]

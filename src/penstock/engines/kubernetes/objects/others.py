@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from penstock.engines.kubernetes.objects.base import Kind, Object, Part
 
 
@@ -35,7 +37,10 @@ class ConfigMap(Object, frozen=True):
 
 
 class Secret(Object, frozen=True):
-    """That it exists; what is in it is never read."""
+    """What is in it is read only of those that Penstock made for a Job."""
+
+    type: str = ""
+    data: dict[str, str] = {}
 
     kind = Kind("Secret", "secrets")
 
@@ -46,3 +51,36 @@ class ServiceAccount(Object, frozen=True):
 
 class NetworkPolicy(Object, frozen=True):
     kind = Kind("NetworkPolicy", "networkpolicies", "networking.k8s.io")
+
+
+class RoleBinding(Object, frozen=True):
+    kind = Kind("RoleBinding", "rolebindings", "rbac.authorization.k8s.io")
+
+
+class UserInfo(Part, frozen=True):
+    username: str = ""
+
+
+class ReviewStatus(Part, frozen=True):
+    user_info: UserInfo = UserInfo()
+
+
+class SelfReview(Object, frozen=True):
+    """Who the API server takes us for."""
+
+    status: ReviewStatus = ReviewStatus()
+
+    kind = Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io", namespaced=False)
+
+
+class LeaseSpec(Part, frozen=True):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: datetime | None = None
+    lease_transitions: int = 0
+
+
+class Lease(Object, frozen=True):
+    spec: LeaseSpec = LeaseSpec()
+
+    kind = Kind("Lease", "leases", "coordination.k8s.io")

@@ -21,6 +21,7 @@ import fcntl
 import os
 import select
 import stat
+import struct
 import sys
 import termios
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 CAPABILITY_VERSION_3 = 0x20080522
 NS_GET_USERNS = 0xB701
 OTHERS = ("mnt", "ipc", "uts", "net", "cgroup")
@@ -40,23 +42,23 @@ PTMX = (5, 2)
 ROUNDS = 100
 HUP = 1
 HANGUP_SECONDS = 1.0
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(asked: dict[str, Any]) -> NoReturn:
     control = _socket.socket(fileno=asked["control"])
     try:
-        _check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+        check(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
         if _parent(asked["pid"]) != asked["supervisor"]:
             raise ProcessLookupError
         shell = _untouchable(asked["shell"])
         if asked["kept"]:
-            _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))  # its orphans come to us
-        spaces = {} if asked["kept"] else _open_namespaces(asked)
+            check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))  # its orphans come to us
+        spaces = {} if asked["kept"] else open_namespaces(asked["pid"])
         unit = os.pidfd_open(asked["pid"])
         for path in asked["cgroups"]:
             _write(path, b"0")
-        _become(asked["identity"])
+        become(asked["identity"])
         if spaces:
             _join_outer(spaces)
         child = _fork(asked, control, shell, spaces)
@@ -79,16 +81,16 @@ def _fail(control: _socket.socket, error: BaseException) -> NoReturn:
 # -- going in ----------------------------------------------------------------------------------------------------
 
 
-def _open_namespaces(asked: dict[str, Any]) -> dict[str, int]:
+def open_namespaces(pid: int) -> dict[str, int]:
     """Of the sandbox's PID 1, and the user namespace that owns its mounts: bubblewrap puts a second one inside that."""
-    init = first_child(asked["pid"])
+    init = first_child(pid)
     if not init:
         raise ProcessLookupError
     handle = os.pidfd_open(init)
     names = ("user", "pid", *OTHERS)
     spaces = {name: os.open(f"/proc/{init}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names}
     spaces["outer"] = fcntl.ioctl(spaces["mnt"], NS_GET_USERNS)
-    if _parent(init) != asked["pid"] or select.select([handle], [], [], 0)[0]:
+    if _parent(init) != pid or select.select([handle], [], [], 0)[0]:
         raise ProcessLookupError  # the number may be another's by now
     os.close(handle)
     return spaces
@@ -100,18 +102,18 @@ def _parent(pid: int) -> int:
 
 
 def _join_outer(spaces: dict[str, int]) -> None:
-    if not _is_ours(spaces["outer"], "user"):
-        _check(_libc.setns(spaces["outer"], 0))
-    _check(_libc.setns(spaces["pid"], 0))  # for children only
+    if not is_ours(spaces["outer"], "user"):
+        check(libc.setns(spaces["outer"], 0))
+    check(libc.setns(spaces["pid"], 0))  # for children only
 
 
-def _is_ours(space: int, name: str) -> bool:
+def is_ours(space: int, name: str) -> bool:
     ours, its = os.stat(f"/proc/self/ns/{name}"), os.fstat(space)
     return (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino)
 
 
 def _fork(asked: dict[str, Any], control: _socket.socket, shell: int, spaces: dict[str, int]) -> int:
-    others = [spaces[name] for name in OTHERS if name in spaces and not _is_ours(spaces[name], name)]
+    others = [spaces[name] for name in OTHERS if name in spaces and not is_ours(spaces[name], name)]
     nested = bool(spaces) and not os.path.sameopenfile(spaces["user"], spaces["outer"])
     parent = os.pidfd_open(os.getpid())
     child = os.fork()
@@ -120,11 +122,12 @@ def _fork(asked: dict[str, Any], control: _socket.socket, shell: int, spaces: di
         return child
     try:
         for space in others:
-            _check(_libc.setns(space, 0))
+            check(libc.setns(space, 0))
         if nested:
-            _check(_libc.setns(spaces["user"], 0))
+            check(libc.setns(spaces["user"], 0))
         if spaces:
             _give_up_all(asked["inside"])
+            _filter_calls(asked["filter"])
         os.setsid()
         master = _open_terminal(asked) if asked["size"] else None
         for place, fd in enumerate(() if asked["size"] else asked["stdio"]):
@@ -139,18 +142,26 @@ def _fork(asked: dict[str, Any], control: _socket.socket, shell: int, spaces: di
 def _give_up_all(identity: dict[str, Any] | None) -> None:
     """Every capability, for good; and root, where bubblewrap itself runs as root."""
     for capability in range(64):
-        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
             continue
         if ctypes.get_errno() == errno.EINVAL:  # there are no more
             break
         raise OSError(ctypes.get_errno(), "capabilities cannot be given up")
-    _become(identity)
+    become(identity)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()))
-    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    check(libc.capset(header, (ctypes.c_uint32 * 6)()))
+    check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def _become(identity: dict[str, Any] | None) -> None:
+def _filter_calls(program: bytes) -> None:
+    """As bubblewrap does to what it starts, so that what comes later can do no more."""
+    if program:
+        kept = ctypes.create_string_buffer(program, len(program))
+        steps = struct.pack("HP", len(program) // 8, ctypes.addressof(kept))
+        check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_char_p(steps), 0, 0))
+
+
+def become(identity: dict[str, Any] | None) -> None:
     if identity:
         os.setgroups(identity["groups"])
         os.setresgid(*[identity["gid"]] * 3)
@@ -164,9 +175,9 @@ def _open_terminal(asked: dict[str, Any]) -> int:
     about = os.fstat(master)
     if not stat.S_ISCHR(about.st_mode) or (os.major(about.st_rdev), os.minor(about.st_rdev)) != PTMX:
         raise OSError(errno.ENODEV, "the node has no terminals")
-    _check(_libc.unlockpt(master))
+    check(libc.unlockpt(master))
     name = ctypes.create_string_buffer(64)
-    if number := _libc.ptsname_r(master, name, len(name)):
+    if number := libc.ptsname_r(master, name, len(name)):
         raise OSError(number, os.strerror(number))
     slave = os.open(name.value, os.O_RDWR | os.O_NOCTTY | os.O_NOFOLLOW)
     modes = termios.tcgetattr(slave)
@@ -181,7 +192,7 @@ def _open_terminal(asked: dict[str, Any]) -> int:
 
 def _die_with(parent: int) -> None:
     """After the last change of account, which would undo it."""
-    _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0))
+    check(libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0))
     if select.select([parent], [], [], 0)[0]:
         os._exit(125)
 
@@ -223,7 +234,7 @@ def _write(path: str, data: bytes) -> None:
         os.close(fd)
 
 
-def _check(result: int) -> None:
+def check(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

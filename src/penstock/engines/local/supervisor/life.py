@@ -44,6 +44,8 @@ def boottime() -> float:
 class Supervisor:
     def __init__(self, plan: dict[str, Any], control: int, say: int, tree: int, started: list[Started]) -> None:
         self.plan, self.control, self.say = plan, control, say
+        if any(rank["inside"] for rank in plan["ranks"]):
+            from . import nested  # noqa: F401  (now: an upgrade may put another in its place before the next index)
         self.array = _array(plan, tree)
         self.scans = _scans(plan)
         self.numbers: list[int] = plan["array"] or list(range(len(plan["ranks"])))
@@ -130,7 +132,7 @@ class Supervisor:
     def _descriptors(self) -> dict[int, tuple[str, Rank | None]]:
         found: dict[int, tuple[str, Rank | None]] = {self.control: ("control", None)}
         for rank in self.ranks:
-            over = rank.code is not None or rank.held
+            over = rank.code is not None or rank.paused
             init = rank.init if over else -1
             for what, fd in (("log", rank.log_pipe), ("status", rank.status_pipe), ("pid", rank.pidfd), ("init", init)):
                 if fd >= 0:
@@ -204,8 +206,12 @@ class Supervisor:
     # -- starting ------------------------------------------------------------------------------------------------
 
     def _go_if_ready(self) -> None:
-        ready = [rank for rank in self.ranks if rank.ready and rank.code is None and not rank.went]
+        ready = [rank for rank in self.ranks if rank.ready and rank.code is None and not rank.went and not rank.failure]
         if self.ending or not ready or (self.array is None and len(ready) < len(self.numbers)):
+            return
+        checked = len(ready)
+        ready = [rank for rank in ready if rank.is_sound()]
+        if not ready or (self.array is None and len(ready) < checked):
             return
         now, begin = time.time(), boottime()
         for rank in ready:

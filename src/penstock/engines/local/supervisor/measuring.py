@@ -12,9 +12,10 @@ import stat
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def measure(top: str | os.PathLike[str]) -> int:
-    """Bytes on the disk. A file with several names counts once; other file systems do not."""
-    fd = os.open(top, _OPEN)
+def measure(top: str | int) -> int:
+    """Bytes on the disk. A file with several names counts once; other file systems do not. `top` is a path, or a
+    descriptor, which is closed."""
+    fd = top if isinstance(top, int) else os.open(top, _OPEN)
     try:
         device, seen = os.fstat(fd).st_dev, set[int]()
         total, inner = _look(fd, device, seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .logfile import LogFile
+from .mounted import exchanged
 from .processes import CONT, KILL, STOP, TERM, first_child, signal, terminate_rest, terminate_tree
 
 TYPE_CHECKING = False
@@ -24,8 +25,10 @@ class Rank:
     def __init__(self, number: int, plan: dict[str, Any], log: LogFile, place: int | None = None) -> None:
         self.number, self.plan, self.log, self.place = number, plan, log, place
         self.pid = self.init = self.go_pipe = self.pidfd = self.status_pipe = self.log_pipe = -1
+        self.held: list[int] = []
+        """What is to be mounted, until it is."""
         self.said = b""
-        self.ready = self.went = self.ran = self.held = self.spared = False
+        self.ready = self.went = self.ran = self.paused = self.spared = False
         self.failure: str | None = None
         self.code: int | None = None
         self.ended_by: str | None = None
@@ -43,8 +46,31 @@ class Rank:
         return unit(self.number, array=self.place is not None)
 
     def take(self, node: Started) -> None:
-        self.pid, self.go_pipe, self.status_pipe, self.log_pipe = node
+        self.pid, self.go_pipe, self.status_pipe, self.log_pipe, self.held = node
         self.pidfd = os.pidfd_open(self.pid)
+
+    def is_sound(self) -> bool:
+        """Is in the sandbox what was to be? Whatever is to be inside volumes is put there. If not, the node ends."""
+        try:
+            self.failure = exchanged(self.pid, self.plan["held"], self.held)
+            if self.plan["inside"] and not self.failure:
+                from .nested import move_inside
+
+                self.failure = move_inside(self.pid, self.plan)
+        except FileNotFoundError:  # it has just died; its end says how
+            self.ready = False
+        except OSError as error:
+            self.failure = f"The sandbox could not be looked into: {error.strerror}."
+        self._let_go()
+        if self.failure or not self.ready:
+            self.kill()
+        return not self.failure and self.ready
+
+    def _let_go(self) -> None:
+        for fd in self.held:
+            if fd >= 0:
+                os.close(fd)
+        self.held = []
 
     def go(self, now: float) -> None:
         self.went, self.started_at = True, now
@@ -90,6 +116,7 @@ class Rank:
             if fd >= 0:
                 os.close(fd)
         self.log_pipe = self.status_pipe = self.init = -1
+        self._let_go()
         self.log.close()
 
     def end(self, by: str, why: str | None, kill_at: float) -> None:
@@ -112,7 +139,7 @@ class Rank:
         if self.plan["kept"]:
             signal(self.pid, TERM)
         elif self.init >= 0:
-            self.held = True
+            self.paused = True
             signal(self.pid, STOP)
         self.spared = terminate_tree(self.pid, self._generations)
 
@@ -129,8 +156,8 @@ class Rank:
         """PID 1 of the sandbox has ended, and with it everything inside."""
         os.close(self.init)
         self.init = -1
-        if self.held:
-            self.held = False
+        if self.paused:
+            self.paused = False
             signal(self.pid, CONT)
 
     def kill(self) -> None:

@@ -9,12 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
-    Started = tuple[int, int, int, int]
-    """The process, and our ends of the pipes: `go`, what it says of itself, what it prints."""
+    Started = tuple[int, int, int, int, list[int]]
+    """The process, our ends of the pipes (`go`, what it says of itself, what it prints), and what is to be mounted."""
 
-STDIN, STDOUT, STDERR, STATUS, ARCHIVE, LOCK, OPTIONS = range(7)
+STDIN, STDOUT, STDERR, STATUS, ARCHIVE, LOCK, OPTIONS, FILTER, HELD = range(9)
 """Descriptors of the sandbox's first process: `go` comes by stdin, the tree's lock goes to bubblewrap's --sync-fd.
-Its options come by a descriptor too, since a job can read the command line of PID 1."""
+Its options come by a descriptor too, since a job can read the command line of PID 1. From the last one on comes what
+bubblewrap binds by descriptor."""
 
 
 def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Started:
@@ -22,6 +23,7 @@ def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Sta
     if index is not None:
         plan = plan | {"env": plan["env"] | {"JOB_COMPLETION_INDEX": str(index)}}
     _make_groups(plan["cgroups"])
+    held = [_hold(below, way) for below, way, _ in plan["held"]]
     archive = posix.open(plan["archive"], posix.O_RDONLY | posix.O_CLOEXEC) if plan["archive"] else None
     going, go_pipe = posix.pipe()
     status_pipe, saying = posix.pipe()
@@ -33,13 +35,44 @@ def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Sta
     for fd in (going, saying, printing, archive):
         if fd is not None:
             posix.close(fd)
-    return pid, go_pipe, status_pipe, log_pipe
+    return pid, go_pipe, status_pipe, log_pipe, held
+
+
+def _hold(below: str, way: str) -> int:
+    """-1 if it cannot be opened: then whatever is mounted in its place is not the same."""
+    try:
+        return open_way(posix.open(below, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC), way)
+    except OSError:
+        return -1
+
+
+def open_way(fd: int, way: str) -> int:
+    """What lies there, seen from the directory, which is closed. No link is followed: anyone may have put one there."""
+    *parents, last = way.split("/")
+    for name in parents:
+        fd = _open_in(fd, name, posix.O_DIRECTORY)
+    fd = _open_in(fd, last)
+    if posix.fstat(fd).st_mode & 0o170000 == 0o120000:  # a link itself is opened then
+        posix.close(fd)
+        raise OSError(40, "Too many levels of symbolic links", last)
+    return fd
+
+
+def _open_in(parent: int, name: str, flags: int = 0) -> int:
+    try:
+        return posix.open(name, posix.O_PATH | posix.O_NOFOLLOW | posix.O_CLOEXEC | flags, dir_fd=parent)
+    finally:
+        posix.close(parent)
 
 
 def _become(plan: dict[str, Any], descriptors: dict[int, int]) -> None:
     """The child: join the control groups, become the account, turn into the sandbox. Never returns."""
     try:
-        _arrange(descriptors | {OPTIONS: _memory_file(plan["options"])})
+        words = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in plan["options"])
+        descriptors |= {OPTIONS: _memory_file(words)} | (
+            {FILTER: _memory_file(plan["filter"])} if plan["filter"] else {}
+        )
+        _arrange(descriptors)
         for name in ("SIGPIPE", "SIGXFSZ"):
             _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
         posix.umask(0o022)
@@ -48,6 +81,9 @@ def _become(plan: dict[str, Any], descriptors: dict[int, int]) -> None:
         if plan["kept"]:
             _keep(plan)
         _take_on(plan["identity"])
+        if plan["by_descriptor"] and plan["held"]:  # opened anew, as the account, which may not be let through to them
+            held = [open_way(posix.open(below, posix.O_PATH), way) for below, way, _ in plan["held"]]
+            _arrange(dict(enumerate(held, HELD)))
         posix.execve(plan["argv"][0], plan["argv"], plan["env"])
     except BaseException as error:
         posix.write(STDERR, f"{error}\n".encode(errors="replace"))
@@ -70,9 +106,8 @@ def _take_on(identity: dict[str, Any] | None) -> None:
         posix.setuid(identity["uid"])
 
 
-def _memory_file(words: list[str]) -> int:
-    fd = posix.memfd_create("options")
-    data = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words)
+def _memory_file(data: bytes) -> int:
+    fd = posix.memfd_create("told")
     while data:
         data = data[posix.write(fd, data) :]
     posix.lseek(fd, 0, 0)
@@ -81,13 +116,13 @@ def _memory_file(words: list[str]) -> int:
 
 def _arrange(descriptors: dict[int, int]) -> None:
     """Put each descriptor at its place; first all of them out of the way."""
-    safe = {place: _high(fd) for place, fd in descriptors.items()}
+    safe = {place: _high(fd, max(descriptors)) for place, fd in descriptors.items()}
     for place, fd in safe.items():
         posix.dup2(fd, place, inheritable=True)
 
 
-def _high(fd: int) -> int:
-    while fd <= OPTIONS:
+def _high(fd: int, highest: int) -> int:
+    while fd <= highest:
         fd = posix.dup(fd)
     return fd
 

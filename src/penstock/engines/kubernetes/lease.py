@@ -1,0 +1,212 @@
+"""One server works in a namespace: the one that holds its Lease. Two would take over, stop and delete each other's.
+
+The holder renews it every few seconds. A server of the same installation, by an id in its data directory, takes it at
+once: it was killed, or its replica was. Any other waits as long as the Lease lasts without being renewed, by its own
+clock, and is refused as soon as it sees that somebody renews it. Who finds that another has it must not do one thing
+more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.model import now
+from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Passing
+from penstock.engines.kubernetes.objects import Lease
+from penstock.errors import PenstockError, StartRefused, Unavailable
+
+log = logging.getLogger(__name__)
+
+NAME = "penstock"
+SECONDS, RENEW, LOOK = 15, 5.0, 1.0
+"""How long it lasts, and the time between two renewals, and between two looks at another's."""
+PATIENCE = 3.0
+PROCESS = "penstock.dev/process"
+"""Of several that have the same id, as a copy of a data directory would, which took it last."""
+FIELDS = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class HeldLease:
+    """`await open()` returns when it is held, or goes on trying where the cluster does not answer or allow it;
+    StartRefused if another server has it."""
+
+    def __init__(self, api: Api, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
+        self._api = api.hurried(PATIENCE)
+        self._namespace = namespace
+        self._id = installation_of(data_dir)
+        self._process = secrets.token_hex(8)
+        self._lost = lost
+        self._version = ""
+        self._seen: tuple[str, float] | None = None
+        """The version of another's Lease, and when it was first seen."""
+        self._work: asyncio.Task[None] | None = None
+        self.held = asyncio.Event()
+        self.why: str | None = None
+        """Why it is not held."""
+
+    async def open(self) -> None:
+        try:
+            while True:
+                if await self._take():
+                    break
+                await asyncio.sleep(LOOK)
+        except (Passing, Forbidden, Unavailable) as error:
+            self.why = error.message
+            self._work = asyncio.create_task(self._keep_trying())
+        except ApiError as error:
+            raise error.shown() from error
+        else:
+            self._work = asyncio.create_task(self._renew())
+
+    async def close(self) -> None:
+        """The next server has it at once."""
+        if self._work:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        if self.held.is_set():
+            self.held.clear()
+            with suppress(ApiError):
+                await self._write({"holderIdentity": None})
+
+    def require(self) -> None:
+        if not self.held.is_set() and self.why:
+            raise Unavailable(f"Kubernetes: {self.why}", hint="it is tried again; jobs that run go on")
+
+    # -- getting it ----------------------------------------------------------------------------------------------------
+
+    async def _keep_trying(self) -> None:
+        while not self.held.is_set():
+            await asyncio.sleep(LOOK)
+            try:
+                await self._take()
+            except PenstockError as error:
+                if isinstance(error, StartRefused):
+                    self._is_lost(error.message)
+                    return
+                self.why = error.message
+            except ApiError as error:
+                self.why = error.message
+        await self._renew()
+
+    async def _take(self) -> bool:
+        """StartRefused if another holds it; False while that cannot be told yet."""
+        found = await self._api.find(Lease, NAME, self._namespace)
+        try:
+            if found is None:
+                await self._create()
+            elif self._is_free(found):
+                self._version = found.metadata.resource_version
+                await self._write(self._fields() | {"leaseTransitions": found.spec.lease_transitions + 1})
+            else:
+                return False
+        except (AlreadyExists, Conflict):
+            return False
+        self.why = None
+        self.held.set()
+        return True
+
+    def _is_free(self, found: Lease) -> bool:
+        holder, version = found.spec.holder_identity, found.metadata.resource_version
+        if not holder or _id_of(holder) == self._id:
+            return True
+        if self._seen is None:
+            self._seen = (version, time.monotonic())
+        first, since = self._seen
+        if first != version:
+            raise self._refusal(found)
+        return time.monotonic() - since > (found.spec.lease_duration_seconds or SECONDS)
+
+    def _refusal(self, found: Lease) -> StartRefused:
+        return StartRefused(
+            f"{self._said(found)}.",
+            hint="give this one another kubernetes_namespace, or stop that one; "
+            f"one that is gone for good holds it for {SECONDS} seconds",
+        )
+
+    def _said(self, found: Lease) -> str:
+        host = "".join(letter for letter in found.spec.holder_identity.partition("/")[0] if letter.isprintable())[:253]
+        since = found.spec.acquire_time
+        when = f" since {since:%Y-%m-%d %H:%M} UTC" if since else ""
+        return f"The namespace {self._namespace} is held by another Penstock server, on {host}{when}"
+
+    async def _create(self) -> None:
+        spec = self._fields() | {"leaseTransitions": 0}
+        metadata = {"name": NAME, "annotations": {PROCESS: self._process}}
+        try:
+            made = await self._api.create(Lease, {"metadata": metadata, "spec": spec}, self._namespace)
+        except NotFound as error:
+            hint = f"kubectl create namespace {self._namespace}"
+            raise Unavailable(f"the namespace {self._namespace} is not there", hint=hint) from error
+        self._version = made.metadata.resource_version
+
+    def _fields(self) -> dict[str, Any]:
+        moment = now().strftime(FIELDS)
+        return {
+            "holderIdentity": f"{socket.gethostname()}/{self._id}",
+            "leaseDurationSeconds": SECONDS,
+            "acquireTime": moment,
+            "renewTime": moment,
+        }
+
+    async def _write(self, spec: dict[str, Any]) -> None:
+        """Only if nobody else wrote it meanwhile: Conflict."""
+        metadata = {"resourceVersion": self._version, "annotations": {PROCESS: self._process}}
+        written = await self._api.patch(Lease, NAME, {"metadata": metadata, "spec": spec}, self._namespace)
+        self._version = written.metadata.resource_version
+
+    # -- keeping it ----------------------------------------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        while self.held.is_set():
+            await asyncio.sleep(RENEW)
+            try:
+                await self._write({"renewTime": now().strftime(FIELDS)})
+            except (Conflict, NotFound):
+                await self._look()
+            except ApiError as error:
+                log.warning("the Lease of %s is not renewed: %s", self._namespace, error.message)
+
+    async def _look(self) -> None:
+        """Somebody else changed it, or removed it."""
+        try:
+            found = await self._api.find(Lease, NAME, self._namespace)
+            if found is None:
+                await self._create()
+            elif found.annotations.get(PROCESS) == self._process:
+                self._version = found.metadata.resource_version
+            else:
+                self._is_lost(self._said(found))
+        except (ApiError, Unavailable) as error:
+            log.warning("the Lease of %s cannot be read: %s", self._namespace, error.message)
+
+    def _is_lost(self, why: str) -> None:
+        self.held.clear()
+        self.why = why
+        self._lost(why)
+
+
+def installation_of(data_dir: Path) -> str:
+    """The id that all servers of this data directory have in common; there is one at a time (`server.lock`)."""
+    place = data_dir / "kubernetes" / "installation"
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if known := place.read_text().strip():
+            return known
+    new = place.with_suffix(f".{os.getpid()}")
+    new.write_text(secrets.token_hex(8))
+    new.rename(place)
+    return place.read_text().strip()
+
+
+def _id_of(holder: str) -> str:
+    return holder.rpartition("/")[2]

@@ -1,0 +1,76 @@
+"""Mounts inside a volume: moved there by descriptors, since others may exchange any directory on the way at any moment.
+
+Bubblewrap has mounted them elsewhere in the sandbox. A child of the supervisor goes in, with the rights of whoever owns
+the sandbox's mounts, before anything of the user's runs there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from .apart import SAYS, apart
+from .durable import write_all
+from .enter import become, check, is_ours, libc, open_namespaces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it costs 12 ms
+    from typing import Any
+
+MS_MOVE = 8192
+_OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def move_inside(pid: int, plan: dict[str, Any]) -> str | None:
+    """The sentence about what could not be put in its place; `pid` is bubblewrap's."""
+    hearing, saying = os.pipe()
+    try:
+        child = apart(lambda: _move_all(pid, plan), saying)
+    finally:
+        os.close(saying)
+    said = b""
+    while data := os.read(hearing, 4096):
+        said += data
+    os.close(hearing)
+    _, status = os.waitpid(child, 0)
+    return None if status == 0 else said.decode(errors="replace") or "Nothing could be mounted inside its volumes."
+
+
+def _move_all(pid: int, plan: dict[str, Any]) -> None:
+    spaces = open_namespaces(pid)
+    descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    become(plan["identity"])
+    if not is_ours(spaces["outer"], "user"):
+        check(libc.setns(spaces["outer"], 0))
+    check(libc.setns(spaces["mnt"], 0))
+    os.fchdir(descriptors)  # older kernels move mounts by path alone: here a descriptor has one
+    for made, dest in plan["inside"]:
+        try:
+            source, place = _open(made), _open(dest, plan["owner"])
+            check(libc.mount(b"%d" % source, b"%d" % place, None, MS_MOVE, None))
+        except OSError as error:
+            through = error.errno in (errno.ELOOP, errno.ENOTDIR)
+            why = "the way there leads through a link or file in the volume around it" if through else error.strerror
+            write_all(SAYS, f"Nothing can be mounted at {dest}: {why}.".encode(errors="surrogateescape"))
+            raise
+
+
+def _open(path: str, owner: tuple[int, int] | None = None) -> int:
+    """The directory, made where it is not there: in scratch, which is empty, and where somebody has just removed it."""
+    fd = os.open("/", _OPEN)
+    for name in path.strip("/").split("/"):
+        try:
+            inner = os.open(name, _OPEN, dir_fd=fd)
+        except FileNotFoundError:
+            inner = _make(fd, name, owner)
+        os.close(fd)
+        fd = inner
+    return fd
+
+
+def _make(parent: int, name: str, owner: tuple[int, int] | None) -> int:
+    os.mkdir(name, 0o755, dir_fd=parent)
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    if owner and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
+        os.fchown(fd, *owner)
+    return fd
