@@ -18,6 +18,7 @@ PenstockError
 ├── Unavailable        503  an outside part does not answer
 ├── StorageFull        507  no room on the disk
 ├── SettingsError      exit 2, a setting is wrong
+├── BadName            exit 2, what was written cannot be a name (client only)
 ├── StartRefused       exit 1, the server cannot start here
 ├── Unreachable        exit 1, no server answers (client only)
 └── ServerFault        exit 1, the server asks for what no server may (client only)
@@ -145,6 +146,10 @@ class StorageFull(PenstockError):
 
 class SettingsError(PenstockError):
     code, exit_code = "settings", 2
+
+
+class BadName(PenstockError):
+    code, exit_code = "bad_name", 2
 
 
 class StartRefused(PenstockError):

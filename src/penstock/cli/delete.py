@@ -17,7 +17,7 @@ from penstock.cli.output import echo, note
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, asked_for
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS
 
 KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")
@@ -65,7 +65,7 @@ def delete(
         if not sure and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
             return None
         asked = {"group": group} | ({"force": "true"} if force and kind.noun == "Node" else {})
-        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{quote(named)}", asked)
+        gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{segment(named)}", asked)
         return gone or {"name": ref}
 
     return each([ref], delete_one, output, lambda gone: _said(kind, gone))

@@ -15,7 +15,7 @@ from penstock.cli.table import Column, Row, field, moment, table
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
 from penstock.client import Client
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 KINDS = KindWord()
 EVENTS = [
@@ -50,7 +50,7 @@ def describe(words: tuple[str, ...], group: str | None, output: str, api_url: st
             _describe_listed(client, kind, ref, group, output)
         return
     asked: dict[str, Any] = {"group": group} | ({"usage": True} if kind.noun == "Volume" else {})
-    thing = client.get(f"{PATHS[kind.noun]}/{quote(ref)}", asked)
+    thing = client.get(f"{PATHS[kind.noun]}/{segment(ref)}", asked)
     check_asking(kind, ref, thing)
     events = client.get(f"{PATHS[kind.noun]}/{thing['id']}/events", {"group": group})["items"]
     if output not in ("table", "wide"):

@@ -12,7 +12,7 @@ import click
 from penstock.cli.completion import active_job_names
 from penstock.cli.options import Function, api_url_option, connect
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -68,7 +68,7 @@ def execute(
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")
     query = {"part": node if index is None else index}
-    return converse(connect(api_url), f"/v1/workloads/{quote(ref)}/exec", query, words, stdin, tty)
+    return converse(connect(api_url), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
 
 
 def converse(

@@ -11,7 +11,7 @@ from penstock.cli.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.table import Column, Row, field, short_time, table
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 KINDS = KindWord("Workload")
 
@@ -35,7 +35,7 @@ def explain(words: tuple[str, ...], group: str | None, output: str, api_url: str
     kind, ref = one_thing(words, KINDS)
     client = connect(api_url)
     named = asked_for(client, kind, ref, group)
-    found = client.get(f"/v1/workloads/{quote(named)}/explain", {"group": group})
+    found = client.get(f"/v1/workloads/{segment(named)}/explain", {"group": group})
     if output not in ("table", "wide"):
         print_data(found, output)
         return

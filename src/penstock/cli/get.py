@@ -14,7 +14,7 @@ from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
 from penstock.client import Client
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.domain.kinds import ALIASES, APPLIED
 from penstock.errors import NotFound
 
@@ -63,6 +63,8 @@ def get(
     -o yaml it is documents that apply takes again; -o json is what the server answers.
     """
     output = "json" if as_json else output
+    if ref is not None:
+        segment(ref)
     client = connect(api_url)
     view = view_of(kind, wide=output == "wide")
     asked: dict[str, Any] = {"group": group}
@@ -123,7 +125,7 @@ def _one(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str
 
 
 def _single(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> Row:
-    thing: Row = client.get(f"{view.path}/{quote(ref)}", asked)
+    thing: Row = client.get(f"{view.path}/{segment(ref)}", asked)
     check_asking(kind, ref, thing)
     return thing
 

@@ -10,7 +10,7 @@ from penstock.cli.options import api_url_option, connect, group_option
 from penstock.cli.output import print_data
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 
 @command(
@@ -31,4 +31,4 @@ def inspect(words: tuple[str, ...], group: str | None, output: str, api_url: str
     kind, ref = one_thing(words, KindWord("Workload"))
     client = connect(api_url)
     named = asked_for(client, kind, ref, group)
-    print_data(client.get(f"/v1/workloads/{quote(named)}/inspect", {"group": group}), output)
+    print_data(client.get(f"/v1/workloads/{segment(named)}/inspect", {"group": group}), output)

@@ -13,7 +13,7 @@ from penstock.cli.completion import active_job_names
 from penstock.cli.options import api_url_option, connect, group_option
 from penstock.cli.output import note, show_error
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.errors import Conflict, PenstockError, Unavailable
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def port_forward(
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")
     client = connect(api_url)
-    found = client.get(f"/v1/workloads/{quote(ref)}", {"group": group})
+    found = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     if found["status"] != "running":
         raise Conflict(f"{found['name']} ({found['id']}) is not running: {found['status']}.")
     client.stay()  # a server that somebody stopped is not started again by a browser's next click

@@ -8,7 +8,7 @@ from penstock.cli.completion import kinds_and_names
 from penstock.cli.exec import converse, session_options
 from penstock.cli.options import api_url_option, connect, group_option
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 PLACES = {"Workload": "/v1/workloads/{}/exec", "Volume": "/v1/volumes/{}/shell"}
 
@@ -35,5 +35,5 @@ def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bo
 
     kind, ref = one_thing(words, KindWord(*PLACES))
     client = connect(api_url)
-    path = PLACES[kind.noun].format(quote(asked_for(client, kind, ref, group)))
+    path = PLACES[kind.noun].format(segment(asked_for(client, kind, ref, group)))
     return converse(client, path, {"group": group}, (), stdin, tty)

@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import active_job_names
 from penstock.cli.options import api_url_option, connect, group_option
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 
 @command(
@@ -34,7 +34,7 @@ def ssh_proxy(ref: str, port: int, node: int | None, index: int | None, group: s
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")
     query = {"port": port, "part": node if index is None else index, "group": group}
-    there = connect(api_url).websocket(f"/v1/workloads/{quote(ref)}/connect", query, PROTOCOL)
+    there = connect(api_url).websocket(f"/v1/workloads/{segment(ref)}/connect", query, PROTOCOL)
     before = [os.get_blocking(descriptor) for descriptor in (0, 1)]
     try:
         for descriptor in (0, 1):

@@ -12,7 +12,7 @@ from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS
 
 KINDS = KindWord("Workload")
@@ -41,5 +41,5 @@ def stop(words: tuple[str, ...], file: str | None, group: str | None, output: st
         answer = client.post("/v1/stop", documents_body(file), {"group": group}, timeout=FILE_SECONDS)
         return show_results(answer["results"], output)
     kind, ref = one_thing(words, KINDS)
-    path = f"/v1/workloads/{quote(asked_for(client, kind, ref, group))}/stop"
+    path = f"/v1/workloads/{segment(asked_for(client, kind, ref, group))}/stop"
     return each([ref], lambda _: client.post(path, query={"group": group}), output, becomes)

@@ -11,7 +11,7 @@ from penstock.cli.options import Function, api_url_option, connect, output_optio
 from penstock.cli.output import echo, note, print_data, print_items
 from penstock.cli.table import Row, field, moment
 from penstock.cli.tree import LazyGroup, command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 PATH = "/v1/tokens"
 COMMANDS = {
@@ -97,7 +97,7 @@ def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
 @api_url_option()
 def rotate(token_id: str, output: str, api_url: str | None) -> None:
     """Make a token in the place of another, which works for one more day, and print it."""
-    _show(connect(api_url).post(f"{PATH}/{quote(token_id)}/rotate"), output)
+    _show(connect(api_url).post(f"{PATH}/{segment(token_id)}/rotate"), output)
 
 
 @command("delete", examples="penstock token delete tabcdefg")
@@ -108,7 +108,7 @@ def delete(ids: Sequence[str], api_url: str | None) -> int:
     client = connect(api_url)
 
     def delete_one(token_id: str) -> dict[str, str]:
-        client.delete(f"{PATH}/{quote(token_id)}")
+        client.delete(f"{PATH}/{segment(token_id)}")
         return {"id": token_id}
 
     return each(ids, delete_one, "table", lambda gone: f"Token {gone['id']} deleted successfully")

@@ -18,7 +18,7 @@ from penstock.cli.tree import command
 from penstock.cli.views import asked_for
 from penstock.cli.watch import redraw
 from penstock.client import Client
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.client.patience import Patience
 from penstock.domain.quantities import show_bytes
 from penstock.errors import NotFound
@@ -83,7 +83,7 @@ def _asked(
     if kind.noun == "Node":
         return partial(_nodes, client, query, wait, ref), node_lines
     named = asked_for(client, kind, ref, query["group"])
-    return partial(client.get, f"/v1/workloads/{quote(named)}/top", query), workload_lines
+    return partial(client.get, f"/v1/workloads/{segment(named)}/top", query), workload_lines
 
 
 def _nodes(client: Client, query: dict[str, Any], wait: int, ref: str | None) -> list[Row]:

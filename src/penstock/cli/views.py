@@ -9,7 +9,7 @@ from typing import NamedTuple
 from penstock.cli.kinds import Kind
 from penstock.cli.table import Column, Row
 from penstock.client import Client
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.domain.kinds import ALIASES
 from penstock.errors import Forbidden, NotFound
 
@@ -132,7 +132,7 @@ def asked_for(client: Client, kind: Kind, ref: str, group: str | None) -> str:
     """By what a command names it to the server: of `gpuw` and `cpuw` it is made sure that it is one."""
     if not kind.asking:
         return ref
-    thing: Row = client.get(f"{PATHS[kind.noun]}/{quote(ref)}", {"group": group})
+    thing: Row = client.get(f"{PATHS[kind.noun]}/{segment(ref)}", {"group": group})
     check_asking(kind, ref, thing)
     return str(thing["id"])
 

@@ -12,7 +12,7 @@ from penstock.cli.options import api_url_option, connect, list_options, output_o
 from penstock.cli.output import echo, note, print_data, print_facts, print_items, print_total
 from penstock.cli.table import NAME, Column, Row, field, moment, short_time
 from penstock.cli.tree import LazyGroup, command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 PATH = "/v1/volumes"
 PHASE = 30
@@ -147,7 +147,7 @@ def used(volume: Row) -> str:
 @api_url_option()
 def get(ref: str, output: str, api_url: str | None) -> None:
     """Show one volume: what is used of it, and by which jobs."""
-    volume = connect(api_url).get(f"{PATH}/{quote(ref)}", {"usage": True})
+    volume = connect(api_url).get(f"{PATH}/{segment(ref)}", {"usage": True})
     if output not in ("table", "wide"):
         print_data(volume, output)
         return
@@ -178,7 +178,7 @@ def show_volume(volume: Row, more: Sequence[tuple[str, str]] = ()) -> None:
 @api_url_option()
 def resize(ref: str, size: str, output: str, api_url: str | None) -> None:
     """Make a volume larger, where its storage class allows that. It never gets smaller."""
-    volume = connect(api_url).post(f"{PATH}/{quote(ref)}/resize", {"size": size})
+    volume = connect(api_url).post(f"{PATH}/{segment(ref)}/resize", {"size": size})
     if output in ("table", "wide"):
         echo(f"Volume {volume['id']} ({volume['name']}) is {volume['size']}")
     else:
@@ -193,7 +193,7 @@ def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
     """Show what is used of volumes and what is left of what was asked for, as df does."""
     client = connect(api_url)
     if refs:
-        items = [client.get(f"{PATH}/{quote(ref)}", {"usage": True}) for ref in refs]
+        items = [client.get(f"{PATH}/{segment(ref)}", {"usage": True}) for ref in refs]
     else:
         items = client.list(PATH, {"usage": True}, 0).items
     columns = [
@@ -245,7 +245,7 @@ def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, 
 
     The volume is at /volume. The exit code is the program's.
     """
-    return converse(connect(api_url), f"{PATH}/{quote(ref)}/shell", {}, words, stdin, tty)
+    return converse(connect(api_url), f"{PATH}/{segment(ref)}/shell", {}, words, stdin, tty)
 
 
 @command(
@@ -266,7 +266,7 @@ def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -
     client = connect(api_url)
 
     def delete_one(ref: str) -> Row | None:
-        volume = client.get(f"{PATH}/{quote(ref)}")
+        volume = client.get(f"{PATH}/{segment(ref)}")
         question = f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}) and all its data?"
         if not force and not confirmed(question):
             return None

@@ -10,7 +10,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-from penstock.errors import SettingsError
+from penstock.errors import BadName, SettingsError
 
 SYSTEM_SOCKET = "/run/penstock/penstock.sock"
 CONNECT_SECONDS = 10.0
@@ -45,6 +45,17 @@ class Url(NamedTuple):
 def quote(text: str) -> str:
     """Percent-encoded for a path segment or a query value."""
     return "".join(chr(b) if b in _CHARACTERS else f"%{b:02X}" for b in text.encode("utf-8", "surrogateescape"))
+
+
+def segment(name: str) -> str:
+    """Return a name or id as a part of an address; what cannot be one would make it the address of something else."""
+    if not name.strip():
+        raise BadName("A name is missing: an empty one names nothing.")
+    if "/" in name or name in (".", "..") or not name.isprintable():
+        last = name.rpartition("/")[2]
+        hint = f"Did you mean {last}?" if last.isprintable() and last not in ("", ".", "..") else None
+        raise BadName(f"{name!r} is not a name or id: those have letters, digits, '.', '_' and '-'.", hint=hint)
+    return quote(name)
 
 
 def parse_url(text: str) -> Url:

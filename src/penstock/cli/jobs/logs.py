@@ -14,7 +14,7 @@ from penstock.cli.options import Function, api_url_option, connect
 from penstock.cli.output import note
 from penstock.cli.table import Row
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.client.patience import Patience
 
 TAIL = click.IntRange(0, 1_000_000)
@@ -67,7 +67,7 @@ def show_log(
 ) -> None:
     query = {**part, "since": _moment(since), "group": group}
     client = connect(api_url)
-    job = client.get(f"/v1/workloads/{quote(ref)}", {"group": group})
+    job = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     check(job)
     log = Log(client, Patience(client, note), job, query)
     if not follow:

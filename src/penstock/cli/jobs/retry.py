@@ -10,7 +10,7 @@ from penstock.cli.completion import job_names
 from penstock.cli.each import each
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 
 @command(
@@ -29,7 +29,7 @@ def retry(refs: Sequence[str], indexes: Sequence[int], output: str, api_url: str
     body = {"indexes": list(indexes)} if indexes else {}
     return each(
         refs,
-        lambda ref: client.post(f"/v1/workloads/{quote(ref)}/retry", body, create=True),
+        lambda ref: client.post(f"/v1/workloads/{segment(ref)}/retry", body, create=True),
         output,
         lambda job: f"Task {job['id']} ({job['name']}) is {job['status']}, attempt {job['attempt']}",
     )

@@ -12,7 +12,7 @@ from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.table import Column, Row, clean, field, moment, short_time, table
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.secrets import masked_all
 
@@ -32,7 +32,7 @@ INTEREST = {"CRASHED": 0, "UNKNOWN": 0, "STOPPED": 0, "EXITED": 2}
 @api_url_option(short=True)
 def status(ref: str, output: str, api_url: str | None) -> None:
     """Show a job: what was asked, what happened and why."""
-    job = connect(api_url).get(f"/v1/workloads/{quote(ref)}")
+    job = connect(api_url).get(f"/v1/workloads/{segment(ref)}")
     if output not in ("table", "wide"):
         print_data(job, output)
         return

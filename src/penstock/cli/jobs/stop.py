@@ -13,7 +13,7 @@ from penstock.cli.options import all_users_option, api_url_option, connect, outp
 from penstock.cli.output import echo, print_data
 from penstock.cli.table import Row
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 
 PATH = "/v1/workloads"
 
@@ -39,7 +39,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
         raise click.UsageError("Name a job, or say --all.")
     client = connect(api_url)
     if not everything:
-        return each(refs, lambda ref: client.post(f"{PATH}/{quote(ref)}/stop"), output, becomes)
+        return each(refs, lambda ref: client.post(f"{PATH}/{segment(ref)}/stop"), output, becomes)
     stopped = client.post(f"{PATH}/stop", query={"all_users": all_users})["items"]
     if output in ("table", "wide"):
         count = len(stopped)
@@ -66,7 +66,7 @@ def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -
     client = connect(api_url)
 
     def delete_one(ref: str) -> Row | None:
-        job = client.get(f"{PATH}/{quote(ref)}")
+        job = client.get(f"{PATH}/{segment(ref)}")
         if not force and not confirmed(f"Delete task {job['name']} ({job['id']}, {job['status']}) and its log?"):
             return None
         gone: Row = client.delete(f"{PATH}/{job['id']}")

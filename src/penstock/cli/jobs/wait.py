@@ -13,7 +13,7 @@ from penstock.cli.jobs.follow import goes_on, wait_for_end
 from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data
 from penstock.cli.tree import command
-from penstock.client.address import quote
+from penstock.client.address import segment
 from penstock.client.patience import Patience
 
 
@@ -35,7 +35,7 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
     """
     deadline = None if timeout is None else monotonic() + _seconds(timeout)
     client = connect(api_url)
-    jobs = [client.get(f"/v1/workloads/{quote(ref)}") for ref in refs]
+    jobs = [client.get(f"/v1/workloads/{segment(ref)}") for ref in refs]
     patience = Patience(client, note)
     codes: list[int] = []
     try:
