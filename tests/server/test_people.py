@@ -175,3 +175,22 @@ run: 'true'
         ("people.yaml:15:1", "a Task is not taken here, only User and Group", hint),
     ]
     assert house.ask("admin", "GET", "/v1/groups/newcomers")[0] == 404
+
+
+def test_a_number_is_not_taken_from_a_flag(house):
+    for said in (False, True):
+        status, answer = house.ask("admin", "PUT", "/v1/users/flagged", {"name": "flagged", "uid": said})
+        assert (status, answer["problems"][0]["field"]) == (422, "uid"), answer
+    assert house.ask("admin", "GET", "/v1/users/flagged")[0] == 404
+
+
+def test_who_runs_the_server_can_end_it_whoever_its_admin_is_and_nothing_more(server):
+    _, early = server.request("POST", "/v1/tokens", {"user": "somebody"})
+    bearer = {"Authorization": f"Bearer {early['token']}"}
+    assert server.request("POST", "/v1/adm/init", {"user": "ada"})[0] == 201
+    assert server.request("GET", "/v1/server")[0] == 200
+    for method, path in (("GET", "/v1/workloads"), ("GET", "/v1/audit"), ("POST", "/v1/tokens"), ("GET", "/metrics")):
+        assert server.request(method, path, {} if method == "POST" else None)[0] == 403, path
+    assert server.tcp("GET", "/v1/whoami", headers=bearer)[0] == 401  # later the name may be somebody else's
+    assert server.request("POST", "/v1/server/stop")[0] == 202
+    server.process.wait(60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 
 class Model(BaseModel):
@@ -21,4 +21,12 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
+def _no_flag(value: object) -> object:
+    """JSON's `false` is not 0."""
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted, not true or false")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_flag)]
 Time = Annotated[AwareDatetime, PlainSerializer(iso, return_type=str)]

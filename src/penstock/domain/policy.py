@@ -176,6 +176,8 @@ class Rights:
 
 
 NOBODY = Rights("", {})
+KEEPER = Rights("", {}, personal=frozenset({(Verb.get, Kind.Server), (Verb.stop, Kind.Server)}))
+"""What the account that runs the server may, whoever is written down: it could end the process, too."""
 
 
 def _inside_a_group(rights: frozenset[Right]) -> frozenset[Right]:

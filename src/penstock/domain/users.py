@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.domain.model import Model
+from penstock.domain.model import Model, Whole
 from penstock.domain.policy import EVERYTHING, OF_NO_GROUP, SHARED_GROUP, Kind, Rights, Verb, refusal
 from penstock.errors import Forbidden
 
@@ -44,17 +44,17 @@ class User(Model):
     groups: tuple[Membership, ...] = ()
     """The first is where what they make belongs, unless they say otherwise."""
     active: bool = True
-    uid: int | None = None
+    uid: Whole | None = None
     """The Unix account that is this user, where work runs as the caller's own."""
 
 
 class Limits(Model):
     """What may run or be held at once; None is no limit. Beyond it a job waits, a volume is refused."""
 
-    gpus: int | None = None
-    cpus_milli: int | None = None
-    workloads: int | None = None
-    volume_bytes: int | None = None
+    gpus: Whole | None = None
+    cpus_milli: Whole | None = None
+    workloads: Whole | None = None
+    volume_bytes: Whole | None = None
 
 
 class Group(Model):
@@ -63,11 +63,11 @@ class Group(Model):
     """Of all its members together."""
     limits_each: Limits = Limits()
     """Of each of them."""
-    max_priority: int = Field(default=0, ge=0, le=1000)
+    max_priority: Whole = Field(default=0, ge=0, le=1000)
     """The highest its workloads may have; lower than others any may be."""
-    max_duration: int | None = None
+    max_duration: Whole | None = None
     """Seconds of a workload that says none."""
-    idle_timeout: int | None = None
+    idle_timeout: Whole | None = None
     """Seconds GPUs may do nothing before their holder is told."""
     stop_idle: bool = False
     """And stopped."""

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from penstock.domain.model import now
 from penstock.domain.names import USER, shorten
-from penstock.domain.policy import EVERYTHING, NOBODY, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
+from penstock.domain.policy import EVERYTHING, KEEPER, NOBODY, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
 from penstock.domain.users import Caller, Group, Membership, Proof, User
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem, Unauthenticated
 from penstock.services import audit
@@ -76,14 +76,16 @@ class People:
         return found
 
     def _looked_up(self, caller: Caller) -> Caller:
-        user = self._users.get(caller.user)
+        user, keeper = self._users.get(caller.user), caller.runs_server and caller.proof is Proof.socket
         if user is None:
-            return replace(caller, written=NOBODY)
+            return replace(caller, written=KEEPER if keeper else NOBODY)
         if not user.active:
             raise Forbidden(f"{user.name} is deactivated.", hint="An admin of this server can activate the user again.")
         rights = self._rights_of(user)
         if caller.proof is Proof.header:
             rights = rights.by_name()
+        if keeper:
+            rights = replace(rights, personal=rights.personal | KEEPER.personal)
         uid = caller.uid if caller.proof is Proof.socket or user.uid is None else user.uid
         return replace(caller, written=rights, uid=uid)
 
@@ -232,6 +234,7 @@ class People:
             _put_group(tx, Group(name=SHARED_GROUP))
             _put_group(tx, Group(name=name))
             _put_user(tx, admin)
+            tx.tokens.remove_of_others(name)  # later such a name may be somebody else's
             audit.note(tx, caller, Verb.create, Kind.User, name=name, detail="the first admin")
 
         await self._db.write(write)

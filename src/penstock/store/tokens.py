@@ -27,6 +27,7 @@ _ANY = select(t.c.id).limit(1)
 _REMOVE = delete(t).where(t.c.id == value("ref"))
 _REMOVE_OF = _REMOVE.where(t.c.user_name == value("user"))
 _REMOVE_ALL = delete(t).where(t.c.user_name == value("user"))
+_REMOVE_OTHERS = delete(t).where(t.c.user_name != value("user"))
 _BY_ID = select(*_columns).where(t.c.id == value("ref"))
 _END = update(t).where(t.c.id == value("ref")).values(expires_at=value("end"))
 _TOUCH = update(t).where(t.c.id == value("ref")).values(last_used_at=value("time"))
@@ -103,6 +104,10 @@ class Tokens:
     def remove_of(self, user: str) -> None:
         """All of this user's."""
         self._tx.write(_REMOVE_ALL, {"user": user})
+
+    def remove_of_others(self, user: str) -> None:
+        """All but this user's."""
+        self._tx.write(_REMOVE_OTHERS, {"user": user})
 
     def touch(self, id: str, time: datetime) -> None:
         self._tx.write(_TOUCH, {"ref": id, "time": to_ms(time)})

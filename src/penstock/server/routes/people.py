@@ -21,6 +21,7 @@ async def make_first_admin(body: FirstUser, asked: Asked) -> Response:
     decide who may what."""
     name = body.user or asked.caller.user
     admin = await asked.parts.people.begin(asked.caller, name)
+    asked.parts.tokens.forget()
     caller = asked.parts.people.known(asked.caller) if name == asked.caller.user else asked.caller
     made = await asked.parts.tokens.create(caller, NewToken(user=admin.name, description="first admin", expires=None))
     return answer(FirstAdmin(user=admin.name, token=made.token), 201)
