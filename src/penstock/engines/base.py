@@ -15,6 +15,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Unit, Workload
+from penstock.errors import Unavailable
 from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
 GpuUse = dict[str, tuple[GpuMeasure | None, ...]]
@@ -189,6 +190,14 @@ class DevicesBusy(Exception):
     def __init__(self, uuids: Sequence[str]) -> None:
         super().__init__(", ".join(uuids))
         self.uuids = tuple(uuids)
+
+
+class HeldUp(Unavailable):
+    """A run must not be started yet, for this reason; it is tried again."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from penstock.domain.outcome import Outcome, lasting
 from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
-from penstock.engines.base import BoundMount, DevicesBusy, Engine, Launch, Presence, Reminded, Report, Run
+from penstock.engines.base import BoundMount, DevicesBusy, Engine, HeldUp, Launch, Presence, Reminded, Report, Run
 from penstock.errors import PenstockError, Unavailable
 from penstock.services import records
 from penstock.services.literals import claim_of
@@ -136,7 +136,8 @@ class Runs:
             return await self._put_back(workload, Reason.GIVEN_BACK, said)
         except PenstockError as error:
             if self._engine.schedules and isinstance(error, Unavailable):
-                await self._put_back(workload, Reason.CLUSTER_UNREACHABLE, error.message)
+                reason = error.reason if isinstance(error, HeldUp) else Reason.CLUSTER_UNREACHABLE
+                await self._put_back(workload, reason, error.message)
                 raise
             said = f"{error.message} {error.hint or ''}".strip()
             return await self._end(workload, Outcome(State.CRASHED, Reason.LAUNCH_FAILED, said))

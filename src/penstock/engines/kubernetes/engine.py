@@ -42,6 +42,7 @@ from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.entering import enter
 from penstock.engines.kubernetes.exporters import Exporters
 from penstock.engines.kubernetes.failures import shown
+from penstock.engines.kubernetes.fencing import require_end
 from penstock.engines.kubernetes.forwarding import forward
 from penstock.engines.kubernetes.kubelets import Kubelets
 from penstock.engines.kubernetes.lease import HeldLease
@@ -209,6 +210,7 @@ class KubernetesEngine:
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
+        require_end(self._cluster, Run(launch.workload_id, launch.attempt))
         self._place(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
         asked = launch.spec.resources
         products = refusing.matching(asked.gpu_products, self._observing.stock.products()) if asked.gpus else ()
