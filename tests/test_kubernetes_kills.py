@@ -246,7 +246,7 @@ def test_a_volume_that_is_deleted_is_gone(home: House, moment: str, turn: int) -
     home.penstock("volumes", "create", name, "10Mi")
     with home.killed(moment):
         home.server.request("DELETE", f"/v1/volumes/{name}")
-    assert home.server.request("GET", f"/v1/volumes?name={name}")[1]["items"] == []
+    wait_for("it to be gone", lambda: home.server.request("GET", f"/v1/volumes?name={name}")[1]["items"] == [])
     assert claims(home, name) == []
 
 

@@ -58,7 +58,9 @@ class Making:
         """Where the engine does not answer that is said, and it is destroyed later."""
         try:
             await self._engine.delete_volume(volume)
-        except Unavailable:
+        except Unavailable as error:
+            said = volume.model_copy(update={"message": error.message})
+            await self._db.write(lambda tx: tx.volumes.update(said) if tx.volumes.get(volume.id) else None)
             self._later(volume)
             raise
         except InUse:

@@ -33,12 +33,11 @@ _UNFINISHED = select(v.c.doc).where(v.c.phase.in_([Phase.Pending.value, Phase.De
 
 
 @lru_cache
-def _page(groups: int | None, by_name: bool, by_phase: bool) -> Select[Any]:
+def _page(groups: int | None, by_name: bool) -> Select[Any]:
     statement = select(v.c.seq, v.c.doc).where(v.c.seq <= value("start"))
     if groups is not None:
         statement = statement.where(or_(*(v.c.group_name == value(name) for name in group_names(groups))))
     statement = statement.where(_by_name) if by_name else statement
-    statement = statement.where(v.c.phase == value("phase")) if by_phase else statement.where(_alive)
     return statement.order_by(v.c.seq.desc()).limit(value("count"))
 
 
@@ -89,17 +88,15 @@ class Volumes:
         groups: Sequence[str] | None,
         *,
         name: str | None = None,
-        phase: Phase | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> tuple[list[Volume], str | None]:
-        """Newest first, of these groups or (None) all, and where the next page begins. Those being deleted only where
-        that phase is asked for."""
-        values = {"ref": name, "phase": phase, "start": read_cursor(cursor), "count": limit + 1}
+        """Newest first, of these groups or (None) all, and where the next page begins; those being deleted, too."""
+        values = {"ref": name, "start": read_cursor(cursor), "count": limit + 1}
         if (groups is not None and not groups) or (name is not None and not could_be_stored(name)):
             return [], None
         values |= group_values(groups or ())
-        statement = _page(None if groups is None else len(groups), name is not None, phase is not None)
+        statement = _page(None if groups is None else len(groups), name is not None)
         rows = self._tx.rows(statement, values)
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [Volume.model_validate_json(doc) for _, doc in rows[:limit]], following

@@ -16,7 +16,7 @@ from penstock.errors import Conflict, InUse, Invalid, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import bound
-from tests.engines.launching import a_launch, a_volume, ended, outcome, printed, run_of, the_account
+from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 
 ONCE = {"access_modes": (AccessMode.ReadWriteOnce,)}
 
@@ -154,6 +154,17 @@ async def test_what_a_job_of_ours_uses_cannot_be_deleted(engine: KubernetesEngin
     await engine.stop(run_of(launch), 1)
     await ended(engine, run_of(launch))
     await engine.delete_volume(volume)
+
+
+async def test_what_has_ended_holds_no_volume_and_its_log_stays(engine: KubernetesEngine, account: Deployed) -> None:
+    volume = await made(engine)
+    launch = a_launch("echo done", {"/data": volume})
+    _, log = await outcome(engine, launch)
+    assert log == "done\n"
+    await engine.delete_volume(volume)
+    assert volume.object_name not in account.rig.kubectl("get", "pvc", "-n", account.jobs, "-o", "name")
+    assert await log_of(engine, run_of(launch)) == b"done\n"
+    assert (await ended(engine, run_of(launch))).units[0].state is State.EXITED
 
 
 async def test_deleted_with_kubectl_while_in_use_it_says_who_holds_it(

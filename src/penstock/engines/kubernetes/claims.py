@@ -21,6 +21,7 @@ from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Claim, Pod, StorageClass
 from penstock.engines.kubernetes.pods import Fields
 from penstock.engines.kubernetes.records import read_volume, volume_record
+from penstock.engines.kubernetes.trimming import OVER
 from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 
 GONE_SECONDS = 30.0
@@ -135,16 +136,27 @@ class Claims:
             )
         gone = self._waiting.setdefault((namespace, name), asyncio.Event())
         try:
+            await self._release(namespace, name)
             if not await self._api.delete(Claim, name, namespace) and self._cluster.claims.get(name, namespace) is None:
                 return
             async with asyncio.timeout(GONE_SECONDS):
                 await gone.wait()
         except TimeoutError:
-            held = _named(self.pods(volume)) or "the cluster"
+            held = _named(await self._holders(namespace, name)) or "the cluster"
             raise Unavailable(f"The claim {namespace}/{name} is being deleted; {held} still holds it.") from None
         finally:
             self._made.pop((namespace, name), None)
             self._waiting.pop((namespace, name), None)
+
+    async def _release(self, namespace: str, name: str) -> None:
+        """Remove our pods that have ended: Kubernetes keeps a claim while any pod names it. What they printed we keep."""
+        ended = [pod for pod in self._cluster.pods.by("claim", f"{namespace}/{name}") if pod.status.phase in OVER]
+        ours = [pod for pod in ended if names.run_of(pod) and self._cluster.is_at_home(pod)]
+        await asyncio.gather(*(self._api.delete(Pod, pod.name, namespace) for pod in ours))
+
+    async def _holders(self, namespace: str, name: str) -> list[Pod]:
+        """All pods that name the claim, those of others that have ended, too, of which nothing is kept here."""
+        return [pod for pod in await self._api.list(Pod, namespace) if name in pod.claims()]
 
     # -- what is -----------------------------------------------------------------------------------------------------
 
