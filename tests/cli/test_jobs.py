@@ -202,6 +202,23 @@ def test_all_jobs_are_stopped_at_once(penstock):
     assert penstock("jobs", "stop", "--all", "--all-users").out == "Stopped 0 tasks for all users\n"
 
 
+def test_other_peoples_jobs_are_stopped_only_after_a_question(penstock, server):
+    penstock("jobs", "stop", "--all")
+    _, made = server.request("POST", "/v1/tokens", {"user": "zoe"})
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    _, theirs = server.tcp("POST", "/v1/workloads", {"text": "name: theirs\nrun: sleep 100\n"}, bearer)
+    submitted(penstock, "run: sleep 100\n")
+    everyone = ("jobs", "stop", "--all", "--all-users")
+    refused = penstock(*everyone)
+    assert (refused.code, refused.out) == (2, "")
+    assert "Stop 2 jobs of " in refused.err
+    assert "zoe (1)" in refused.err
+    assert "use --yes." in refused.err
+    assert penstock(*everyone, stdin="n\n").out == "Cancelled\n"
+    assert server.tcp("GET", f"/v1/workloads/{theirs['id']}", headers=bearer)[1]["status"] != "stopped"
+    assert penstock(*everyone, "--yes").out == "Stopped 2 tasks for all users\n"
+
+
 def test_a_wrong_task_names_file_line_key_and_the_right_one(penstock):
     (penstock.folder / "task.yaml").write_text("name: wrong\nrunn: echo\n")
     done = penstock("jobs", "submit", "task.yaml")

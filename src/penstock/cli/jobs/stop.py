@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import click
 
 from penstock.cli.completion import active_job_names, job_names
+from penstock.cli.confirm import confirmed
 from penstock.cli.each import each
 from penstock.cli.jobs.ending import is_over
 from penstock.cli.options import all_users_option, api_url_option, connect, output_option
-from penstock.cli.output import echo, print_data
+from penstock.cli.output import echo, note, print_data
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.client.address import segment
+from penstock.client.api import Client
 
 PATH = "/v1/workloads"
+OWNERS_SHOWN = 10
 
 
 @command(
     "stop",
     examples="""
     penstock jobs stop train
-    penstock jobs stop --all""",
+    penstock jobs stop --all
+    penstock jobs stop --all --all-users --yes""",
 )
 @click.argument("refs", metavar="[NAME_OR_ID]...", nargs=-1, shell_complete=active_job_names)
 @click.option("-a", "--all", "everything", is_flag=True, help="All of yours that are not over.")
 @all_users_option("With --all: everyone's (admin).")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, although other people's jobs are stopped.")
 @output_option
 @api_url_option()
-def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, api_url: str | None) -> int:
-    """Stop jobs. They stay listed, with their logs, until they are deleted."""
+def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, output: str, api_url: str | None) -> int:
+    """Stop jobs. They stay listed, with their logs, until they are deleted.
+
+    With --all-users it asks first, and says how many jobs of whom.
+    """
     if all_users and not everything:
         raise click.UsageError("--all-users needs --all.")
     if everything and refs:
@@ -40,6 +49,9 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
     client = connect(api_url)
     if not everything:
         return each(refs, lambda ref: client.post(f"{PATH}/{segment(ref)}/stop"), output, becomes)
+    if all_users and not yes and not _agreed(client):
+        echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
+        return 0
     stopped = client.post(f"{PATH}/stop", query={"all_users": all_users})["items"]
     if output in ("table", "wide"):
         count = len(stopped)
@@ -47,6 +59,17 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, output: str, ap
     else:
         print_data(stopped, output)
     return 0
+
+
+def _agreed(client: Client) -> bool:
+    """Asks before anything of other people's is stopped; where nothing of theirs is, nothing is asked."""
+    jobs = client.list(PATH, {"all_users": True, "status": "pending,running"}, 0).items
+    owners = Counter(str(job["user"]) for job in jobs)
+    if not owners.keys() - {client.get("/v1/whoami")["user"]}:
+        return True
+    whose = ", ".join(f"{name} ({count})" for name, count in owners.most_common(OWNERS_SHOWN))
+    more = f" and {len(owners) - OWNERS_SHOWN} others" if len(owners) > OWNERS_SHOWN else ""
+    return confirmed(f"Stop {len(jobs)} job{'' if len(jobs) == 1 else 's'} of {whose}{more}?", "--yes")
 
 
 def becomes(job: Row) -> str:
@@ -61,8 +84,6 @@ def becomes(job: Row) -> str:
 @api_url_option()
 def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -> int:
     """Delete jobs that are over, with their logs. Volumes stay."""
-    from penstock.cli.confirm import confirmed
-
     client = connect(api_url)
 
     def delete_one(ref: str) -> Row | None:

@@ -149,7 +149,7 @@ class Claims:
             self._waiting.pop((namespace, name), None)
 
     async def _release(self, namespace: str, name: str) -> None:
-        """Remove our pods that have ended: Kubernetes keeps a claim while any pod names it. What they printed we keep."""
+        """Remove our pods that have ended: Kubernetes keeps a claim while any pod names it. Their logs we keep."""
         ended = [pod for pod in self._cluster.pods.by("claim", f"{namespace}/{name}") if pod.status.phase in OVER]
         ours = [pod for pod in ended if names.run_of(pod) and self._cluster.is_at_home(pod)]
         await asyncio.gather(*(self._api.delete(Pod, pod.name, namespace) for pod in ours))
