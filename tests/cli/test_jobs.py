@@ -409,6 +409,20 @@ def test_a_dry_run_looks_at_the_workdir(penstock):
     )
 
 
+def test_a_dry_run_of_a_file_refuses_what_apply_refuses(penstock):
+    (penstock.folder / "task.yaml").write_text("name: coded\nworkdir: code\nrun: 'true'\n")
+    for words in (("apply", "-f", "task.yaml"), ("apply", "-f", "task.yaml", "--dry-run")):
+        refused = penstock(*words)
+        assert (refused.code, refused.out) == (1, ""), words
+        assert "code" in refused.err
+    (penstock.folder / "code").mkdir()
+    (penstock.folder / "code" / "main.py").write_text("1\n")
+    fine = penstock("apply", "-f", "task.yaml", "--dry-run")
+    assert fine.code == 0
+    assert "Would send code (1 file, 2B before packing)" in fine.err
+    assert penstock("jobs", "list", "--name", "coded").out == "No tasks found\n"
+
+
 def test_a_dry_run_as_a_name_is_the_name(penstock):
     done = penstock("jobs", "submit", "-", "--dry-run", "-o", "name", stdin="name: dry\nrun: echo\n")
     assert (done.code, done.out) == (0, "dry\n")

@@ -7,6 +7,7 @@ import click
 from penstock.cli.batch import documents_body, file_option, show_results
 from penstock.cli.jobs.submit import active_venv, folder_of, send
 from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.output import note
 from penstock.cli.tree import command
 
 
@@ -32,4 +33,9 @@ def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str
     client = connect(api_url)
     body = documents_body(file) | active_venv(client) | {"dry_run": dry_run}
     answer = send(client, body, base, path="/v1/apply", query={"group": group})
+    if dry_run:
+        from penstock.cli.files_needed import sent_along
+
+        for sent in sent_along(body["text"], base):
+            note(f"Would send {sent}")
     return show_results(answer["results"], output, " (dry run)" if dry_run else "")

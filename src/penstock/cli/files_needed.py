@@ -35,6 +35,12 @@ def send_files(client: Client, text: str, base: str, asked: FilesNeeded) -> dict
     return {field: sent[path] for field, path in files.items()}
 
 
+def sent_along(text: str, base: str) -> list[str]:
+    """What of local directories would be sent; one that is not there is an error in a dry run, too."""
+    found = dict.fromkeys(named_directories(text))
+    return [f"{path} ({contents(list(walk(Path(base, path))))} before packing)" for path in found]
+
+
 def _send(client: Client, path: str, base: str, limit: int | None) -> str:
     directory = Path(base, path)
     entries = list(walk(directory))

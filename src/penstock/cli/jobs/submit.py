@@ -140,7 +140,9 @@ def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, quer
 
 
 def _show_dry_run(answer: dict[str, Any], text: str, base: str, output: str) -> int:
-    sent = _sent_along(text, base)
+    from penstock.cli.files_needed import sent_along
+
+    sent = sent_along(text, base)
     if output not in ("table", "wide"):
         print_data(answer["spec"] if output == "name" else answer, output)
         return 0
@@ -149,17 +151,6 @@ def _show_dry_run(answer: dict[str, Any], text: str, base: str, output: str) -> 
     echo(f"Valid: {coloured('yes')}")
     fits = {True: "yes", False: "no", None: "the cluster decides"}[answer["fits_now"]]
     echo(f"Fits now: {fits}" + (f" ({m})" if (m := answer["message"]) else ""))
-    if sent:
-        echo(f"Workdir: {sent}")
+    for directory in sent:
+        echo(f"Workdir: {directory}")
     return 0
-
-
-def _sent_along(text: str, base: str) -> str | None:
-    """What of a local directory would be sent; one that is not there is an error in a dry run too."""
-    from pathlib import Path
-
-    from penstock.cli.files_needed import named_directories
-    from penstock.cli.workdir import contents, walk
-
-    workdir = next(named_directories(text), None)
-    return f"{workdir} ({contents(list(walk(Path(base, workdir))))} before packing)" if workdir else None
