@@ -42,7 +42,7 @@ docs: dev-environment ## Writes docs/reference from the code.
 	$(BIN)/python -m scripts.reference
 
 requirements: ## Compiles requirements/*.txt anew from pyproject.toml (needs uv).
-	$(COMPILE) pyproject.toml --group build -o requirements/run.txt
+	$(COMPILE) pyproject.toml --group build --extra postgresql --extra kubernetes -o requirements/run.txt
 	$(COMPILE) pyproject.toml --group dev --extra postgresql --extra kubernetes -o requirements/dev.txt
 
 clean: ## Removes what was built here. Volumes and jobs are elsewhere and stay.
@@ -50,5 +50,5 @@ clean: ## Removes what was built here. Volumes and jobs are elsewhere and stay.
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 dev-environment:
-	@scripts/install-packages
+	@scripts/install-packages dev
 	@scripts/venv dev

@@ -46,7 +46,7 @@ class Settings:
 
     database_url: str = ""
     """SQLAlchemy address of the database; empty is SQLite in `data_dir`.
-    PostgreSQL: `postgresql+psycopg://user@host/name` (needs `pip install penstock[postgresql]`)."""
+    PostgreSQL: `postgresql+psycopg://user@host/name` (needs `pip install '.[postgresql]'` in a checkout)."""
 
     replica: Literal["refuse", "wait"] = "refuse"
     """What a second server on the same PostgreSQL database does. `refuse`: it does not start. `wait`: it stands by and
@@ -84,7 +84,7 @@ class Settings:
     engine: Literal["local", "docker", "kubernetes"] = "local"
     """Where workloads run. `local`: sandboxed process trees on this machine. `docker`: containers of the Docker engines
     that Node documents name; the settings beginning with `docker_` say how. `kubernetes`: Jobs and claims of a cluster
-    (needs `pip install penstock[kubernetes]`); the settings beginning with `kubernetes_` say which and how."""
+    (needs `pip install '.[kubernetes]'` in a checkout); the settings beginning with `kubernetes_` say which and how."""
 
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """`none` runs jobs as plain processes that see the whole machine: an explicit choice for where namespaces are

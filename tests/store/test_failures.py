@@ -221,4 +221,4 @@ async def test_a_missing_driver_is_named_with_the_line_that_installs_it(monkeypa
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StartRefused, match="PostgreSQL is missing") as refused:
         await Database.open("postgresql://nobody@/none")
-    assert "pip install 'penstock[postgresql]'" in (refused.value.hint or "")
+    assert "pip install '.[postgresql]'" in (refused.value.hint or "")

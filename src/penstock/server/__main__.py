@@ -332,7 +332,8 @@ def _engine(settings: Settings) -> Engine:
         from penstock.engines.kubernetes.engine import KubernetesEngine
     except ModuleNotFoundError as error:
         raise StartRefused(
-            f"What speaks to Kubernetes is not installed ({error.name}).", hint="pip install 'penstock[kubernetes]'"
+            f"What speaks to Kubernetes is not installed ({error.name}).",
+            hint="in a checkout of Penstock: pip install '.[kubernetes]'",
         ) from None
     return KubernetesEngine(settings, _end_at_once)
 

@@ -71,7 +71,8 @@ def make_engine(url: URL, *, writes: bool, lock: bool = True) -> Engine:
         )
     except (ImportError, NoSuchModuleError) as error:
         raise StartRefused(
-            f"The driver for PostgreSQL is missing ({error}).", hint="pip install 'penstock[postgresql]'"
+            f"The driver for PostgreSQL is missing ({error}).",
+            hint="in a checkout of Penstock: pip install '.[postgresql]'",
         ) from None
     if sqlite:
         event.listen(engine, "connect", _running(_WRITING_SQLITE if writes else _READING_SQLITE))
