@@ -13,9 +13,7 @@ from penstock.domain.names import shorten
 Reader = Callable[[Reading, Node, str], Any]
 """Reads one key's value; None is "not said", or a problem that is noted."""
 
-IGNORED = frozenset(
-    ["service", "config", "inputs", "outputs", "experimental", "event_callback", "pool", "num_replicas"]
-)
+IGNORED = frozenset(["config", "inputs", "outputs", "experimental", "event_callback"])
 IGNORED_RESOURCES = frozenset(
     [
         "cloud",
@@ -25,15 +23,12 @@ IGNORED_RESOURCES = frozenset(
         "instance_type",
         "use_spot",
         "spot_recovery",
-        "job_recovery",
         "disk_tier",
         "local_disk",
         "network_tier",
         "ports",
         "labels",
         "accelerator_args",
-        "any_of",
-        "ordered",
         "autostop",
         "hooks",
         "priority",
@@ -46,6 +41,12 @@ REFUSED = {
         "is not supported yet, and a job without its data would be worse than none",
         "put the data in a volume and mount it under 'volumes'",
     ),
+    "service": (
+        "asks for a service with replicas, and this would be one job",
+        "remove it to run the program once; 'ports' and 'restart: always' are the nearest to it",
+    ),
+    "pool": ("asks for a pool of workers, which there is none of", "submit each task by itself, or say 'array'"),
+    "num_replicas": ("asks for several of the same, and this would be one", "say 'array' or 'num_nodes'"),
     "resources.volumes": ("is not supported", "mount volumes under the top-level 'volumes'"),
 }
 TOP_LEVEL = [

@@ -14,7 +14,7 @@ from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.notices import notify
 from penstock.dialects.task.programs import run, setup
 from penstock.dialects.task.reaching import ports, terminal
-from penstock.dialects.task.repeating import array, requeue, restart, retries
+from penstock.dialects.task.repeating import array, requeue, restart, restarts_on_errors, retries
 from penstock.dialects.task.resources import resources
 from penstock.dialects.task.selecting import selectors
 from penstock.dialects.task.together import Place, check_run, check_together, nearest, places_in
@@ -130,6 +130,8 @@ def task_of(
     said = read_keys(reading, top.items, READERS, IGNORED, "")
     if name is not None:
         said["name"] = name
+    if "retries" not in said and (restarts := _restarts(reading, top)) is not None:
+        said["retries"] = restarts
     if "secrets" in said:
         reading.notices.append(SECRETS)
     secrets = said.pop("secrets", {})
@@ -138,6 +140,14 @@ def task_of(
     check_run(reading, top, said)
     check_together(reading, said, places_in(reading, top))
     return None if reading.problems else Task(spec_of(said), tuple(reading.notices), top, reading.source)
+
+
+def _restarts(reading: Reading, top: Pairs) -> int | None:
+    """What `resources.job_recovery` says of errors."""
+    below = next((node for key, node in top.items if key.text == "resources"), None)
+    recovery = next((node for name, node in _inside(below) if name.text == "job_recovery"), None)
+    found = restarts_on_errors(recovery) if recovery else None
+    return retries(reading, found, "resources.job_recovery.max_restarts_on_errors") if found else None
 
 
 def spec_of(said: dict[str, Any]) -> Spec:

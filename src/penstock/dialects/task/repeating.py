@@ -45,6 +45,22 @@ def retries(reading: Reading, node: Node, path: str) -> int | None:
     return None
 
 
+def recovery(reading: Reading, node: Node, path: str) -> None:
+    """SkyPilot's `job_recovery`: restarts on errors are our `retries`, which the reader of the whole task takes. How
+    it finds another place after a lost one is its cloud's business."""
+    restarts = restarts_on_errors(node)
+    if restarts is None:
+        reading.notices.append(f"{path}: has no effect on this engine; 'requeue' at the top level has")
+    elif restarts:
+        reading.notices.append(f"{path}: is taken as 'retries: {restarts.text}'")
+
+
+def restarts_on_errors(node: Node) -> Scalar | None:
+    items = node.items if type(node) is Pairs else []
+    found = next((value for key, value in items if key.text == "max_restarts_on_errors"), None)
+    return found if type(found) is Scalar else None
+
+
 def requeue(reading: Reading, node: Node, path: str) -> int | None:
     return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from penstock.dialects.reading import Reading
 from penstock.dialects.task.accelerators import accelerators
+from penstock.dialects.task.alternatives import ANY_OF, ORDERED, alternatives, merged
 from penstock.dialects.task.keys import IGNORED_RESOURCES, Reader, read_keys
-from penstock.dialects.text import Node
+from penstock.dialects.task.repeating import recovery
+from penstock.dialects.text import Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus
 from penstock.domain.workloads import Requests, Resources
@@ -98,20 +101,23 @@ READERS: dict[str, Reader] = {
     "gpus": accelerators,
     "image_id": image,
     "requests": requests,
+    "any_of": alternatives,
+    "ordered": alternatives,
+    "job_recovery": recovery,
 }
 SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
 """SkyPilot's other words."""
+TRANSLATED = frozenset({ANY_OF, ORDERED, "job_recovery"})
+"""Its keys that become others here."""
 
 
 def resources(reading: Reading, node: Node, path: str) -> Resources:
-    said = read_keys(
-        reading, reading.pairs(node, path, "for example 'cpus: 4'"), READERS, IGNORED_RESOURCES, f"{path}."
-    )
-    for word, usual in SAME.items():
-        if word in said:
-            if usual in said:
-                reading.problem(f"is the same as '{usual}'; say one of them", node, f"{path}.{word}")
-            said[usual] = said[word]
+    said = _said(reading, reading.pairs(node, path, "for example 'cpus: 4'"), node, path)
+    for key in (ANY_OF, ORDERED):
+        if key in said:
+            here = f"{path}.{key}"
+            each = [_said(reading, found.items, found, f"{here}[{n}]") for n, found in enumerate(said.pop(key))]
+            said = said if reading.problems else merged(reading, said, each, node, here)
     _check_exclusive(reading, said, node, path)
     count, products = said.get("accelerators") or (0, ())
     limits = {field: said.get(key) for key, field in LIMITS.items()}
@@ -125,6 +131,16 @@ def resources(reading: Reading, node: Node, path: str) -> Resources:
         exclusive_cpus=said.get("exclusive_cpus", False),
         image=said.get("image_id"),
     )
+
+
+def _said(reading: Reading, pairs: Collection[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, Any]:
+    said = read_keys(reading, pairs, READERS, IGNORED_RESOURCES, f"{path}.")
+    for word, usual in SAME.items():
+        if word in said:
+            if usual in said:
+                reading.problem(f"is the same as '{usual}'; say one of them", node, f"{path}.{word}")
+            said[usual] = said.pop(word)
+    return said
 
 
 def _check_exclusive(reading: Reading, said: dict[str, Any], node: Node, path: str) -> None:
