@@ -178,3 +178,11 @@ def test_a_server_that_was_killed_leaves_no_program_that_was_started_through_it(
     assert "sleep 598" in host.docker("top", container)
     assert again.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING"
     leave_nothing(again, host)
+
+
+@pytest.mark.parametrize("words", [("echo", "a  b", "$HOME"), ("true",)], ids=" ".join)
+def test_the_words_of_a_command_need_no_shell_in_the_image(server: RunningServer, words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "run", "--image", "busybox:1", "--", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=server.environ, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert ("a  b $HOME\n" in done.stdout) == (words[0] == "echo")

@@ -274,8 +274,8 @@ def test_keys_are_the_programs(penstock, job, open_terminal):
     wait_for(lambda: sleeping("600.206"))
     terminal.type("\x1a")  # Ctrl-Z
     terminal.until(r"Stopped(.|\n)*[$#] $")
-    terminal.type("kill -9 %1; wait; echo code $?\n")
-    terminal.until(r"[\r\n]code \d+\r\n(.|\n)*[$#] $")
+    terminal.type("kill -9 %1; while [ $(jobs -ps) ]; do sleep 0.05; done; echo gone\n")  # bash would not leave before
+    terminal.until(r"[\r\n]gone\r\n(.|\n)*[$#] $")
     terminal.type("ä\x7f\x04")  # a letter of two bytes, erased as one; Ctrl-D on the empty line
     assert terminal.ended() == 0
     assert terminal.is_as_it_was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from penstock.cli.tree import command
 from penstock.errors import Invalid, Problem
 
 SOURCE = "<command line>"
+PLAIN = re.compile(r"[\w./:@%+-]+\Z")
+"""A word that a shell would read as it is."""
 OPTIONS = {
     "name": "--name",
     "num_nodes": "--nodes",
@@ -64,8 +67,8 @@ def run(
 ) -> int:
     """Run a command as a job and follow its log.
 
-    The exit code is the command's own. Several words are one command with its arguments; a single word
-    may hold shell syntax.
+    The exit code is the command's own. Several words are a program and its arguments, started as they are, so that
+    the image needs no shell; a single word may hold shell syntax.
     """
     _refuse_a_task(words)
     body = {"text": _task(words, volumes, asked), "source": SOURCE, "envs": parse_envs(envs)}
@@ -85,8 +88,6 @@ def _refuse_a_task(words: Sequence[str]) -> None:
 
 def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -> str:
     """The task as text: JSON, which is YAML."""
-    import shlex
-
     resources = {"cpus": asked["cpus"], "memory": asked["memory"], "accelerators": asked["gpus"]}
     resources |= {"image_id": asked["image"]}
     task = {
@@ -96,7 +97,7 @@ def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -
         "resources": _said(resources),
         "volumes": dict(_mount(text) for text in volumes),
         "max_duration": asked["max_duration"],
-        "run": words[0] if len(words) == 1 else shlex.join(words),
+        "run": words[0] if len(words) == 1 and not PLAIN.match(words[0]) else list(words),
     }
     return json.dumps(_said(task))
 
