@@ -182,7 +182,6 @@ def test_a_server_that_was_killed_leaves_no_program_that_was_started_through_it(
 
 @pytest.mark.parametrize("words", [("echo", "a  b", "$HOME"), ("true",)], ids=" ".join)
 def test_the_words_of_a_command_need_no_shell_in_the_image(server: RunningServer, words: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "penstock.cli", "run", "--image", "busybox:1", "--", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=server.environ, timeout=PATIENCE)
+    done = penstock(server, "run", "--image", "busybox:1", "--", *words)
     assert done.returncode == 0, done.stderr
     assert ("a  b $HOME\n" in done.stdout) == (words[0] == "echo")

@@ -48,6 +48,9 @@ class Settings:
     """SQLAlchemy address of the database; empty is SQLite in `data_dir`.
     PostgreSQL: `postgresql+psycopg://user@host/name` (needs `pip install '.[postgresql]'` in a checkout)."""
 
+    database_url_file: str = ""
+    """A file that only the server's account can read, with what `database_url` would say, such as a password in it."""
+
     replica: Literal["refuse", "wait"] = "refuse"
     """What a second server on the same PostgreSQL database does. `refuse`: it does not start. `wait`: it stands by and
     takes over when the first is gone; one that loses its hold on the database ends at once."""
@@ -131,6 +134,9 @@ class Settings:
     telegram_token: str = ""
     """The token of the bot that tells people by Telegram; empty: nobody is told that way."""
 
+    telegram_token_file: str = ""
+    """A file that only the server's account can read, with that token: the configuration is read by everyone."""
+
     telegram_api: str = "https://api.telegram.org"
     """Where Telegram's bots are spoken to."""
 
@@ -142,6 +148,9 @@ class Settings:
     webhook_secret: str = ""
     """What webhooks are signed with: the header X-Penstock-Signature is `sha256=` and the HMAC of the body. A server
     that has `webhooks` and no secret does not start. Telegram needs none."""
+
+    webhook_secret_file: str = ""
+    """A file that only the server's account can read, with that secret."""
 
     kubernetes_config: str = ""
     """The kubeconfig file; empty is the service account inside a cluster, else $KUBECONFIG, else ~/.kube/config."""

@@ -31,6 +31,7 @@ from penstock.server.listeners import Port, handed_port, has_short_path, is_loop
 from penstock.server.parts import Parts
 from penstock.server.peers import PeerProtocol, PeerSocket, close_stalled
 from penstock.server.routes.server import RESTART
+from penstock.server.secret_files import with_secrets
 from penstock.services.accounts import root_account
 from penstock.settings import Settings, is_set, load
 from penstock.store.database import Database
@@ -112,7 +113,7 @@ def main() -> int:
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would tell of every request to a cluster
     signal.signal(RESTART, lambda *_: None)  # until it listens, it is just starting
     try:
-        settings = load()
+        settings = with_secrets(load())
         _refuse_nonsense(settings)
         with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if settings.replica == "refuse":

@@ -12,6 +12,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.errors import Invalid, SettingsError
 from penstock.server.identity import Asked, require_membership
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
+from penstock.server.secret_files import with_secrets
 from penstock.settings import load as load_settings
 from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
 
@@ -89,7 +90,7 @@ async def restart_server(asked: Asked) -> Response:
     """Makes the server begin anew, as the version that is installed by now, with the settings there are by now. Its
     sockets stay open: callers wait meanwhile. Jobs that run go on."""
     try:
-        load_settings()
+        with_secrets(load_settings())
     except SettingsError as error:
         raise Invalid("The settings are wrong by now; the server goes on as it is.", problems=error.problems) from None
     await asked.parts.audit.done(asked.caller, Verb.stop, Kind.Server)
