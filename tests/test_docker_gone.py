@@ -129,6 +129,27 @@ def test_a_host_that_is_gone_for_good_can_be_taken_out(lab: Lab) -> None:
     until(lambda: not containers(lab.first, train))
 
 
+def test_a_host_with_volumes_stays_and_one_that_was_deleted_meanwhile_does_not_come_back(lab: Lab) -> None:
+    assert lab.server.request("POST", "/v1/volumes", {"name": "kept", "size": "1Mi"})[0] == 201
+    assert "kept" in lab.first.docker("volume", "ls", "-q")
+    refused = lab.delete("lab-1")
+    assert refused.returncode == 1
+    assert "Node lab-1 has volumes: kept." in refused.stderr
+    assert "delete them first" in refused.stderr
+    lab.first.cut()
+    until(lambda: not lab.node("lab-1")["ready"])
+    refused = lab.delete("lab-1")
+    assert "if it is gone for good, with their data: penstock delete node lab-1 --force" in refused.stderr
+    assert lab.server.request("DELETE", "/v1/volumes/kept")[0] == 202
+    assert [each["status"] for each in items(lab.server, "/v1/volumes")] == ["Deleting"]
+    assert lab.delete("lab-1", "--force").returncode == 0
+    until(lambda: items(lab.server, "/v1/volumes") == [])
+    lab.first.mend()
+    lab.register("lab-1")
+    until(lambda: "kept" not in lab.first.docker("volume", "ls", "-q"))
+    assert items(lab.server, "/v1/volumes") == []
+
+
 def test_hosts_that_are_gone_for_good_are_taken_out_by_their_file(lab: Lab, place: Path) -> None:
     train = lab.submit("train", "lab-1", gpus=", accelerators: 'A10:1'")
     lab.runs(train)

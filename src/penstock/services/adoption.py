@@ -16,12 +16,13 @@ from functools import partial
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT
 from penstock.domain.nodes import Node
+from penstock.domain.policy import Kind
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
 from penstock.engines.base import Engine, Found, LeftOver, Run
-from penstock.errors import Unavailable
+from penstock.errors import PenstockError, Unavailable
 from penstock.services.records import UNPLACED
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -98,9 +99,25 @@ class Adoption:
         for said in found.unreadable:
             log.warning("not taken over: %s", said)
         self._unreadable = tuple(sorted({*self._unreadable, *found.unreadable}))
-        new = await self._write(found)
+        new = await self._write(await self._without_deleted(found))
         self._known |= {(node.name, node.address) for node in nodes if node.name in found.nodes}
         return new
+
+    async def _without_deleted(self, found: Found) -> Found:
+        """Volumes that somebody deleted while their node was away are deleted now, and not taken over again."""
+
+        def gone(tx: Store) -> list[Volume]:
+            new = [volume for volume, _ in found.volumes if tx.volumes.get(volume.id) is None]
+            return [volume for volume in new if tx.audit.was_deleted(Kind.Volume, volume.id)]
+
+        deleted = await self._db.read(gone)
+        for volume in deleted:
+            try:
+                await self._engine.delete_volume(volume)
+            except PenstockError as error:
+                log.warning("volume %s was deleted and is still there: %s", volume.object_name, error)
+        ids = {volume.id for volume in deleted}
+        return found.model_copy(update={"volumes": tuple(pair for pair in found.volumes if pair[0].id not in ids)})
 
     async def _write(self, found: Found) -> list[Workload]:
         workloads = [self._again(workload) for workload in found.workloads]

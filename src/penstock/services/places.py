@@ -10,10 +10,10 @@ from penstock.domain.names import shorten
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
 from penstock.domain.users import Caller
-from penstock.domain.volumes import Storage, StorageKind
+from penstock.domain.volumes import Storage, StorageKind, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, Run
-from penstock.errors import Conflict, NotFound, PenstockError
+from penstock.errors import Conflict, NotFound, PenstockError, Unavailable
 from penstock.services import audit
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -26,6 +26,7 @@ MOVES = (
     "correct the address; or set maintenance: true, and change it when they have ended; if the host is gone for good: "
     "penstock delete node {} --force"
 )
+GONE = "penstock delete node {} --force"
 NAMED = 10
 """So many are named in one sentence."""
 
@@ -164,6 +165,9 @@ class Places:
         caller.require(Verb.delete, kind, known.group)
         group = known.group
         answers = kind is Kind.Node and await self._answers(name)
+        if kind is Kind.Node and not (force and not answers):
+            await self._db.read(lambda tx: _had(tx, name, answers=answers, force=force))
+            await self._refuse_home(name, answers=answers)
 
         def write(tx: Store) -> list[Workload]:
             lost = _had(tx, name, answers=answers, force=force) if kind is Kind.Node else _refuse_used(tx, name)
@@ -176,6 +180,22 @@ class Places:
         for workload in lost:
             self._touch(workload.id)
         return [workload for workload in lost if set(workload.hosts) == {name}]
+
+    async def _refuse_home(self, node: str, *, answers: bool) -> None:
+        """Volumes are on the disk of one node, and go with it."""
+        volumes = await self._db.read(_all_volumes)
+        on_it = [each.name for each in volumes if each.made and await self._may_be_on(each, node, answers=answers)]
+        if not on_it:
+            return
+        more = f" and {len(on_it) - NAMED} more" if len(on_it) > NAMED else ""
+        hint = "delete them first" if answers else f"if it is gone for good, with their data: {GONE.format(node)}"
+        raise Conflict(f"Node {node} has volumes: {', '.join(on_it[:NAMED])}{more}.", hint=hint)
+
+    async def _may_be_on(self, volume: Volume, node: str, *, answers: bool) -> bool:
+        try:
+            return await self._engine.volume_node(volume) == node
+        except Unavailable:  # it is on one of those that do not answer
+            return not answers
 
     async def _answers(self, name: str) -> bool:
         return any(node.name == name and node.ready for node in await self._engine.nodes())
@@ -238,10 +258,14 @@ def _refuse_used(tx: Store, storage: str) -> list[Workload]:
 
 
 def _volumes_on(tx: Store, storage: str) -> list[str]:
-    found: list[str] = []
+    return [each.name for each in _all_volumes(tx) if each.storage == storage]
+
+
+def _all_volumes(tx: Store) -> list[Volume]:
+    found: list[Volume] = []
     cursor: str | None = None
     while True:
         volumes, cursor = tx.volumes.page(None, limit=500, cursor=cursor)
-        found += [each.name for each in volumes if each.storage == storage]
+        found += volumes
         if cursor is None:
             return found

@@ -8,11 +8,18 @@ from typing import Any
 from sqlalchemy import Select, insert, select
 
 from penstock.domain.audit import Entry
+from penstock.domain.policy import Kind, Verb
 from penstock.store.cursors import read_cursor, write_cursor
 from penstock.store.tables import audit as a
 from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
 
 _ADD = insert(a).inline()
+_DELETED = (
+    select(a.c.seq)
+    .where(a.c.object_id == value("ref"), a.c.kind == value("the_kind"), a.c.verb == Verb.delete.value)
+    .where(a.c.result == "done")
+    .limit(1)
+)
 
 
 @lru_cache
@@ -40,6 +47,10 @@ class Audit:
             "detail": None if entry.detail is None else storable(entry.detail),
         }
         self._tx.write(_ADD, row)
+
+    def was_deleted(self, kind: Kind, id: str) -> bool:
+        """Did somebody delete this thing?"""
+        return self._tx.first(_DELETED, {"the_kind": kind.value, "ref": id}) is not None
 
     def page(
         self, *, user: str | None = None, name: str | None = None, limit: int = 100, cursor: str | None = None

@@ -161,7 +161,9 @@ class Claims:
         everywhere = storage is not None and storage.kind is StorageKind.nfs
         links = list(self._hosts.links())
         home = None if everywhere or (volume.storage and not storage) else await self.home_of(volume)
-        if home:
+        if home and self._hosts.missing([home]):
+            links = []  # should the node come back, the records know that it was deleted
+        elif home:
             links = [self._hosts.link(home)]
         elif not everywhere and (away := self._hosts.away([storage.node] if storage else ())):
             raise Unavailable(f"Whether volume {volume.name} is there is not known: {away[0]}.")
