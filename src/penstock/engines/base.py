@@ -15,7 +15,6 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Unit, Workload
-from penstock.errors import Unavailable
 from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
 
 GpuUse = dict[str, tuple[GpuMeasure | None, ...]]
@@ -192,12 +191,12 @@ class DevicesBusy(Exception):
         self.uuids = tuple(uuids)
 
 
-class HeldUp(Unavailable):
+class HeldUp(Exception):
     """A run must not be started yet, for this reason; it is tried again."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.message = reason, message
 
 
 @runtime_checkable

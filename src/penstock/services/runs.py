@@ -134,10 +134,12 @@ class Runs:
         except DevicesBusy as busy:
             said = f"GPU {busy} was taken by another server on this machine"
             return await self._put_back(workload, Reason.GIVEN_BACK, said)
+        except HeldUp as held:
+            await self._put_back(workload, held.reason, held.message)
+            raise Unavailable(held.message) from held
         except PenstockError as error:
             if self._engine.schedules and isinstance(error, Unavailable):
-                reason = error.reason if isinstance(error, HeldUp) else Reason.CLUSTER_UNREACHABLE
-                await self._put_back(workload, reason, error.message)
+                await self._put_back(workload, Reason.CLUSTER_UNREACHABLE, error.message)
                 raise
             said = f"{error.message} {error.hint or ''}".strip()
             return await self._end(workload, Outcome(State.CRASHED, Reason.LAUNCH_FAILED, said))
