@@ -185,3 +185,21 @@ def test_the_words_of_a_command_need_no_shell_in_the_image(server: RunningServer
     done = penstock(server, "run", "--image", "busybox:1", "--", *words)
     assert done.returncode == 0, done.stderr
     assert ("a  b $HOME\n" in done.stdout) == (words[0] == "echo")
+
+
+def test_the_log_of_an_attempt_that_never_had_a_container_ends_after_a_restart(place: Path, hosts: Hosts) -> None:
+    first, _ = hosts.hosts
+    settings = {"engine": "docker", "pull_patience": "1s"}
+    server = start_server(place, **settings)
+    applied(server, NODE.format(name="lab-1", address=first.unix))
+    until(lambda: any(node["ready"] for node in items(server, "/v1/nodes")))
+    made = server.submit("name: rr\nresources: {image_id: '127.0.0.1:1/none:1'}\nrun: [echo, hi]\n")
+    assert server.ended(made["id"])["reason"] == "PULL_FAILED"
+    assert server.request("POST", f"/v1/workloads/{made['id']}/retry", {})[0] == 200
+    until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["attempt"] == 2)
+    server.ended(made["id"])
+    server.kill()
+    server = start_server(place, **settings)
+    told = penstock(server, "logs", "rr")
+    assert "[penstock] attempt 2" in told.stdout
+    leave_nothing(server, first)

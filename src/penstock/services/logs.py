@@ -16,6 +16,7 @@ from penstock.services import lookup
 from penstock.services.bell import Bell
 from penstock.services.people import People
 from penstock.store.database import Database
+from penstock.store.session import Store
 
 LONGEST_LINE = 64 * 1024
 FOLLOWED_AT_ONCE = 1000
@@ -95,7 +96,7 @@ class Logs:
         started = asyncio.create_task(self._until(workload_id, attempt, _has_started))
         try:
             await asyncio.wait([first, started], return_when=asyncio.FIRST_COMPLETED)
-            if not first.done() and not started.result() and not await self._ran(workload_id, attempt):
+            if not first.done() and await self._never_ran(workload_id, attempt, started=started.result()):
                 return
             chunk = await first
         finally:
@@ -106,9 +107,15 @@ class Logs:
             async for chunk in stream:
                 yield chunk
 
-    async def _ran(self, workload_id: str, attempt: int) -> bool:
-        units = await self._db.read(lambda tx: tx.workloads.units(workload_id, attempt))
-        return any(unit.started_at for unit in units)
+    async def _never_ran(self, workload_id: str, attempt: int, *, started: bool) -> bool:
+        """It is over, and none of its units began."""
+
+        def look(tx: Store) -> bool:
+            workload = tx.workloads.get(workload_id)
+            over = not started or workload is None or workload.attempt > attempt
+            return over and not any(unit.started_at for unit in tx.workloads.units(workload_id, attempt))
+
+        return await self._db.read(look)
 
     async def _until(self, workload_id: str, attempt: int, holds: Callable[[Workload], bool]) -> bool:
         """Waits until it holds for this attempt or a later one came; False if the workload ended or vanished before."""
