@@ -15,6 +15,7 @@ from tests.rig.cluster import Rig
 from tests.rig.processes import wait_for
 
 HOLDER = "holds-it-still"
+SUCCEEDED = "jsonpath={.status.succeeded}"
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,17 @@ def test_what_somebody_else_holds_is_listed_as_being_deleted_until_it_is_gone(ho
     finally:
         home.rig.kubectl("delete", "pod", HOLDER, "-n", home.namespace)
     wait_for("the volume to be gone", lambda: listed(home) == [])
+
+
+def test_a_task_as_a_manifest_names_the_claim_and_runs_as_it_is(home: House, tmp_path: Path) -> None:
+    made = home.server.request("POST", "/v1/volumes", {"name": "data", "size": "10Mi"})[1]
+    task = tmp_path / "task.yaml"
+    task.write_text(
+        "name: plain\nresources: {image_id: 'penstock-test:1'}\nvolumes: {/data: data}\nrun: echo >/data/x\n"
+    )
+    manifest = home.penstock("convert", str(task), "--to", "kubernetes")
+    assert f"claimName: data-{made['id']}" in manifest
+    home.rig.kubectl("apply", "-n", home.namespace, "-f", "-", text=manifest)
+    wait_for("it to end", lambda: "1" in home.rig.kubectl("get", "job", "plain", "-n", home.namespace, "-o", SUCCEEDED))
+    home.rig.kubectl("delete", "job", "plain", "-n", home.namespace)
+    home.penstock("volumes", "delete", "data", "--force")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from penstock.dialects.document import AskedVolume, NounDocument, WorkloadDocument, write_noun, write_workload
@@ -22,22 +23,28 @@ class Target(StrEnum):
 
 
 def convert(
-    text: str | bytes, source: str, *, image: str = IMAGE, to: Target | None = None, group: str | None = None
+    text: str | bytes,
+    source: str,
+    *,
+    image: str = IMAGE,
+    to: Target | None = None,
+    group: str | None = None,
+    claims: Mapping[str, str] | None = None,
 ) -> str:
     """Each document of the text in the way that is asked for; by itself, a task becomes a manifest and any other
     workload a task. A volume becomes the command that makes it, or a document. What the other way has no word for is
     an error: Invalid, with all of it at once.
 
-    `group` is where things belong that name no group, as no task does.
+    `group` is where things belong that name none, as no task does; `claims` is what volumes are called in a cluster.
     """
     documents = read_documents(text, source)
     problems = [problem for document in documents if (problem := _unsayable(document, to, group))]
     if problems:
         raise invalid(source, problems)
-    return "---\n".join(_converted(document, image, to) for document in documents)
+    return "---\n".join(_converted(document, image, to, claims or {}) for document in documents)
 
 
-def _converted(document: Document, image: str, to: Target | None) -> str:
+def _converted(document: Document, image: str, to: Target | None, claims: Mapping[str, str]) -> str:
     if isinstance(document, ManifestVolume):
         return _volume(document.claim, to)
     if isinstance(document, NounDocument):
@@ -46,7 +53,7 @@ def _converted(document: Document, image: str, to: Target | None) -> str:
     notes = "".join(f"# {notice}\n" for notice in task.notices)
     target = _target(document, to)
     if target is Target.kubernetes:
-        return notes + write_manifest(task.spec, image=image)
+        return notes + write_manifest(task.spec, claims, image=image)
     if target is Target.document:
         return notes + write_workload(task.spec, document.group if isinstance(document, WorkloadDocument) else None)
     return notes + write_task(task.spec)

@@ -269,6 +269,13 @@ class Volumes:
             return marked.model_copy(update={"message": f"it is deleted as soon as that works: {error.message}"})
         return marked.model_copy(update={"message": None})
 
+    async def claims(self, caller: Caller) -> dict[str, str]:
+        """What the volumes of the caller's group are called in a cluster; nothing where there is none."""
+        if not self._engine.schedules or not caller.rights.may(Verb.get, Kind.Volume, caller.group):
+            return {}
+        volumes = await self._db.read(lambda tx: tx.volumes.of_group(caller.group))
+        return {volume.name: volume.object_name for volume in volumes}
+
     async def classes(self) -> list[StorageClass]:
         return await self._engine.storage_classes()
 

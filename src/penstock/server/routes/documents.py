@@ -55,7 +55,8 @@ async def convert(body: Conversion, asked: Asked) -> Response:
     from penstock.dialects.convert import Target, convert
 
     image, to = asked.parts.settings.kubernetes_image, Target(body.to) if body.to else None
-    said = partial(convert, body.text, body.source, image=image, to=to, group=asked.caller.group)
+    claims = await asked.parts.volumes.claims(asked.caller)
+    said = partial(convert, body.text, body.source, image=image, to=to, group=asked.caller.group, claims=claims)
     return answer(Converted(text=await asyncio.to_thread(said)))
 
 
