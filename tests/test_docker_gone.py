@@ -129,6 +129,19 @@ def test_a_host_that_is_gone_for_good_can_be_taken_out(lab: Lab) -> None:
     until(lambda: not containers(lab.first, train))
 
 
+def test_a_host_that_is_taken_out_keeps_nothing_of_ours(lab: Lab) -> None:
+    job = lab.submit("short", "lab-2")
+    lab.runs(job)
+    networks = ("network", "ls", "-q", "--filter", "label=penstock.dev/installation=penstock")
+    assert lab.second.docker(*networks)
+    lab.server.request("POST", f"/v1/workloads/{job}/stop")
+    lab.server.ended(job)
+    assert penstock(lab.server, "delete", "wk", job, "--force").returncode == 0
+    until(lambda: not containers(lab.second, job))
+    assert lab.delete("lab-2").returncode == 0
+    assert lab.second.docker(*networks) == ""
+
+
 def test_a_host_with_volumes_stays_and_one_that_was_deleted_meanwhile_does_not_come_back(lab: Lab) -> None:
     assert lab.server.request("POST", "/v1/volumes", {"name": "kept", "size": "1Mi"})[0] == 201
     assert "kept" in lab.first.docker("volume", "ls", "-q")

@@ -6,14 +6,16 @@ import asyncio
 import ipaddress
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
+from penstock.engines.docker import names
 from penstock.engines.docker.api import Api
 from penstock.engines.docker.container_settings import ContainerSettings
-from penstock.engines.docker.failures import Unreachable
+from penstock.engines.docker.failures import ApiError, Unreachable
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
 from penstock.engines.docker.wires import EXAMPLES, Address, NotAnAddress, read_address
@@ -45,6 +47,7 @@ class Hosts:
                 del self._links[link.host.name]
             self._unusable = {}
             new = [self._add(host) for host in hosts]
+            await asyncio.gather(*(_leave(link) for link in old if link.host.name not in wanted))
             await asyncio.gather(*(link.close() for link in old))
             tries = [asyncio.create_task(link.tried.wait()) for link in new if link]
             if tries:
@@ -192,6 +195,16 @@ class Hosts:
         made_of = (link.host, link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set(), twin)
         known = self._nodes.get(link.host.name)
         return known if known and known[0] == made_of else (made_of, _node(link, twin))
+
+
+async def _leave(link: Link) -> None:
+    """Remove the networks of groups from a host that is taken out; one that something still uses, Docker keeps."""
+    if not link.looked.is_set():
+        return
+    with suppress(ApiError):
+        for network in await link.api.networks({"label": [names.mine(link.installation)]}):
+            with suppress(ApiError):
+                await link.api.remove_network(str(network["Id"]))
 
 
 def _elsewhere(link: Link, host: Host | None) -> bool:

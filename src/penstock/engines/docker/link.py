@@ -44,7 +44,7 @@ class Link:
     def __init__(self, host: Host, api: Api, installation: str, helper: str, changed: Callable[[Run], None]) -> None:
         self.host = host
         self.api = api
-        self._installation, self._helper = installation, helper
+        self.installation, self._helper = installation, helper
         self._changed = changed
         self.info: Fields = {}
         self.probe = Probe()
@@ -141,7 +141,7 @@ class Link:
             self._lost(ref)
             return None
         seen = seen_of(found, self.host.name)
-        if seen is None or seen.labels.get(names.INSTALLATION) != self._installation:
+        if seen is None or seen.labels.get(names.INSTALLATION) != self.installation:
             return seen
         if await self._is_marked(str(found["Image"])):
             return None
@@ -179,7 +179,7 @@ class Link:
             return
         memory = await memory_of(self.api)
         if not self.was_seen:
-            self._before = memory.removed(self.host.name, self._installation)
+            self._before = memory.removed(self.host.name, self.installation)
         for seen in [seen for seen in self._known.values() if seen.unheard]:
             self.keep(_by_its_note(self._judged(seen, memory)))
 
@@ -229,7 +229,7 @@ class Link:
         filters = {
             "type": ["container"],
             "event": list(EVENTS),
-            "label": [names.mine(self._installation)],
+            "label": [names.mine(self.installation)],
         }
         async with self.api.events(filters) as events:
             await self._look_at_all()
@@ -265,7 +265,7 @@ class Link:
     async def _look_at_all(self) -> None:
         self.info = await self.api.info()
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
-        found = await self.api.containers({"label": [names.mine(self._installation)]})
+        found = await self.api.containers({"label": [names.mine(self.installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
         limit = asyncio.Semaphore(AT_ONCE)
@@ -341,7 +341,7 @@ class Link:
     async def _probe(self) -> None:
         began = self._began
         try:
-            found = await probe(self.api, self._helper, self._installation)
+            found = await probe(self.api, self._helper, self.installation)
             gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
             self.probe = replace(found, gpus=gpus)
             self._probed = began
