@@ -222,6 +222,18 @@ async def test_an_image_that_asks_for_credentials(seen: Observed) -> None:
     assert (message or "").startswith("The image private/thing:1 cannot be pulled: the registry asks for credentials (")
 
 
+async def test_credentials_that_are_missing_are_the_reason_and_not_the_image(seen: Observed) -> None:
+    def with_credentials(body: dict[str, Any]) -> None:
+        body["spec"]["template"]["spec"]["imagePullSecrets"] = [{"name": "nowhere"}]
+
+    run = await seen.start(a_launch("true", resources=asks(image="nobody/nothing:1")), change=with_credentials)
+    reason, message = await given_up(seen, run)
+    assert reason is Reason.PULL_FAILED
+    assert (message or "").startswith(
+        "The image nobody/nothing:1 cannot be pulled: the Secret nowhere is not there, which has the registry's"
+    )
+
+
 async def test_what_is_no_image_name_ends_it_at_once(own_rig: Rig, own_namespace: str, tmp_path: Path) -> None:
     async with observed(own_rig, own_namespace, tmp_path, pull_patience="1h") as seen:
         run = await seen.start(a_launch("true", resources=asks(image="UPPER CASE")))

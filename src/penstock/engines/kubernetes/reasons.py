@@ -29,6 +29,7 @@ ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCH
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
 
+_PULL_SECRETS = re.compile(r"image pull secrets \(([^)]+)\)")
 _MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found', re.I)
 _DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?:: | without explanation)?(.*)', re.S)
 _SECURITY = re.compile(r'violates PodSecurity "([^":]+)[^"]*": (.*)', re.S)
@@ -201,10 +202,19 @@ def read_placement(job: Job) -> Placement | None:
 
 def _not_pulled(pod: Pod, waiting: Waiting, events: Sequence[Event]) -> Why:
     said = cannot_be_pulled(_image(pod), waiting.reason, waiting.message)
+    if missing := _missing_credentials(events):
+        said = f"the image {_image(pod)} cannot be pulled: {missing}, which has the registry's credentials"
     failed = [event.first_timestamp for event in events if event.reason in ("Failed", "InspectFailed", "BackOff")]
     since = min((moment for moment in failed if moment), default=None)
     at_once = waiting.reason in NEVER
     return Why(State.PULLING, Reason.PULLING_IMAGE, said, Reason.PULL_FAILED, at_once=at_once, since=since)
+
+
+def _missing_credentials(events: Sequence[Event]) -> str | None:
+    """A registry says of an image that one may not see that there is none: the kubelet knows what is missing."""
+    told = next((event.message for event in events if event.reason == "FailedToRetrieveImagePullSecret"), "")
+    found = _PULL_SECRETS.search(told)
+    return f"the Secret {found[1]} is not there" if found else None
 
 
 def _not_made(waiting: Waiting, events: Sequence[Event]) -> Why:
