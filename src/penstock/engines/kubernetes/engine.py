@@ -60,7 +60,7 @@ from penstock.wire import Check, Measure, NodeMeasure
 log = logging.getLogger(__name__)
 
 RUNS_PATIENCE = 5.0
-"""Seconds until what a job waits for is said: whoever starts, stops and removes runs tries again by themselves."""
+"""Seconds until what is waited for is said: whoever makes volumes, starts, stops and removes tries again by itself."""
 
 
 class KubernetesEngine:
@@ -80,7 +80,7 @@ class KubernetesEngine:
         config = Path(settings.kubernetes_config) if settings.kubernetes_config else None
         self._api = Api.open(config, settings.kubernetes_context or None)
         closing.push_async_callback(self._api.close)
-        self._namespaces = Namespaces(self._api, settings)
+        self._namespaces = Namespaces(self._api.hurried(RUNS_PATIENCE), settings)
         self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
         closing.push_async_callback(self._namespaces.close)
         lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, self._lost)
@@ -107,7 +107,7 @@ class KubernetesEngine:
         self._sending = Sending(self._api, self._cluster, settings.data_dir)
         self._sending.open()
         closing.push_async_callback(self._sending.close)
-        self._claims = Claims(self._api, self._cluster, self._namespaces)
+        self._claims = Claims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
         closing.callback(self._claims.close)
         self._measuring = Measuring(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
         closing.push_async_callback(self._measuring.close)
