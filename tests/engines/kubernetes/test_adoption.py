@@ -26,7 +26,7 @@ from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import opened
-from tests.engines.launching import a_launch, a_volume, ended, log_of, printed, run_of, the_account
+from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 from tests.rig.cluster import Rig
 
 
@@ -93,8 +93,8 @@ async def test_of_several_attempts_the_newest_is_found(account: Deployed, tmp_pa
     first = with_record(a_launch("exit 1"))
     again = with_record(a_launch("sleep 600", workload_id=first.workload_id, attempt=2), retried=1)
     async with opened(account.settings(tmp_path)) as engine:
-        for launch in (first, again):
-            await engine.start(launch)
+        await outcome(engine, first)  # no other begins before
+        await engine.start(again)
         await eventually_found(engine, first.workload_id, 2)
 
 

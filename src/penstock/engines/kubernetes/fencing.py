@@ -11,9 +11,9 @@ from penstock.domain.states import Reason
 from penstock.engines.base import HeldUp, Run
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.objects import Node, Pod, condition
+from penstock.engines.kubernetes.sightings import sighting
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-OVER = ("Succeeded", "Failed")
 
 
 def require_end(cluster: Cluster, run: Run) -> None:
@@ -22,19 +22,21 @@ def require_end(cluster: Cluster, run: Run) -> None:
         for pod in cluster.pods_of(Run(run.workload_id, attempt)):
             node = cluster.nodes.get(pod.spec.node_name) if pod.spec.node_name else None
             if node and _may_run(pod, node):
-                raise HeldUp(Reason.NODE_LOST, _said(attempt, node))
+                raise _held_up(attempt, node)
 
 
 def _may_run(pod: Pod, node: Node) -> bool:
-    return pod.status.phase not in OVER and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+    return not sighting(pod, array=False).over and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
-def _said(attempt: int, node: Node) -> str:
+def _held_up(attempt: int, node: Node) -> HeldUp:
     ready = condition(node.status.conditions, "Ready")
     if ready and ready.true:
-        return f"attempt {attempt} is still being ended on {node.name}; this one starts when that is done"
-    return (
+        said = f"attempt {attempt} is still being ended on {node.name}; this one starts when that is done"
+        return HeldUp(Reason.IN_QUEUE, said)
+    said = (
         f"attempt {attempt} may still run on {node.name}, which does not answer; this one starts when {node.name} "
         f"answers again or is deleted from the cluster, or when an admin says that it is off: "
         f"kubectl taint nodes {node.name} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     )
+    return HeldUp(Reason.NODE_LOST, said)
