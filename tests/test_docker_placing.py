@@ -249,7 +249,13 @@ def test_what_was_on_a_node_that_is_gone_holds_up_nobody_else(lab: Lab) -> None:
     ran = lab.submit("ran", more="volumes: {/data: there}\n")
     assert lab.runs_on(ran) == ["lab-2"]
     lab.stop(ran)
-    assert lab.server.request("DELETE", "/v1/nodes/lab-2")[0] == 200
+    assert lab.server.request("DELETE", "/v1/nodes/lab-2")[0] == 409  # it has the volume
+    lab.hosts["lab-2"].kill()
+    try:
+        until(lambda: any(not node["ready"] for node in lab.server.request("GET", "/v1/nodes")[1]["items"]))
+        assert lab.server.request("DELETE", "/v1/nodes/lab-2?force=true")[0] == 200
+    finally:
+        lab.hosts["lab-2"].start()
     text = SLEEP.format(name="late", resources="", more="volumes: {/data: there}\n")
     status, refused = lab.server.request("POST", "/v1/workloads", {"text": text})
     assert status == 422, refused

@@ -71,7 +71,7 @@ class Deployed:
         found = []
         for event in self.rig.requests("penstock/", mark):
             about = event.get("objectRef", {})
-            if event["user"]["username"] == who and event["verb"] not in ("watch", "list"):
+            if event["user"].get("username") == who and event["verb"] not in ("watch", "list"):
                 if about.get("resource") == "leases":
                     continue  # it is renewed all the time
                 part = f"/{about['subresource']}" if "subresource" in about else ""
