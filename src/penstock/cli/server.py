@@ -175,7 +175,7 @@ def status(output: str) -> int:
         echo(facts["address"] or facts["socket"])
     else:
         shown = ("version", "pid", "mode", "engine", "socket", "address", "auth", "data_dir")
-        pairs = [(key.replace("_", " ").capitalize(), str(facts.get(key))) for key in shown]
+        pairs = [(key.replace("_", " ").capitalize(), str(facts.get(key) or "-")) for key in shown]
         problem = [("Problem", facts["problem"])] if facts.get("problem") else []
         print_facts([("Status", "running"), *pairs, *problem, ("Started", short_time(facts.get("started_at")))])
     return 0
