@@ -106,6 +106,7 @@ class Apply:
         coming = Coming(
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             storages=tuple(storage for storage in said.storages if storage.name in fresh),
+            hosts=said.hosts,
         )
         order, circles = by_dependency(documents, caller.group)
         found.problems.extend(circles)

@@ -41,9 +41,10 @@ class Said:
     def of(cls, documents: Iterable[object]) -> Said:
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         groups = frozenset(each.name for each in nouns if isinstance(each.noun, Group))
-        found = (each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage))
-        hosts = tuple(each.noun for each in nouns if isinstance(each.noun, Host))
-        return cls(tuple(nouns), groups, tuple(noun for noun in found if isinstance(noun, Storage)), hosts)
+        found = [each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage | Host)]
+        storages = tuple(noun for noun in found if isinstance(noun, Storage))
+        hosts = tuple(noun for noun in found if isinstance(noun, Host))
+        return cls(tuple(nouns), groups, storages, hosts)
 
 
 def order_of(document: NounDocument) -> tuple[int, bool]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.nodes import Node
+from penstock.domain.nodes import Host, Node
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling import Ask, Cause, Explanation, Held, Job, Pool, ask_of
 from penstock.domain.scheduling.rooms import Free
@@ -113,8 +113,9 @@ class Placement:
         """GPU uuid → id of the workload that has it."""
         return self._pool.holders()
 
-    def never(self, job: Job) -> dict[str, str]:
-        return self._pool.never(job)
+    def never(self, job: Job, coming: Iterable[Host] = ()) -> dict[str, str]:
+        """`coming` are nodes that are about to be registered: what they have is not known yet."""
+        return self._pool.never(job, [_unseen(host) for host in coming])
 
     def outlook(self, job: Job) -> Cause | None:
         """Why one that came now would wait; None if it would start."""
@@ -145,15 +146,16 @@ class Placement:
         placed = {id_: None for id_ in workload_ids if id_ in self._pool.held}
         return placed | {id_: cause.message for id_, cause in self.causes(workload_ids).items()}
 
-    async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
-        """One that is not stored yet, to ask about."""
+    async def candidate(self, workload: Workload, volumes: Iterable[Volume], homes: Homes = ()) -> Job:
+        """Return one that is not stored yet, to ask about; `homes` are of further volumes, which the engine does not
+        know yet."""
         if self._several or workload.spec.resources.gpus:  # what others do on this machine's GPUs nobody tells
             await self.look()
-        try:
-            homes = await self._homes(volumes)
-        except PenstockError:
-            homes = ()  # that is said while it waits
-        return job_of(workload, self._ask(workload, homes))
+        known = list(homes)
+        for volume in volumes:
+            with suppress(PenstockError):  # that is said while it waits
+                known += await self._homes([volume])
+        return job_of(workload, self._ask(workload, tuple(sorted(known))))
 
     async def _homes(self, volumes: Iterable[Volume]) -> Homes:
         """Of those that are on one node's disk: what mounts them must run there."""
@@ -367,6 +369,18 @@ class Placement:
 
 def _volumes_of(workload: Workload, tx: Store) -> list[Volume]:
     return [volume for id_ in set(workload.volume_ids.values()) if (volume := tx.volumes.get(id_))]
+
+
+def _unseen(host: Host) -> Node:
+    return Node(
+        name=host.name,
+        group=host.group,
+        labels=host.labels,
+        allows=host.allows,
+        cpus_milli=0,
+        memory_bytes=0,
+        limits_enforced=True,
+    )
 
 
 def _waiting(tx: Store) -> list[Workload]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
+from penstock.domain.nodes import Host
 from penstock.domain.policy import EVERYTHING, Kind, Rights, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Storage, Volume
@@ -28,6 +29,7 @@ class Coming:
     volumes: dict[tuple[str, str], Volume] = field(default_factory=dict)
     workloads: dict[tuple[str, str], Workload] = field(default_factory=dict)
     storages: tuple[Storage, ...] = ()
+    hosts: tuple[Host, ...] = ()
 
 
 @dataclass(frozen=True)

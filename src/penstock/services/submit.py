@@ -12,6 +12,7 @@ from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
 from penstock.domain.scheduling import Cause, Job
+from penstock.domain.scheduling.causes import no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
@@ -95,7 +96,7 @@ class Submit:
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
         job = await self._job(workload, mounted.volumes, coming)
-        problems += [*self._too_high(caller, task), *self._never_fits(task, job), *mounted.problems]
+        problems += [*self._too_high(caller, task), *self._never_fits(task, job, coming), *mounted.problems]
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
             others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
@@ -112,7 +113,7 @@ class Submit:
             *_limited(workload),
         )
         unmet = [other for other in others.values() if other.state is not State.EXITED]
-        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job)
+        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job, coming)
         said = {
             "spec": _with(task.spec, asked.after),
             "volume_ids": mounted.ids,
@@ -145,11 +146,12 @@ class Submit:
         )
 
     async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> Job | None:
-        """Of a storage that the engine does not know yet it cannot tell where it is."""
+        """The engine does not know the storages that come with it."""
         placement = self._reconciler.placement
-        unknown = {storage.name for storage in coming.storages}
-        known = [volume for volume in volumes if volume.storage not in unknown]
-        return await placement.candidate(workload, known) if placement else None
+        nodes = {storage.name: storage.node for storage in coming.storages}
+        known = [volume for volume in volumes if volume.storage not in nodes]
+        homes = tuple((volume.name, node) for volume in volumes if (node := nodes.get(volume.storage or "")))
+        return await placement.candidate(workload, known, homes) if placement else None
 
     async def _home(self, caller: Caller, coming: Coming, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
@@ -207,8 +209,11 @@ class Submit:
             fits, said = None, "The cluster decides when it starts."
         return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
 
-    def _outlook(self, job: Job | None) -> Cause | None:
-        return self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
+    def _outlook(self, job: Job | None, coming: Coming) -> Cause | None:
+        waits = self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
+        if waits and waits.reason is Reason.NO_NODE_FITS and coming.hosts:
+            return no_room(f"waits for {', '.join(host.name for host in coming.hosts)} to be registered")
+        return waits
 
     async def _refusals(self, caller: Caller, task: Task) -> list[Problem]:
         """What the engine will never do. One that does not answer now says so when it starts the workload."""
@@ -232,10 +237,10 @@ class Submit:
         hint = f"an admin can raise max_priority of group {group.name}"
         return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
-    def _never_fits(self, task: Task, job: Job | None) -> list[Problem]:
+    def _never_fits(self, task: Task, job: Job | None, coming: Coming) -> list[Problem]:
         if self._reconciler.placement is None or job is None:
             return []
-        found = self._reconciler.placement.never(job)
+        found = self._reconciler.placement.never(job, coming.hosts)
         places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"
         return [
