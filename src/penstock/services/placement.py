@@ -151,7 +151,7 @@ class Placement:
         know yet."""
         if self._several or workload.spec.resources.gpus:  # what others do on this machine's GPUs nobody tells
             await self.look()
-        known = list(homes)
+        known = list(homes) if self._several else []
         for volume in volumes:
             with suppress(PenstockError):  # that is said while it waits
                 known += await self._homes([volume])
@@ -288,7 +288,7 @@ class Placement:
             hosts = tuple(place.node for place in held.places) if self._several else ()
             placed.append(Placed(held, port, hosts))
         try:
-            refused = await self._db.write(lambda tx: write_placed(tx, placed))
+            refused, bound = await self._db.write(lambda tx: write_placed(tx, placed))
         except Exception:
             for held in starts:
                 self._pool.enqueue(held.job)
@@ -300,6 +300,10 @@ class Placement:
             else:
                 self._saying.forget(held.job.id)
                 self._touch(held.job.id)
+        for workload in bound:
+            if workload.id in self._pool.waiting:
+                self._ask_again(workload)
+                self._wake.set()
         return not refused
 
     def _not_placed(self, held: Held, why: Refused) -> None:
