@@ -39,7 +39,7 @@ from penstock.services.ordering import by_dependency
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned, together
-from penstock.services.resolving import Coming
+from penstock.services.resolving import Coming, homes_of
 from penstock.services.submit import Prepared, Submit, sends_workdir
 from penstock.services.uploads import Uploads
 from penstock.services.volumes import Volumes
@@ -107,6 +107,7 @@ class Apply:
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             storages=tuple(storage for storage in said.storages if storage.name in fresh),
             hosts=said.hosts,
+            homes=frozenset().union(*(_homes(caller, each) for each in documents)),
         )
         order, circles = by_dependency(documents, caller.group)
         found.problems.extend(circles)
@@ -337,6 +338,13 @@ def kind_of(document: Runnable) -> str:
     if isinstance(document, ManifestWorkload):
         return document.kind
     return WORKLOAD if isinstance(document, WorkloadDocument) else TASK
+
+
+def _homes(caller: Caller, document: Document) -> frozenset[tuple[str, str]]:
+    if isinstance(document, ManifestVolume | NounDocument):
+        return frozenset()
+    named = document.group if isinstance(document, WorkloadDocument) else None
+    return homes_of(document.task.spec, named or caller.group)
 
 
 def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:
