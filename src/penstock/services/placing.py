@@ -110,8 +110,8 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> tuple[dict[str, Refused
 
 
 def _can_mount(tx: Store, workload: Workload, placed: Placed, bound: list[str]) -> bool:
-    """Volumes that no node has used yet are from now on where it runs, and go into `bound`. False: it must be asked for again, for one that
-    it did not know the place of is elsewhere by now, or it would run on several nodes."""
+    """Volumes that no node has used yet are from now on where it runs, and go into `bound`. False: it must be asked for
+    again, for one that it did not know the place of is elsewhere by now, or it would run on several nodes."""
     node, known = placed.hosts[0], dict(placed.held.job.ask.volumes)
     right = True
     for id_ in sorted(set(workload.volume_ids.values())):

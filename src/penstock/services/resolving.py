@@ -20,6 +20,7 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 Found = Volume | PenstockError
+NOT_MADE = "Volume {} is not there, and a read-only mount does not make it"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _not_made(mount: Mount) -> NotFound:
     hint = f"penstock volumes create {mount.volume} 10Gi makes it; or mount it to write"
     if mount.storage != EVERYTHING:
         hint = f"apply a Volume document of this name with the storage {mount.storage}; or mount it to write"
-    return NotFound(f"Volume {mount.volume} is not there, and a read-only mount does not make it", hint=hint)
+    return NotFound(NOT_MADE.format(shorten(mount.volume)), hint=hint)
 
 
 async def _home(mount: Mount, home: Callable[[Mount], Awaitable[Volume]]) -> Found:
