@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.nodes import Host, Node
+from penstock.domain.nodes import Host, Node, unseen
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling import Ask, Cause, Explanation, Held, Job, Pool, ask_of
 from penstock.domain.scheduling.rooms import Free
@@ -115,11 +115,21 @@ class Placement:
 
     def never(self, job: Job, coming: Iterable[Host] = ()) -> dict[str, str]:
         """`coming` are nodes that are about to be registered: what they have is not known yet."""
-        return self._pool.never(job, [_unseen(host) for host in coming])
+        return self._pool.never(job, [unseen(host) for host in coming])
 
     def outlook(self, job: Job) -> Cause | None:
         """Why one that came now would wait; None if it would start."""
         return self._pool.outlook(job, now())
+
+    def outlook_together(self, jobs: Sequence[Job]) -> dict[str, Cause | None]:
+        """The same of several that came at once, each in the way of those after it."""
+        pool = self._pool.copy()
+        for job in jobs:
+            pool.enqueue(job)
+        while pool.decide(now()) or not pool.settled:
+            pass
+        causes = pool.causes(job.id for job in jobs if job.id in pool.waiting)
+        return {job.id: causes.get(job.id) for job in jobs}
 
     def explain(self, workload_id: str) -> Explanation | None:
         """None: it does not wait for a place."""
@@ -373,18 +383,6 @@ class Placement:
 
 def _volumes_of(workload: Workload, tx: Store) -> list[Volume]:
     return [volume for id_ in set(workload.volume_ids.values()) if (volume := tx.volumes.get(id_))]
-
-
-def _unseen(host: Host) -> Node:
-    return Node(
-        name=host.name,
-        group=host.group,
-        labels=host.labels,
-        allows=host.allows,
-        cpus_milli=0,
-        memory_bytes=0,
-        limits_enforced=True,
-    )
 
 
 def _waiting(tx: Store) -> list[Workload]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
 from penstock.domain.nodes import Host
 from penstock.domain.policy import EVERYTHING, Kind, Rights, Verb
-from penstock.domain.users import Caller
+from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine
@@ -33,6 +33,15 @@ class Coming:
     hosts: tuple[Host, ...] = ()
     homes: frozenset[tuple[str, str]] = frozenset()
     """Group and name of each volume that some workload of it makes by mounting it to write."""
+    larger: list[Volume] = field(default_factory=list)
+    """Volumes that are there, with the sizes they are to have."""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    planned_homes: dict[tuple[str, str], Volume] = field(default_factory=dict)
+
+    def add_homes(self, homes: Iterable[Volume]) -> None:
+        """Several workloads of the text may make the same."""
+        for home in homes:
+            self.planned_homes.setdefault((home.group, home.name), home)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -54,6 +54,8 @@ class Prepared:
     workload: Workload
     homes: dict[str, Volume]
     """By mount path, volumes that are made with it."""
+    job: Job | None = None
+    """As the queue would see it; None: it waits for others first, or the engine schedules."""
 
 
 class Submit:
@@ -97,6 +99,7 @@ class Submit:
         workload = self._new(caller, task.spec)
         job = await self._job(workload, mounted.volumes, coming)
         problems += [*self._too_high(caller, task), *self._never_fits(task, job, coming), *mounted.problems]
+        problems += await self._beyond_limits(task, mounted.homes, coming)
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
             others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
@@ -105,6 +108,8 @@ class Submit:
             raise Invalid(f"{asked.source} cannot run here.", problems=problems)
         if not asked.dry_run:
             self._refuse_missing_files(caller, task.spec, asked.files)
+        elif sends_workdir(task.spec):
+            self._uploads.refuse_full()
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
         notices = (
             *task.notices,
@@ -126,7 +131,26 @@ class Submit:
             said |= {"state": waits.state, "reason": waits.reason, "message": waits.message}
         workload = workload.model_copy(update=said)
         self._refuse_too_long(workload, asked.source)
-        return Prepared(workload, mounted.homes)
+        return Prepared(workload, mounted.homes, None if unmet else job)
+
+    async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: Coming) -> list[Problem]:
+        """Volumes that are made with it count like others, after all that the same text makes before them."""
+        new = {(home.group, home.name): path for path, home in homes.items()}
+        new = {key: path for key, path in new.items() if key not in coming.planned_homes}
+        others = [*coming.volumes.values(), *coming.larger, *coming.planned_homes.values()]
+        if not new:
+            return []
+        found = await self._volumes.beyond_limits([*others, *(homes[path] for path in new.values())], coming.groups)
+        return [
+            Problem(
+                problem["message"],
+                where=task.where("volumes", path),
+                field=task.field("volumes", path),
+                hint=problem.get("hint"),
+            )
+            for path, problems in zip(new.values(), found[len(others) :], strict=True)
+            for problem in problems
+        ]
 
     def _new(self, caller: Caller, spec: Spec) -> Workload:
         """As it is whatever it mounts and waits for."""
@@ -203,11 +227,26 @@ class Submit:
 
     def outlook(self, prepared: Prepared) -> DryRun:
         workload, waits = prepared.workload, prepared.workload.message
-        fits: bool | None = waits is None
-        said = f"It would wait: {waits}." if waits else "It would start now."
-        if self._engine.schedules and not waits:
-            fits, said = None, "The cluster decides when it starts."
-        return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
+        fits = None if self._engine.schedules and not waits else waits is None
+        limit = self._uploads.limit if sends_workdir(workload.spec) else None
+        return DryRun(
+            fits_now=fits,
+            message=self.would(waits),
+            notices=workload.notices,
+            spec=workload.spec,
+            upload_limit_bytes=limit,
+        )
+
+    def would(self, waits: str | None) -> str:
+        """Say what would become of one that has this to wait for."""
+        if waits:
+            return f"It would wait: {waits}."
+        return "The cluster decides when it starts." if self._engine.schedules else "It would start now."
+
+    def outlook_together(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """What would become of each of several that are to be made at once."""
+        found = self._reconciler.placement.outlook_together(jobs) if self._reconciler.placement else {}
+        return {id_: self.would(cause.message if cause else None) for id_, cause in found.items()}
 
     def _outlook(self, job: Job | None, coming: Coming) -> Cause | None:
         waits = self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None

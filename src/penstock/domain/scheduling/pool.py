@@ -51,6 +51,19 @@ class Pool:
         self._expected: datetime | None = None
         """When the first of those has room for whom it is kept: if that does not come, others may be expected first."""
 
+    def copy(self) -> Pool:
+        """Return one that can be asked what would happen."""
+        other = Pool()
+        for group in self._groups.values():
+            other.set_group(group)
+        for room in self._rooms.values():
+            other.see(room.node)
+        for held in self._held.values():
+            other.hold(held)
+        for job in self._queue.jobs.values():
+            other.enqueue(job)
+        return other
+
     # what happens
 
     def see(self, node: Node) -> None:
