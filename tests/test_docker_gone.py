@@ -44,8 +44,8 @@ class Lab:
         product = {"lab-1": "NVIDIA A10", "lab-2": "Tesla V100"}[name]
         return NODE.format(name=name, address=address, product=product)
 
-    def readdress(self, name: str, address: str) -> subprocess.CompletedProcess[str]:
-        return penstock(self.server, "apply", "-f", "-", stdin=self.document(name, address))
+    def readdress(self, name: str, address: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return penstock(self.server, "apply", "-f", "-", *more, stdin=self.document(name, address))
 
     def node(self, name: str) -> dict[str, Any]:
         return next(node for node in items(self.server, "/v1/nodes") if node["name"] == name)
@@ -209,6 +209,8 @@ def test_a_node_that_runs_something_takes_an_address_only_if_that_is_there(lab: 
     said = f"Node lab-1 runs train ({train}), and that is not at {lab.second.tcp}: it is another Docker."
     assert said in wrong.stdout + wrong.stderr
     assert "set maintenance: true, and change it when they have ended" in wrong.stdout + wrong.stderr
+    dry = lab.readdress("lab-1", lab.second.tcp, "--dry-run")
+    assert (dry.returncode, dry.stderr) == (wrong.returncode, wrong.stderr)
     nobody = lab.readdress("lab-1", "unix:///nobody")
     assert nobody.returncode == 1
     assert "whether that is at unix:///nobody cannot be seen: " in nobody.stdout + nobody.stderr

@@ -211,6 +211,19 @@ spec:
 """
 
 
+ALSO_FRESH = """
+apiVersion: v1
+kind: Workload
+metadata: {{name: {name}}}
+spec:
+  driver: pwm.docker
+  selectors: {{node: {{name: {node}}}, gpu: {{product_name: pwm.all, count: 1}}}}
+  image: {{image: "penstock-test:1"}}
+  config: {{cmd: sleep 300}}
+  volumes: [{{name: fresh, target: /data}}]
+"""
+
+
 def test_a_volume_nobody_made_is_on_the_disk_of_the_node_that_uses_it_first(lab: Lab) -> None:
     def applied(name: str, volume: str, more: str) -> dict[str, Any]:
         text = FRESH.format(name=name, volume=volume, more=more)
@@ -241,6 +254,68 @@ def test_a_volume_nobody_made_is_on_the_disk_of_the_node_that_uses_it_first(lab:
     [node] = set(lab.runs_on(array))
     assert volume("for-array") == ("Bound", f"{node}-local")
     lab.stop(array)
+
+
+def test_what_is_pinned_where_its_volume_is_not_is_refused_or_in_nobodys_way(lab: Lab) -> None:
+    pinned = "selectors: {{node: {node}}}\nvolumes: {{/data: data}}\n"
+    assert lab.server.request("POST", "/v1/volumes", {"name": "data", "storage": "lab-2-local"})[0] == 201
+    text = SLEEP.format(name="x", resources="", more=pinned.format(node="lab-1"))
+    status, refused = lab.server.request("POST", "/v1/workloads", {"text": text, "source": "x.yaml"})
+    conflict = "asks for node lab-1, but volume data is on lab-2: ask for no node, or mount another volume"
+    assert (status, refused["problems"][0]["where"]) == (422, "x.yaml:3:13")
+    assert refused["problems"][0]["message"] == conflict
+    held = [lab.submit(f"full-{name}", ", accelerators: 2", f"selectors: {{node: {name}}}\n") for name in KINDS]
+    for each in held:
+        lab.runs_on(each)
+    fresh = ALSO_FRESH.format(name="here", node="lab-1") + "---" + ALSO_FRESH.format(name="there", node="lab-2")
+    status, made = lab.server.request("POST", "/v1/apply", {"text": fresh})
+    assert status == 200, made
+    here, there = ({"id": each["id"]} for each in made["results"])
+    lab.stop(held[1])
+    assert lab.runs_on(there) == ["lab-2"]
+    until(lambda: lab.seen(here)["reason"] == "NO_NODE_FITS", lambda: lab.seen(here))
+    lost = lab.seen(here)
+    assert (lost["state"], lost["status"]) == ("DENIED", "pending")
+    conflict = "asks for node lab-1, but volume fresh is on lab-2: ask for no node, or mount another volume"
+    said = f"can never start on the nodes there are now: {conflict}; it starts once a node can run it"
+    assert lost["message"] == said
+    _, found = lab.server.request("GET", f"/v1/workloads/{here['id']}/explain")
+    assert (found["sentence"], found["ahead"]) == (said, None)
+    waits = lab.submit("waits", resources=", accelerators: 'V100:1'")
+    assert lab.seen(waits)["message"].endswith("0 of 2 are free"), lab.seen(waits)
+    lab.stop(held[0], here, there, waits)
+
+
+def test_what_a_node_was_taken_from_starts_when_it_is_registered_again(lab: Lab) -> None:
+    held = lab.submit("held", ", accelerators: 2", "selectors: {node: lab-1}\n")
+    assert lab.runs_on(held) == ["lab-1"]
+    waits = lab.submit("waits", ", accelerators: 1", "selectors: {node: lab-1}\n")
+    lab.hosts["lab-1"].kill()
+    try:
+        until(lambda: any(not node["ready"] for node in lab.server.request("GET", "/v1/nodes")[1]["items"]))
+        assert lab.server.request("DELETE", "/v1/nodes/lab-1?force=true")[0] == 200
+    finally:
+        lab.hosts["lab-1"].start()
+    until(lambda: lab.seen(waits)["reason"] == "NO_NODE_FITS", lambda: lab.seen(waits))
+    assert "asks for node lab-1; there is lab-2" in lab.seen(waits)["message"]
+    lab.register("lab-1")
+    assert lab.runs_on(waits) == ["lab-1"]
+    lab.stop(waits)
+
+
+def test_a_node_that_comes_in_the_same_text_may_run_what_no_other_can(lab: Lab) -> None:
+    product, disk = KINDS["lab-1"]
+    assert lab.server.request("DELETE", "/v1/nodes/lab-1")[0] == 200
+    more = {"address": lab.hosts["lab-1"].unix, "product": product, "disk": disk, "maintenance": "false"}
+    text = ALSO_FRESH.format(name="new", node="lab-1") + "---\n" + NODE.format(name="lab-1", **more)
+    status, told = lab.server.request("POST", "/v1/apply", {"text": text, "dry_run": True})
+    assert status == 200, told
+    assert told["results"][1]["message"] == "It would wait: waits for lab-1 to be registered."
+    status, made = lab.server.request("POST", "/v1/apply", {"text": text})
+    assert status == 200, made
+    new = {"id": made["results"][1]["id"]}
+    assert lab.runs_on(new) == ["lab-1"]
+    lab.stop(new)
 
 
 def test_what_was_on_a_node_that_is_gone_holds_up_nobody_else(lab: Lab) -> None:

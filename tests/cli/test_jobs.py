@@ -423,6 +423,20 @@ def test_a_dry_run_of_a_file_refuses_what_apply_refuses(penstock):
     assert penstock("jobs", "list", "--name", "coded").out == "No tasks found\n"
 
 
+def test_a_dry_run_packs_what_would_be_sent(alone):
+    (alone.folder / "task.yaml").write_text("name: coded\nworkdir: code\nrun: 'true'\n")
+    (alone.folder / "code").mkdir()
+    (alone.folder / "code" / "data.bin").write_bytes(os.urandom(4096))
+    alone.environ["PENSTOCK_WORKDIR_LIMIT"] = "2Ki"
+    for words in (("apply", "-f", "task.yaml"), ("jobs", "submit", "task.yaml")):
+        for dry in ((), ("--dry-run",)):
+            refused = alone(*words, *dry)
+            assert refused.code == 1, refused
+            said = "Error: The workdir code is over the limit of 2Ki, packed. Its largest: data.bin (4Ki)."
+            assert said in refused.err.splitlines()
+    assert alone("jobs", "list", "--name", "coded").out == "No tasks found\n"
+
+
 def test_a_dry_run_as_a_name_is_the_name(penstock):
     done = penstock("jobs", "submit", "-", "--dry-run", "-o", "name", stdin="name: dry\nrun: echo\n")
     assert (done.code, done.out) == (0, "dry\n")

@@ -71,6 +71,61 @@ def test_nor_in_a_document(sample):
     assert status == 200, answer
 
 
+TYPO = """\
+apiVersion: v1
+kind: Workload
+metadata: {{name: {name}}}
+spec:
+  driver: pwm.docker
+  selectors: {{cpu: {{product_name: pwm.all}}}}
+  config: {{cmd: "true"}}
+  volumes:
+    - {{name: {volume}, target: /data{more}}}
+"""
+NOT_MADE = "Volume {} is not there, and a read-only mount does not make it"
+
+
+def test_a_read_only_mount_does_not_make_its_volume(module_server):
+    document = TYPO.format(name="reads", volume="typo", more=", policy: readonly")
+    task = "run: 'true'\nvolumes: {/data: {name: typo, storage: pwm.all, read_only: true}}\n"
+    for path, text, field in (
+        ("/v1/apply", document, "spec.volumes[0]"),
+        ("/v1/workloads", task, "volumes./data"),
+    ):
+        for dry in ({}, {"dry_run": True}):
+            status, refused = module_server.request("POST", path, {"text": text, "source": "t.yaml"} | dry)
+            assert status == 422, refused
+            [problem] = refused["problems"]
+            assert problem["field"] == field
+            assert problem["message"] == NOT_MADE.format("typo")
+            assert problem["hint"] == "penstock volumes create typo 10Gi makes it; or mount it to write"
+    assert module_server.request("GET", "/v1/volumes/typo")[0] == 404
+
+
+def test_on_a_storage_neither(module_server):
+    storage = "apiVersion: v1\nkind: Storage\nmetadata: {name: disk9}\nspec: {local: {node: here}}\n"
+    reads = TYPO.format(name="reads", volume="typo", more=", policy: readonly, storage: disk9")
+    status, refused = module_server.request("POST", "/v1/apply", {"text": f"{storage}---\n{reads}"})
+    assert (status, refused["problems"][0]["message"]) == (422, NOT_MADE.format("typo"))
+    hint = "apply a Volume document of this name with the storage disk9; or mount it to write"
+    assert refused["problems"][0]["hint"] == hint
+
+
+def test_a_read_only_mount_has_what_another_of_its_text_makes(module_server):
+    writes = TYPO.format(name="writes", volume="made", more="")
+    reads = TYPO.format(name="reads", volume="made", more=", policy: readonly") + "  after: writes\n"
+    both = TYPO.format(name="both", volume="twice", more="") + (
+        "    - {name: twice, target: /again, policy: readonly}\n"
+    )
+    status, made = module_server.request("POST", "/v1/apply", {"text": "---\n".join([reads, writes, both])})
+    assert status == 200, made
+    for each in made["results"]:
+        assert each["result"] == "created"
+        assert module_server.ended(each["id"])["status"] == "completed"
+    _, page = module_server.request("GET", "/v1/volumes")
+    assert sorted(each["name"] for each in page["items"] if each["name"] in ("made", "twice")) == ["made", "twice"]
+
+
 def test_who_only_sees_it_mounts_it_to_read(sample):
     text = TASK.format(name="open", more=", read_only: true")
     assert ended(sample, "sample", text) == "failed"

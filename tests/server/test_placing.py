@@ -288,3 +288,25 @@ def test_priorities_and_limits_hold_after_a_restart(place: Path, lab: Lab) -> No
     until(lambda: lab.seen("ann", high["id"])["state"] == "RUNNING")
     assert "1 is taken" in lab.seen("ann", low["id"])["message"]
     lab.server.end()
+
+
+def test_what_the_machine_can_no_longer_run_says_so_and_is_in_nobodys_way(place: Path) -> None:
+    first = start_server(place, cpus="4")
+    blocker = first.submit("resources: {cpus: 4}\nrun: sleep 300\n")
+    until(lambda: first.request("GET", f"/v1/workloads/{blocker['id']}")[1]["state"] == "RUNNING")
+    large = first.submit("name: large\nresources: {cpus: 4}\nrun: 'true'\n")
+    first.kill()
+    server = start_server(place, cpus="2")
+    found = until(lambda: _says(server, large["id"], "can never start"))
+    assert found["state"] == "DENIED"
+    assert found["reason"] == "NO_NODE_FITS"
+    assert "asks for 4 CPUs" in found["message"]
+    assert found["message"].endswith("has 2; it starts once a node can run it")
+    waits = server.submit("resources: {cpus: 1}\nrun: 'true'\n")
+    assert "ahead" not in server.request("GET", f"/v1/workloads/{waits['id']}")[1]["message"]
+    server.kill()
+    server = start_server(place, cpus="4")
+    server.request("POST", f"/v1/workloads/{blocker['id']}/stop")
+    assert server.ended(large["id"])["state"] == "EXITED"
+    assert server.ended(waits["id"])["state"] == "EXITED"
+    server.end()

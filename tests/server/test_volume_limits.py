@@ -112,6 +112,23 @@ def test_a_volume_grows_only_within_the_limit(lab: Lab):
     assert lab.create(fred, "more", "1Gi")[0] == 422
 
 
+def test_a_file_of_several_that_grow_is_judged_as_a_whole(lab: Lab):
+    lab.group("rising", most=10 * GI)
+    hans = lab.member("hans", "rising")
+    for name in ("one", "two"):
+        assert lab.create(hans, name, "2Gi")[0] == 201
+    text = "".join(CLAIM.format(name=name, size="6Gi") for name in ("one", "two"))
+    for dry in (True, False):
+        status, refused = lab.server.tcp("POST", "/v1/apply", {"text": text, "dry_run": dry}, hans)
+        assert status == 422, refused
+        assert [problem["message"] for problem in refused["problems"]] == [
+            "group rising may have 10Gi in volumes: 8Gi are taken, this asks for 4Gi more"
+        ]
+    fits = text.replace("6Gi", "5Gi")
+    status, made = lab.apply(hans, fits)
+    assert [each["result"] for each in made["results"]] == ["resized", "resized"]
+
+
 def test_many_at_once_do_not_pass_together(lab: Lab):
     lab.group("rush", most=5 * GI)
     gina = lab.member("gina", "rush")

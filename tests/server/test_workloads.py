@@ -259,6 +259,16 @@ class TestQueue:
         assert not found["fits_now"]
         assert found["message"] == "It would wait: needs 0.5 CPUs; 0 of 2 are free."
 
+    def test_a_dry_run_of_several_tells_each_what_it_would_wait_for_behind_the_others(self, server):
+        text = "---\n".join(f"name: together-{n}\nresources: {{cpus: {n}}}\nrun: sleep 60\n" for n in (1, 2))
+        text += "---\nname: together-3\nafter: together-1\nrun: 'true'\n"
+        _, dry = server.request("POST", "/v1/apply", {"text": text, "dry_run": True})
+        said = [each["message"] for each in dry["results"]]
+        assert said[:2] == ["It would start now.", "It would wait: needs 2 CPUs; 1 of 2 are free."]
+        assert said[2].startswith("It would wait: waits for together-1")
+        _, made = server.request("POST", "/v1/apply", {"text": text})
+        assert [each["message"] for each in made["results"][:2]] == [None, "needs 2 CPUs; 1 of 2 are free"]
+
     def test_one_whose_volume_vanished_while_it_waited_fails_with_that_and_frees_its_followers(self, server):
         server.request("POST", "/v1/volumes", {"name": "doomed", "size": "1Gi"})
         blocker = server.submit("resources: {cpus: 2}\nrun: sleep 60\n")

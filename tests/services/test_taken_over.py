@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from penstock.domain.states import Reason, State
+from penstock.domain.users import Group, Limits, Membership, User
 from penstock.engines.base import LogQuery, Run
 from penstock.errors import Invalid
 from penstock.wire import NewVolume, Submission
-from tests.services.scheduling import ANN, Kept, ended, running, submit, until
+from tests.services.scheduling import ADMIN, ANN, Kept, ended, running, submit, until
 
 
 @pytest.fixture
@@ -166,3 +167,18 @@ async def test_of_one_that_fails_again_and_again_only_the_newest_attempts_are_ke
     assert (done.attempt, [unit.attempt for unit in (*done.earlier, *done.units)]) == (6, [4, 5, 6])
     assert {run.attempt for run in kept.records} == {4, 5, 6}
     assert len([change for change in done.history if change.state is State.CRASHED]) == 6
+
+
+async def test_a_volume_that_a_mount_would_make_counts_in_a_dry_run(parts):
+    await parts.people.begin(ADMIN, "root")
+    admin = parts.people.known(ADMIN)
+    await parts.people.put_group(admin, Group(name="ann", limits=Limits(volume_bytes=2**30)))
+    await parts.people.put_user(admin, User(name="ann", groups=(Membership(name="ann", policy="pwm.all"),)))
+    text = "run: 'true'\nvolumes: {/a: {name: a, storage: pwm.all}, /b: {name: b, storage: pwm.all}}\n"
+    for dry_run in (True, False):
+        asked = Submission.model_validate({"text": text, "dry_run": dry_run, "source": "t.yaml"})
+        with pytest.raises(Invalid) as refused:
+            await parts.submit.text(parts.people.known(ANN), asked)
+        [problem] = refused.value.problems
+        assert (problem["field"], problem["where"]) == ("volumes./b", "t.yaml:2:44")
+        assert problem["message"] == "group ann may have 1Gi in volumes: 1Gi are taken, this asks for 1Gi"

@@ -36,6 +36,6 @@ def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str
     if dry_run:
         from penstock.cli.files_needed import sent_along
 
-        for sent in sent_along(body["text"], base):
+        for sent in sent_along(body["text"], base, answer.get("upload_limit_bytes")):
             note(f"Would send {sent}")
     return show_results(answer["results"], output, " (dry run)" if dry_run else "")

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from penstock.cli.output import note
-from penstock.cli.workdir import contents, upload, walk
+from penstock.cli.workdir import Pipe, Progress, contents, pack, upload, walk
 from penstock.client import Client
 from penstock.errors import FilesNeeded, ServerFault
 
@@ -35,10 +35,16 @@ def send_files(client: Client, text: str, base: str, asked: FilesNeeded) -> dict
     return {field: sent[path] for field, path in files.items()}
 
 
-def sent_along(text: str, base: str) -> list[str]:
-    """What of local directories would be sent; one that is not there is an error in a dry run, too."""
-    found = dict.fromkeys(named_directories(text))
-    return [f"{path} ({contents(list(walk(Path(base, path))))} before packing)" for path in found]
+def sent_along(text: str, base: str, limit: int | None) -> list[str]:
+    """Say what of local directories would be sent: each is packed, so that a dry run finds what sending would."""
+    return [_would_send(path, base, limit) for path in dict.fromkeys(named_directories(text))]
+
+
+def _would_send(path: str, base: str, limit: int | None) -> str:
+    directory = Path(base, path)
+    entries = list(walk(directory))
+    pack(entries, Pipe(lambda _: None, directory, entries, limit), Progress(directory, entries, "Packing"))
+    return f"{path} ({contents(entries)} before packing)"
 
 
 def _send(client: Client, path: str, base: str, limit: int | None) -> str:

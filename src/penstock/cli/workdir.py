@@ -156,9 +156,10 @@ class Pipe:
 
 
 class Progress:
-    """A bar on the terminal, once sending has taken a while."""
+    """A bar on the terminal, once it has taken a while."""
 
-    def __init__(self, directory: Path, entries: Sequence[Entry]) -> None:
+    def __init__(self, directory: Path, entries: Sequence[Entry], doing: str = "Sending") -> None:
+        self._doing = doing
         self._directory = directory
         self._total = sum(map(size, entries)) or 1
         self._done = 0
@@ -174,7 +175,7 @@ class Progress:
         filled = min(BAR, BAR * self._done // self._total)
         bar = "#" * filled + "-" * (BAR - filled)
         amounts = f"{show_bytes(self._done)} of {show_bytes(self._total)}"
-        sys.stderr.write(f"\rSending {clean(str(self._directory))} [{bar}] {amounts}\x1b[K")
+        sys.stderr.write(f"\r{self._doing} {clean(str(self._directory))} [{bar}] {amounts}\x1b[K")
         sys.stderr.flush()
 
     def finish(self) -> None:

@@ -105,6 +105,19 @@ class Node(Model):
     """False: CPU and memory limits are advisory here, and everyone is told so."""
 
 
+def unseen(host: Host) -> Node:
+    """Return the node that it is to be, of which nobody knows yet what it has."""
+    return Node(
+        name=host.name,
+        group=host.group,
+        labels=host.labels,
+        allows=host.allows,
+        cpus_milli=0,
+        memory_bytes=0,
+        limits_enforced=True,
+    )
+
+
 def product_matches(wanted: str, product: str) -> bool:
     """`A10`, `nvidia-a10` and `NVIDIA A10` all mean the product `NVIDIA A10`, and none means `NVIDIA A100`.
 

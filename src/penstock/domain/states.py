@@ -36,6 +36,8 @@ class Reason(StrEnum):
     WAITS_FOR_OTHERS = "WAITS_FOR_OTHERS"
     """`after`: those it waits for have not all completed."""
     NO_AVAILABLE_RESOURCES = "NO_AVAILABLE_RESOURCES"
+    NO_NODE_FITS = "NO_NODE_FITS"
+    """No node that there is could run it, however empty; a node that comes or changes may."""
     QUOTA = "QUOTA"
     """Beyond a limit of its user, its group or its namespace."""
     NOT_ALLOWED = "NOT_ALLOWED"

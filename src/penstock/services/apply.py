@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -39,7 +39,7 @@ from penstock.services.ordering import by_dependency
 from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.services.planned import CREATED, FAILED, NOT_CHANGED, RESIZED, Made, Planned, together
-from penstock.services.resolving import Coming
+from penstock.services.resolving import Coming, homes_of
 from penstock.services.submit import Prepared, Submit, sends_workdir
 from penstock.services.uploads import Uploads
 from penstock.services.volumes import Volumes
@@ -78,8 +78,20 @@ class Apply:
             self._refuse_missing_files(read.documents, asked)
         plans = await self._plan(caller, read, asked)
         if asked.dry_run:
-            return tuple(plan.applied(id=plan.id if plan.result != CREATED else None) for plan in plans)
+            return self._would_be_applied(plans)
         return await self._make_all(caller, plans, key)
+
+    def _would_be_applied(self, plans: Sequence[Planned]) -> tuple[Applied, ...]:
+        """No id of what is not made; and each workload waits for room behind those of the text that come before it."""
+        jobs = [plan.job for plan in plans if plan.job]
+        said = self._submit.outlook_together(jobs) if len(jobs) > 1 else {}
+        return tuple(
+            plan.applied(
+                id=plan.id if plan.result != CREATED else None,
+                message=said.get(plan.id or "", plan.message),
+            )
+            for plan in plans
+        )
 
     # planning
 
@@ -100,12 +112,16 @@ class Apply:
             with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
                 volumes.append(await _planned(partial(self._plan_volume, caller, document)))
                 made.append((volumes[-1], partial(_at, document)))
-        groups = [each.noun for each in said.documents if isinstance(each.noun, Group)]
+        groups = {each.name: each.noun for each in said.documents if isinstance(each.noun, Group)}
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
         coming = Coming(
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
+            larger=[larger for plan in volumes if (larger := plan.larger)],
+            groups=groups,
             storages=tuple(storage for storage in said.storages if storage.name in fresh),
+            hosts=said.hosts,
+            homes=frozenset().union(*(_homes(caller, each) for each in documents)),
         )
         order, circles = by_dependency(documents, caller.group)
         found.problems.extend(circles)
@@ -115,6 +131,7 @@ class Apply:
                 chosen = self._in_group(caller, each, said.groups)
                 plan = await _planned(partial(self._plan_workload, chosen, each, number, asked, coming))
                 workloads.append(plan)
+                coming.add_homes(plan.homes.values())
                 if there := plan.workload or plan.known:
                     coming.workloads[chosen.group, plan.name] = there
         await self._refuse(caller, found)
@@ -130,12 +147,11 @@ class Apply:
             raise error
 
     async def _beyond_limits(
-        self, made: Sequence[tuple[Planned, Callable[[Problem], Problem]]], groups: Sequence[Group]
+        self, made: Sequence[tuple[Planned, Callable[[Problem], Problem]]], groups: Mapping[str, Group]
     ) -> list[Problem]:
         """What is too much in volumes, all of the text together, each where its document says its size."""
-        volumes = [(plan.volume, at) for plan, at in made if plan.volume]
-        coming = {group.name: group for group in groups}
-        found = await self._volumes.beyond_limits([volume for volume, _ in volumes], coming)
+        volumes = [(volume, at) for plan, at in made if (volume := plan.volume or plan.larger)]
+        found = await self._volumes.beyond_limits([volume for volume, _ in volumes], groups)
         return [at(problem) for (_, at), problems in zip(volumes, found, strict=True) for problem in problems]
 
     def _in_group(self, caller: Caller, document: Runnable, groups: frozenset[str]) -> Caller:
@@ -176,11 +192,11 @@ class Apply:
             return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
         caller.require(Verb.update, Kind.Volume)
         try:
-            await self._volumes.refuse_resize(found, asked.size or "")
+            larger = await self._volumes.larger(found, asked.size or "")
         except Conflict as error:
             raise Invalid(error.message, problems=[Problem(error.message, field="size", hint=error.hint)]) from None
         said_size = f"{found.size} to {asked.size}"
-        return Planned(CLAIM, found.name, RESIZED, id=found.id, message=said_size, asked=asked)
+        return Planned(CLAIM, found.name, RESIZED, id=found.id, message=said_size, larger=larger, asked=asked)
 
     async def _plan_workload(
         self,
@@ -224,6 +240,7 @@ class Apply:
             id=prepared.workload.id,
             message=said,
             workload=prepared.workload,
+            job=prepared.job,
             homes=prepared.homes,
             caller=caller,
         )
@@ -336,6 +353,13 @@ def kind_of(document: Runnable) -> str:
     if isinstance(document, ManifestWorkload):
         return document.kind
     return WORKLOAD if isinstance(document, WorkloadDocument) else TASK
+
+
+def _homes(caller: Caller, document: Document) -> frozenset[tuple[str, str]]:
+    if isinstance(document, ManifestVolume | NounDocument):
+        return frozenset()
+    named = document.group if isinstance(document, WorkloadDocument) else None
+    return homes_of(document.task.spec, named or caller.group)
 
 
 def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:

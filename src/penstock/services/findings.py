@@ -11,9 +11,11 @@ from penstock.dialects.text import in_order, invalid
 from penstock.domain.audit import Deed
 from penstock.domain.names import shorten
 from penstock.errors import Forbidden, Invalid, Problem
+from penstock.services.resolving import NOT_MADE
 
 LOST = (
     "Volume {} not found",
+    NOT_MADE,
     "Task {} not found",
     "Storage {} not found",
     "Group {} not found",

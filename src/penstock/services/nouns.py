@@ -12,7 +12,7 @@ from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
 from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
-from penstock.errors import Forbidden, Invalid, NotFound, PenstockError, Problem
+from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
 from penstock.services.differing import VOLUME_FIELDS, volume_differences
 from penstock.services.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
@@ -41,9 +41,10 @@ class Said:
     def of(cls, documents: Iterable[object]) -> Said:
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         groups = frozenset(each.name for each in nouns if isinstance(each.noun, Group))
-        found = (each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage))
-        hosts = tuple(each.noun for each in nouns if isinstance(each.noun, Host))
-        return cls(tuple(nouns), groups, tuple(noun for noun in found if isinstance(noun, Storage)), hosts)
+        found = [each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage | Host)]
+        storages = tuple(noun for noun in found if isinstance(noun, Storage))
+        hosts = tuple(noun for noun in found if isinstance(noun, Host))
+        return cls(tuple(nouns), groups, storages, hosts)
 
 
 def order_of(document: NounDocument) -> tuple[int, bool]:
@@ -71,7 +72,7 @@ class Nouns:
             return self._plan_group(caller, document, noun)
         if isinstance(noun, AskedVolume):
             return await self._plan_volume(caller, document, noun, coming.storages)
-        return self._plan_place(caller, document, noun, coming.hosts)
+        return await self._plan_place(caller, document, noun, coming.hosts)
 
     def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
         """In the group it says, which may come with it."""
@@ -125,12 +126,19 @@ class Nouns:
         known = self._people.group(group.name)
         return _planned(document, known is not None, known == group, partial(self._people.put_group, caller, group))
 
-    def _plan_place(self, caller: Caller, document: NounDocument, place: Place, coming: Sequence[Host]) -> Planned:
+    async def _plan_place(
+        self, caller: Caller, document: NounDocument, place: Place, coming: Sequence[Host]
+    ) -> Planned:
         known = self._places.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
         if clash := self._places.clash(place, coming):
             problem = Problem(clash.message, field=clash.field, hint=clash.hint)
             raise Invalid(clash.message, problems=[placed(document, problem)])
+        try:
+            await self._places.refuse_other_engine(place)
+        except Conflict as error:
+            problem = Problem(error.message, field="address", hint=error.hint)
+            raise Invalid(error.message, problems=[placed(document, problem)]) from None
         return _planned(document, known is not None, known == place, partial(self._places.put, caller, place, coming))
 
     async def _plan_volume(

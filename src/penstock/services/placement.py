@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.nodes import Node
+from penstock.domain.nodes import Host, Node, unseen
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling import Ask, Cause, Explanation, Held, Job, Pool, ask_of
 from penstock.domain.scheduling.rooms import Free
@@ -113,12 +113,23 @@ class Placement:
         """GPU uuid → id of the workload that has it."""
         return self._pool.holders()
 
-    def never(self, job: Job) -> dict[str, str]:
-        return self._pool.never(job)
+    def never(self, job: Job, coming: Iterable[Host] = ()) -> dict[str, str]:
+        """`coming` are nodes that are about to be registered: what they have is not known yet."""
+        return self._pool.never(job, [unseen(host) for host in coming])
 
     def outlook(self, job: Job) -> Cause | None:
         """Why one that came now would wait; None if it would start."""
         return self._pool.outlook(job, now())
+
+    def outlook_together(self, jobs: Sequence[Job]) -> dict[str, Cause | None]:
+        """The same of several that came at once, each in the way of those after it."""
+        pool = self._pool.copy()
+        for job in jobs:
+            pool.enqueue(job)
+        while pool.decide(now()) or not pool.settled:
+            pass
+        causes = pool.causes(job.id for job in jobs if job.id in pool.waiting)
+        return {job.id: causes.get(job.id) for job in jobs}
 
     def explain(self, workload_id: str) -> Explanation | None:
         """None: it does not wait for a place."""
@@ -145,15 +156,16 @@ class Placement:
         placed = {id_: None for id_ in workload_ids if id_ in self._pool.held}
         return placed | {id_: cause.message for id_, cause in self.causes(workload_ids).items()}
 
-    async def candidate(self, workload: Workload, volumes: Iterable[Volume]) -> Job:
-        """One that is not stored yet, to ask about."""
+    async def candidate(self, workload: Workload, volumes: Iterable[Volume], homes: Homes = ()) -> Job:
+        """Return one that is not stored yet, to ask about; `homes` are of further volumes, which the engine does not
+        know yet."""
         if self._several or workload.spec.resources.gpus:  # what others do on this machine's GPUs nobody tells
             await self.look()
-        try:
-            homes = await self._homes(volumes)
-        except PenstockError:
-            homes = ()  # that is said while it waits
-        return job_of(workload, self._ask(workload, homes))
+        known = list(homes) if self._several else []
+        for volume in volumes:
+            with suppress(PenstockError):  # that is said while it waits
+                known += await self._homes([volume])
+        return job_of(workload, self._ask(workload, tuple(sorted(known))))
 
     async def _homes(self, volumes: Iterable[Volume]) -> Homes:
         """Of those that are on one node's disk: what mounts them must run there."""
@@ -286,7 +298,7 @@ class Placement:
             hosts = tuple(place.node for place in held.places) if self._several else ()
             placed.append(Placed(held, port, hosts))
         try:
-            refused = await self._db.write(lambda tx: write_placed(tx, placed))
+            refused, bound = await self._db.write(lambda tx: write_placed(tx, placed))
         except Exception:
             for held in starts:
                 self._pool.enqueue(held.job)
@@ -298,6 +310,10 @@ class Placement:
             else:
                 self._saying.forget(held.job.id)
                 self._touch(held.job.id)
+        for workload in bound:
+            if workload.id in self._pool.waiting:
+                self._ask_again(workload)
+                self._wake.set()
         return not refused
 
     def _not_placed(self, held: Held, why: Refused) -> None:

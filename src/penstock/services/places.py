@@ -135,6 +135,10 @@ class Places:
         await self.open()
         return "configured" if known else "created"
 
+    async def refuse_other_engine(self, place: Place) -> None:
+        """Raises what `put` would of a node that gets another address."""
+        await self._found_again(self.known(kind_of(place), place.name), place)
+
     async def _found_again(self, known: Place | None, host: Place) -> set[str] | None:
         """Of a node that gets another address: what runs on it, once it is seen to be there as well. Another engine
         would show nothing of it, and what is not shown is taken for gone."""

@@ -76,9 +76,11 @@ def held_of(workload: Workload, ask: Ask, only: str) -> Held:
     )
 
 
-def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
-    """Those that were not placed: stopped or placed meanwhile, or another server gave away what they were to get."""
-    refused = {}
+def write_placed(tx: Store, starts: Iterable[Placed]) -> tuple[dict[str, Refused], list[Workload]]:
+    """Return those that were not placed: stopped or placed meanwhile, or another server gave away what they were to
+    get; and those that wait and mount a volume whose node is known from now on."""
+    refused: dict[str, Refused] = {}
+    bound: list[str] = []
     for each in starts:
         found = tx.workloads.get(each.held.job.id)
         if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
@@ -92,7 +94,7 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
             "hosts": each.hosts,
             "master_port": each.port,
         }
-        if each.hosts and not _can_mount(tx, found, each):
+        if each.hosts and not _can_mount(tx, found, each, bound):
             refused[found.id] = Refused(found, elsewhere=True)
             continue
         if holders := tx.locks.take(found.model_copy(update=given)):
@@ -103,12 +105,13 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> dict[str, Refused]:
         found = tx.workloads.move(found, State.ASSIGNED, Reason.PLACED, f"on {on}", **given)
         if not each.hosts:  # Docker hosts tell of the further steps themselves: an image may have to be pulled first
             tx.workloads.move(found, State.LAUNCHING, Reason.PLACED)
-    return refused
+    users = {user.id: user for volume_id in bound for user in tx.workloads.using(volume_id)}
+    return refused, [user for user in users.values() if user.state in WAITING]
 
 
-def _can_mount(tx: Store, workload: Workload, placed: Placed) -> bool:
-    """Volumes that no node has used yet are from now on where it runs. False: it must be asked for again, for one that
-    it did not know the place of is elsewhere by now, or it would run on several nodes."""
+def _can_mount(tx: Store, workload: Workload, placed: Placed, bound: list[str]) -> bool:
+    """Volumes that no node has used yet are from now on where it runs, and go into `bound`. False: it must be asked for
+    again, for one that it did not know the place of is elsewhere by now, or it would run on several nodes."""
     node, known = placed.hosts[0], dict(placed.held.job.ask.volumes)
     right = True
     for id_ in sorted(set(workload.volume_ids.values())):
@@ -116,6 +119,7 @@ def _can_mount(tx: Store, workload: Workload, placed: Placed) -> bool:
         if volume and volume.awaits_node:
             volume = volume.model_copy(update={"storage": f"{node}{LOCAL}"})
             tx.volumes.update(volume)
+            bound.append(volume.id)
         elif volume is None or volume.storage is None or volume.many_nodes or volume.name in known:
             continue
         right &= volume.storage == f"{node}{LOCAL}" and set(placed.hosts) == {node}

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.domain.scheduling import Job
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
@@ -25,10 +26,14 @@ class Planned:
     id: str | None = None
     message: str | None = None
     volume: Volume | None = None
+    larger: Volume | None = None
+    """The volume that is there, with its new size."""
     asked: NewVolume | None = None
     workload: Workload | None = None
     known: Workload | None = None
     """The one that is there and the same, for those of the text that name it."""
+    job: Job | None = None
+    """The workload as the queue would see it."""
     homes: dict[str, Volume] = field(default_factory=dict)
     """Volumes that are made with the workload."""
     caller: Caller | None = None

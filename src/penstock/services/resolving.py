@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.dialects.task import Task
 from penstock.domain.names import shorten
+from penstock.domain.nodes import Host
 from penstock.domain.policy import EVERYTHING, Kind, Rights, Verb
-from penstock.domain.users import Caller
+from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, Volume
-from penstock.domain.workloads import Mount, Workload
+from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine
 from penstock.errors import Ambiguous, Invalid, NotFound, PenstockError, Problem, Unavailable
 from penstock.services import lookup
@@ -19,6 +20,7 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 Found = Volume | PenstockError
+NOT_MADE = "Volume {} is not there, and a read-only mount does not make it"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,18 @@ class Coming:
     volumes: dict[tuple[str, str], Volume] = field(default_factory=dict)
     workloads: dict[tuple[str, str], Workload] = field(default_factory=dict)
     storages: tuple[Storage, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    homes: frozenset[tuple[str, str]] = frozenset()
+    """Group and name of each volume that some workload of it makes by mounting it to write."""
+    larger: list[Volume] = field(default_factory=list)
+    """Volumes that are there, with the sizes they are to have."""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    planned_homes: dict[tuple[str, str], Volume] = field(default_factory=dict)
+
+    def add_homes(self, homes: Iterable[Volume]) -> None:
+        """Several workloads of the text may make the same."""
+        for home in homes:
+            self.planned_homes.setdefault((home.group, home.name), home)
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ async def volumes_of(
     kept = [each for each in found.values() if isinstance(each, Volume) and (each.made or each.phase is Phase.Bound)]
     ids = {path: volume.id for path, volume in found.items() if isinstance(volume, Volume)}
     homes: dict[str, Volume] = {}
+    made_by_mounting = coming.homes | homes_of(task.spec, caller.group)
     for mount in task.spec.mounts:
         if not isinstance(found[mount.path], NotFound):
             continue
@@ -60,7 +75,9 @@ async def volumes_of(
             found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
             ids[mount.path] = literal_id(mount.volume)
         missing = isinstance(found[mount.path], NotFound)
-        if missing and mount.storage is not None and mount.group in (None, caller.group):
+        if missing and _may_be_made(mount, caller.group) and (caller.group, mount.volume) not in made_by_mounting:
+            found[mount.path] = _not_made(mount)
+        elif missing and _may_be_made(mount, caller.group):
             made = found[mount.path] = await _home(mount, home)
             if isinstance(made, Volume):
                 homes[mount.path], ids[mount.path] = made, made.id
@@ -68,6 +85,24 @@ async def volumes_of(
     problems = [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
     problems += [*_elsewhere(task, found), *_not_theirs_to_write(caller, task, found)]
     return Mounted(ids, problems, homes, tuple(each for each in found.values() if isinstance(each, Volume)))
+
+
+def homes_of(spec: Spec, group: str) -> frozenset[tuple[str, str]]:
+    """Return group and name of each volume that this workload makes if it is not there."""
+    mounts = (mount for mount in spec.mounts if _may_be_made(mount, group) and not mount.read_only)
+    return frozenset((group, mount.volume) for mount in mounts)
+
+
+def _may_be_made(mount: Mount, group: str) -> bool:
+    return mount.storage is not None and mount.group in (None, group)
+
+
+def _not_made(mount: Mount) -> NotFound:
+    """An empty volume in the place of one whose name was mistyped would be read as if it held the data."""
+    hint = f"penstock volumes create {mount.volume} 10Gi makes it; or mount it to write"
+    if mount.storage != EVERYTHING:
+        hint = f"apply a Volume document of this name with the storage {mount.storage}; or mount it to write"
+    return NotFound(NOT_MADE.format(shorten(mount.volume)), hint=hint)
 
 
 async def _home(mount: Mount, home: Callable[[Mount], Awaitable[Volume]]) -> Found:

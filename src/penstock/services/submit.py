@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +12,7 @@ from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
 from penstock.domain.scheduling import Cause, Job
+from penstock.domain.scheduling.causes import no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
@@ -53,6 +54,8 @@ class Prepared:
     workload: Workload
     homes: dict[str, Volume]
     """By mount path, volumes that are made with it."""
+    job: Job | None = None
+    """As the queue would see it; None: it waits for others first, or the engine schedules."""
 
 
 class Submit:
@@ -95,7 +98,8 @@ class Submit:
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
         job = await self._job(workload, mounted.volumes, coming)
-        problems += [*self._too_high(caller, task), *self._never_fits(task, job), *mounted.problems]
+        problems += [*self._too_high(caller, task), *self._never_fits(task, job, coming), *mounted.problems]
+        problems += await self._beyond_limits(task, mounted.homes, coming)
         others: dict[str, Workload] = {}
         if task.spec.after or asked.after:
             others, more = await self._db.read(lambda tx: awaited_by(tx, caller, task, asked.after, coming))
@@ -104,6 +108,8 @@ class Submit:
             raise Invalid(f"{asked.source} cannot run here.", problems=problems)
         if not asked.dry_run:
             self._refuse_missing_files(caller, task.spec, asked.files)
+        elif sends_workdir(task.spec):
+            self._uploads.refuse_full()
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
         notices = (
             *task.notices,
@@ -112,7 +118,7 @@ class Submit:
             *_limited(workload),
         )
         unmet = [other for other in others.values() if other.state is not State.EXITED]
-        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job)
+        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job, coming)
         said = {
             "spec": _with(task.spec, asked.after),
             "volume_ids": mounted.ids,
@@ -125,7 +131,26 @@ class Submit:
             said |= {"state": waits.state, "reason": waits.reason, "message": waits.message}
         workload = workload.model_copy(update=said)
         self._refuse_too_long(workload, asked.source)
-        return Prepared(workload, mounted.homes)
+        return Prepared(workload, mounted.homes, None if unmet else job)
+
+    async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: Coming) -> list[Problem]:
+        """Volumes that are made with it count like others, after all that the same text makes before them."""
+        new = {(home.group, home.name): path for path, home in homes.items()}
+        new = {key: path for key, path in new.items() if key not in coming.planned_homes}
+        others = [*coming.volumes.values(), *coming.larger, *coming.planned_homes.values()]
+        if not new:
+            return []
+        found = await self._volumes.beyond_limits([*others, *(homes[path] for path in new.values())], coming.groups)
+        return [
+            Problem(
+                problem["message"],
+                where=task.where("volumes", path),
+                field=task.field("volumes", path),
+                hint=problem.get("hint"),
+            )
+            for path, problems in zip(new.values(), found[len(others) :], strict=True)
+            for problem in problems
+        ]
 
     def _new(self, caller: Caller, spec: Spec) -> Workload:
         """As it is whatever it mounts and waits for."""
@@ -145,11 +170,12 @@ class Submit:
         )
 
     async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> Job | None:
-        """Of a storage that the engine does not know yet it cannot tell where it is."""
+        """The engine does not know the storages that come with it."""
         placement = self._reconciler.placement
-        unknown = {storage.name for storage in coming.storages}
-        known = [volume for volume in volumes if volume.storage not in unknown]
-        return await placement.candidate(workload, known) if placement else None
+        nodes = {storage.name: storage.node for storage in coming.storages}
+        known = [volume for volume in volumes if volume.storage not in nodes]
+        homes = tuple((volume.name, node) for volume in volumes if (node := nodes.get(volume.storage or "")))
+        return await placement.candidate(workload, known, homes) if placement else None
 
     async def _home(self, caller: Caller, coming: Coming, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
@@ -201,14 +227,32 @@ class Submit:
 
     def outlook(self, prepared: Prepared) -> DryRun:
         workload, waits = prepared.workload, prepared.workload.message
-        fits: bool | None = waits is None
-        said = f"It would wait: {waits}." if waits else "It would start now."
-        if self._engine.schedules and not waits:
-            fits, said = None, "The cluster decides when it starts."
-        return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
+        fits = None if self._engine.schedules and not waits else waits is None
+        limit = self._uploads.limit if sends_workdir(workload.spec) else None
+        return DryRun(
+            fits_now=fits,
+            message=self.would(waits),
+            notices=workload.notices,
+            spec=workload.spec,
+            upload_limit_bytes=limit,
+        )
 
-    def _outlook(self, job: Job | None) -> Cause | None:
-        return self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
+    def would(self, waits: str | None) -> str:
+        """Say what would become of one that has this to wait for."""
+        if waits:
+            return f"It would wait: {waits}."
+        return "The cluster decides when it starts." if self._engine.schedules else "It would start now."
+
+    def outlook_together(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """What would become of each of several that are to be made at once."""
+        found = self._reconciler.placement.outlook_together(jobs) if self._reconciler.placement else {}
+        return {id_: self.would(cause.message if cause else None) for id_, cause in found.items()}
+
+    def _outlook(self, job: Job | None, coming: Coming) -> Cause | None:
+        waits = self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
+        if waits and waits.reason is Reason.NO_NODE_FITS and coming.hosts:
+            return no_room(f"waits for {', '.join(host.name for host in coming.hosts)} to be registered")
+        return waits
 
     async def _refusals(self, caller: Caller, task: Task) -> list[Problem]:
         """What the engine will never do. One that does not answer now says so when it starts the workload."""
@@ -232,10 +276,10 @@ class Submit:
         hint = f"an admin can raise max_priority of group {group.name}"
         return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
-    def _never_fits(self, task: Task, job: Job | None) -> list[Problem]:
+    def _never_fits(self, task: Task, job: Job | None, coming: Coming) -> list[Problem]:
         if self._reconciler.placement is None or job is None:
             return []
-        found = self._reconciler.placement.never(job)
+        found = self._reconciler.placement.never(job, coming.hosts)
         places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"
         return [

@@ -30,7 +30,7 @@ class Uploads:
 
     async def save(self, user: str, body: AsyncIterator[bytes]) -> str:
         """Writes the body as it comes; nothing stays of one that is too large or breaks off."""
-        self._refuse_full()
+        self.refuse_full()
         upload_id = secrets.token_hex(16)
         final = self._path(user, upload_id)
         final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,7 +46,7 @@ class Uploads:
             partial.unlink(missing_ok=True)
         return upload_id
 
-    def _refuse_full(self) -> None:
+    def refuse_full(self) -> None:
         """The last of the disk is left to the database."""
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not has_room(str(self._place)):
@@ -58,7 +58,7 @@ class Uploads:
             async for chunk in body:
                 size += len(chunk)
                 if size // LOOKS != (size - len(chunk)) // LOOKS:
-                    self._refuse_full()
+                    self.refuse_full()
                 if size > self.limit:
                     raise TooLarge(
                         f"The packed workdir is larger than {self._limit_text}.",

@@ -213,11 +213,9 @@ class Volumes:
 
         return await self._db.read(look)
 
-    async def refuse_resize(self, volume: Volume, size: str) -> None:
-        """Raises what `resize` would; nothing is changed."""
-        larger = larger_volume(volume, size, await self._engine.storage_classes())
-        if problems := await self._db.read(lambda tx: self._allowance.problems(tx, larger)):
-            raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
+    async def larger(self, volume: Volume, size: str) -> Volume:
+        """The volume as `resize` would make it; whether that is too much is asked of `beyond_limits`."""
+        return larger_volume(volume, size, await self._engine.storage_classes())
 
     async def resize(self, caller: Caller, ref: str, size: str) -> VolumeView:
         """The engine first: if the record is not written any more, asking again does the same once more."""

@@ -111,6 +111,8 @@ class DryRun(Model):
     message: str
     notices: tuple[str, ...]
     spec: ShownSpec
+    upload_limit_bytes: int | None = None
+    """What its workdir, which would be sent along, may have at most when it is packed."""
 
 
 def accelerators(resources: Resources) -> str | None:
@@ -179,6 +181,8 @@ class Applied(Model):
 
 class ApplyResults(Model):
     results: tuple[Applied, ...]
+    upload_limit_bytes: int | None = None
+    """Of a dry run: what each directory that would be sent along may have at most when it is packed."""
 
 
 class Converted(Model):

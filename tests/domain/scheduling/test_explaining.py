@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.domain.nodes import Allows
 from penstock.domain.scheduling.causes import no_room
+from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import (
     A10,
@@ -86,7 +87,10 @@ def test_each_node_says_why_not():
         f"node e: its CPUs are Intel Xeon, not EPYC; {label}",
         f"node f: {unknown}; {label}; has 8Gi of memory, needs 16Gi",
     ]
-    assert pool.why("j0") == "no node has what it asks for"
+    assert pool.why("j0") == (
+        "can never start on the nodes there are now: asks for EPYC CPUs; there are Intel Xeon, unknown; "
+        "asks for nodes with the label disk=ssd; there is none; it starts once a node can run it"
+    )
     assert [each.key for each in pool.explain("j0").answers[0].obstacles] == ["cpu_product", "labels", "cpus"]
 
 
@@ -192,3 +196,27 @@ def test_one_beyond_its_limit_hears_of_the_nodes_what_is_so():
     pool = pool_of(node("a"), node("b", 1), waiting=[job("j0", ask(2, places=2))], groups=[limited])
     assert decided(pool) == {}
     assert nodes_of(pool) == ["node a: has room", "node b: has 1 CPU, needs 2"]
+
+
+def test_one_that_is_pinned_where_its_volume_is_not_says_so():
+    pool = pool_of(node("lab-1"), node("lab-2"))
+    wanted = ask(node="lab-1", volumes=(("data", "lab-2"),))
+    conflict = "asks for node lab-1, but volume data is on lab-2: ask for no node, or mount another volume"
+    assert pool.never(job("a", wanted)) == {"node": conflict}
+    assert (
+        why(pool, wanted) == f"can never start on the nodes there are now: {conflict}; it starts once a node can run it"
+    )
+    assert pool.explain("j0").ahead is None
+
+
+def test_what_no_node_could_run_is_no_longer_said_when_one_comes_or_opens():
+    pool = pool_of(node("lab-2"))
+    said = why(pool, ask(node="lab-1"))
+    assert said == "can never start on the nodes there are now: asks for node lab-1; there is lab-2; " + (
+        "it starts once a node can run it"
+    )
+    assert pool.causes(["j0"])["j0"].reason is Reason.NO_NODE_FITS
+    pool.see(node("lab-1", maintenance=True))
+    assert pool.why("j0") == "lab-1 is in maintenance: what runs there goes on, nothing new comes"
+    pool.see(node("lab-1"))
+    assert decided(pool) == {"j0": ["lab-1"]}

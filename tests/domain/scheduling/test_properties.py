@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.domain.nodes import Node
 from penstock.domain.scheduling import Ask, Held, Job, Place, Pool
 from penstock.domain.scheduling.fitting import count, first_end, half
+from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import A10, NOW, V100, ask, gpus, job, node, stranger
 
@@ -332,6 +333,31 @@ def test_what_is_told_to_be_impossible_never_starts_and_all_else_does_on_empty_n
     never = pool.never(wanted)
     pool.enqueue(wanted)
     assert bool(pool.decide(NOW)) == (not never), never
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_what_no_node_could_run_says_so_and_is_in_nobodys_way(data):
+    lab = Lab(data.draw)
+    for _ in range(data.draw(st.integers(1, 12))):
+        lab.happens()
+        lab.pool.decide(lab.now)
+        lost = {each for each in lab.pool.waiting if not _could_ever_run(lab.pool, each)}
+        causes = lab.pool.causes(lab.pool.waiting)
+        assert {each for each in causes if causes[each].reason is Reason.NO_NODE_FITS} == lost
+        others = lab.afresh()
+        for each in lost:
+            others.release(each)
+        assert all(lab.pool.ahead(each) == others.ahead(each) for each in others.waiting)
+
+
+def _could_ever_run(pool: Pool, workload_id: str) -> bool:
+    """Alone, on open and empty nodes, beyond no limit."""
+    alone = Pool()
+    for room in pool.rooms.values():
+        alone.see(room.node.model_copy(update={"maintenance": False, "gpus": tuple(map(_idle, room.node.gpus))}))
+    alone.enqueue(pool.waiting[workload_id])
+    return bool(alone.decide(NOW))
 
 
 def _idle(gpu):

@@ -236,3 +236,37 @@ def test_what_comes_meanwhile_is_looked_at_in_its_turn():
     assert pool.decide(later(999)) == []
     pool.release("x")
     assert list(decided(pool, later(999))) == [f"j{number:03}" for number in range(8)]
+
+
+def test_what_no_node_could_run_is_not_ahead_of_anyone():
+    pool = pool_of(node("lab-1", 2), held=[running("x", "lab-1", cpus=2)])
+    pool.enqueue(job("lost", ask(1, node="lab-2"), since=0))
+    pool.enqueue(job("gang", ask(2, places=2), since=1))
+    pool.enqueue(job("other", ask(1), since=2))
+    decided(pool)
+    assert (pool.ahead("lost"), pool.ahead("gang"), pool.ahead("other")) == (0, 0, 0)
+    assert pool.why("other") == "needs 1 CPU; 0 of 2 are free"
+    pool.see(node("lab-2", 2))
+    decided(pool)
+    assert pool.ahead("other") == 1
+
+
+def test_a_node_that_goes_or_changes_takes_what_only_it_could_run_out_of_the_queue():
+    pool = pool_of(
+        node("lab-1", 2), node("lab-2", 8), held=[running("x", "lab-1", cpus=2), running("y", "lab-2", cpus=8)]
+    )
+    pool.enqueue(job("large", ask(8), since=0))
+    pool.enqueue(job("small", ask(1), since=1))
+    decided(pool)
+    assert pool.ahead("small") == 1
+    pool.see(node("lab-2", 4))
+    decided(pool)
+    assert pool.ahead("small") == 0
+    pool.see(node("lab-2", 8))
+    decided(pool)
+    assert pool.ahead("small") == 1
+    pool.lose("lab-2")
+    decided(pool)
+    assert pool.ahead("small") == 0
+    pool.release("x")
+    assert decided(pool) == {"small": ["lab-1"]}

@@ -63,7 +63,8 @@ def submit(
     client = connect(api_url)
     base = folder_of(file)
     if dry_run:
-        return _show_dry_run(send(client, body | {"dry_run": True}, base), body["text"], base, output)
+        answer = send(client, body | active_venv(client) | {"dry_run": True}, base)
+        return _show_dry_run(answer, body["text"], base, output)
     return submit_and_follow(client, body, base, detach=detach, output=output)
 
 
@@ -142,7 +143,7 @@ def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, quer
 def _show_dry_run(answer: dict[str, Any], text: str, base: str, output: str) -> int:
     from penstock.cli.files_needed import sent_along
 
-    sent = sent_along(text, base)
+    sent = sent_along(text, base, answer.get("upload_limit_bytes"))
     if output not in ("table", "wide"):
         print_data(answer["spec"] if output == "name" else answer, output)
         return 0

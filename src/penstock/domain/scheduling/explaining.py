@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.asks import Ask, Job
-from penstock.domain.scheduling.causes import Cause, beyond_limit, no_room
+from penstock.domain.scheduling.causes import Cause, beyond_limit, no_node_fits, no_room
 from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.limits import Amount, Usage
-from penstock.domain.scheduling.never import NO_NODE, never, never_shared
+from penstock.domain.scheduling.never import never, never_shared
 from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
 from penstock.domain.scheduling.queue import Came, came
 from penstock.domain.scheduling.reservations import Kept, Reservation, beside, over
@@ -44,7 +45,7 @@ class Explanation:
     sentence: str
     """Why it waits."""
     ahead: int | None
-    """In the queue; None: a rule keeps it out."""
+    """In the queue; None: it is turned down."""
     answers: tuple[Answer, ...] = ()
 
 
@@ -78,22 +79,30 @@ class Scene:
         """Why it waits, without its place in the queue."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
-        return self._limit(job, least) or self._lack(job, shape, self._left(job, shape), least) or _kept(job)
+        return (
+            self._nowhere_ever(job.ask, shape, least)
+            or self._limit(job, least)
+            or self._lack(job, shape, self._left(job, shape), least)
+            or _kept(job)
+        )
 
     def outlook(self, job: Job, now: datetime) -> Cause | None:
         """For one that is not in the queue: None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         left = self._left(job, shape)
-        cause = self._limit(job, least) or self._lack(job, shape, left, least)
+        cause = (
+            self._nowhere_ever(job.ask, shape, least) or self._limit(job, least) or self._lack(job, shape, left, least)
+        )
         if cause is None and left and self._beside_all(job, left, now) < least:
             cause = _kept(job)
         return cause
 
-    def never(self, job: Job) -> dict[str, str]:
+    def never(self, job: Job, coming: Iterable[Node] = ()) -> dict[str, str]:
         """What no node has comes first; what a limit forbids stands beside."""
         places = 1 if job.ask.array else job.ask.places
         rooms, cpus = self.seen_by(job.ask), self._usage.shares_ever(job)
+        rooms += [Room(node) for node in coming if job.ask.may_use(node)]
         found = self._usage.never(job, places) | never(job.ask, rooms)
         if not found and cpus is not None and (said := never_shared(job.ask, places, rooms, cpus)):
             found["cpus"] = f"{said}; {self._usage.tightest(job, ever=True)} may have {show_cpus(cpus)} at once"
@@ -133,6 +142,13 @@ class Scene:
 
     # one sentence for all nodes
 
+    def _nowhere_ever(self, ask: Ask, shape: Shape, least: int) -> Cause | None:
+        """Whatever ends and opens, no node could run it."""
+        if shape.would_do(ask, least):
+            return None
+        reasons = never(ask, self.seen_by(ask))
+        return no_node_fits(reasons.values()) if reasons else None
+
     def _lack(self, job: Job, shape: Shape, left: Shape | None, least: int) -> Cause | None:
         ask = job.ask
         if not shape.would_do(ask, least):
@@ -151,14 +167,10 @@ class Scene:
     def _nowhere(self, ask: Ask) -> str:
         """Nodes would do, were they open."""
         rooms = self.seen_by(ask)
-        if not rooms:
-            return NO_NODE
         shut = [(room.node.name, closed(room.node)) for room in rooms if not never_there(ask, room.node)]
         said = [f"{name} {found[0].message}" for name, found in shut if found]
         more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
-        if said:
-            return "; ".join(said[:NAMED]) + more
-        return "no node has what it asks for" if not shut else "too few nodes have what it asks for"
+        return "; ".join(said[:NAMED]) + more if said else "too few nodes have what it asks for"
 
     # each node by itself
 

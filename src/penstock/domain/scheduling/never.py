@@ -14,11 +14,30 @@ from penstock.domain.scheduling.rooms import Room, whole
 NO_NODE = "there is no node that you may use"
 
 
+def fits_ever(ask: Ask, nodes: Iterable[Node]) -> bool:
+    """Return whether these nodes could run it if they were empty and open; it may not use all of them."""
+    missing = _places(ask)
+    for node in nodes:
+        if not ask.may_use(node) or never_there(ask, node):
+            continue
+        if not sized(node):
+            return True
+        fits = count(ask, _products(ask, node), whole(node), node)
+        if fits >= missing:
+            return True
+        missing -= 0 if ask.together else fits
+    return False
+
+
 def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
     """`rooms` are the nodes it may use. One that is closed now may be open tomorrow."""
     if not rooms:
         return {"node": NO_NODE}
-    places = 1 if ask.array else ask.places
+    if elsewhere := [f"volume {volume} is on {home}" for volume, home in ask.volumes if ask.node not in (None, home)]:
+        return {
+            "node": f"asks for node {ask.node}, but {', '.join(elsewhere)}: ask for no node, or mount another volume"
+        }
+    places = _places(ask)
     if len(rooms) == 1:
         return _on_the_only(ask, places, rooms[0])
     found = {room.node.name: {each.key: each.message for each in never_there(ask, room.node)} for room in rooms}
@@ -51,6 +70,11 @@ def never_shared(ask: Ask, places: int, rooms: Sequence[Room], cpus_milli: int) 
     if least <= cpus_milli:
         return None
     return f"names no CPUs, so its share of a node counts, at least {count_cpus(least)} ({name})"
+
+
+def _places(ask: Ask) -> int:
+    """Return how many it needs to start at all: an array goes on with few."""
+    return 1 if ask.array else ask.places
 
 
 _AMOUNTS = {"accelerators", "cpus", "memory"}

@@ -13,7 +13,8 @@ from penstock.domain.scheduling.asks import Held, Job
 from penstock.domain.scheduling.causes import Cause
 from penstock.domain.scheduling.explaining import Explanation
 from penstock.domain.scheduling.limits import Amount, Usage
-from penstock.domain.scheduling.queue import Queue
+from penstock.domain.scheduling.never import fits_ever
+from penstock.domain.scheduling.queue import Kind, Line, Queue
 from penstock.domain.scheduling.reservations import Reservation
 from penstock.domain.scheduling.rooms import Room, usable
 from penstock.domain.scheduling.rounds import Round, ways, wish
@@ -40,13 +41,28 @@ class Pool:
         self._order: Iterator[Job] = iter(())
         self._places: dict[str, int] | None = None
         self._out: dict[tuple[int, str], set[str]] | None = None
-        """Those that a limit keeps out, by priority downwards and group."""
+        """Those that cannot have a turn, by priority downwards and group."""
+        self._generation = 1
+        """Of the nodes: another one whenever one could run something that it could not run before, or no longer can."""
         self._settled = False
         """Nothing happened since a round in which nothing could start."""
         self._round: tuple[Round, Iterator[Held | None]] | None = None
         """One that was broken off before all were looked at."""
         self._expected: datetime | None = None
         """When the first of those has room for whom it is kept: if that does not come, others may be expected first."""
+
+    def copy(self) -> Pool:
+        """Return one that can be asked what would happen."""
+        other = Pool()
+        for group in self._groups.values():
+            other.set_group(group)
+        for room in self._rooms.values():
+            other.see(room.node)
+        for held in self._held.values():
+            other.hold(held)
+        for job in self._queue.jobs.values():
+            other.enqueue(job)
+        return other
 
     # what happens
 
@@ -61,6 +77,8 @@ class Pool:
             return
         self._count(before.node if before else None, node)
         self._rooms[node.name] = Room(node, on_it.values())
+        if before is None or _nature(before.node) != _nature(node):
+            self._generation += 1
         self._changed(node.name, kinds=before is None or _kind(before.node) != _kind(node))
 
     def lose(self, name: str) -> None:
@@ -68,6 +86,7 @@ class Pool:
         self._seen.pop(name, None)
         if room := self._rooms.pop(name, None):
             self._count(room.node, None)
+            self._generation += 1
             self._changed(name, kinds=True)
 
     def set_group(self, group: Group) -> None:
@@ -192,8 +211,8 @@ class Pool:
         return self._held
 
     def ahead(self, workload_id: str) -> int:
-        """How many wait ahead of it, if those that come now change nothing. What a limit keeps out is in nobody's way,
-        and nobody in its."""
+        """How many wait ahead of it, if those that come now change nothing. What cannot have a turn, for a limit or for
+        want of a node, is in nobody's way, and nobody in its."""
         job, out = self._queue.jobs[workload_id], self._kept_out()
         if workload_id in out.get((-job.priority, job.group), ()):
             return 0
@@ -206,12 +225,21 @@ class Pool:
     def _kept_out(self) -> dict[tuple[int, str], set[str]]:
         if self._out is None:
             self._learn()
-            limited = [(key, found) for key, found in self._queue.waiting.items() if self._usage.limits(key[1])]
             self._out = {
-                key: {job.id for line in found.each_line() if self._beyond(line.jobs[0]) for job in line.jobs}
-                for key, found in limited
+                key: {job.id for line in found.each_line() if self._has_no_turn(line) for job in line.jobs}
+                for key, found in self._queue.waiting.items()
             }
         return self._out
+
+    def _has_no_turn(self, line: Line) -> bool:
+        first = line.jobs[0]
+        return not self._fits_ever(line.kind) or (self._usage.limits(first.group) and self._beyond(first))
+
+    def _fits_ever(self, kind: Kind) -> bool:
+        """Looked up for each kind once, until the nodes are others."""
+        if kind.fits_ever[0] != self._generation:
+            kind.fits_ever = (self._generation, fits_ever(kind.ask, (room.node for room in self._rooms.values())))
+        return kind.fits_ever[1]
 
     def _beyond(self, job: Job) -> bool:
         """Do its limits leave it nothing, for now?"""
@@ -256,9 +284,10 @@ class Pool:
             return cause
         return cause.behind(self._queue.before(job, self._usage, self._total, self._kept_out()))
 
-    def never(self, job: Job) -> dict[str, str]:
-        """Why it could not run even if nothing else did, by what it asks for; nothing, if it could."""
-        return self._scene.never(job)
+    def never(self, job: Job, coming: Iterable[Node] = ()) -> dict[str, str]:
+        """Why it could not run even if nothing else did, by what it asks for; nothing, if it could. `coming` are nodes
+        that are not here yet."""
+        return self._scene.never(job, coming)
 
     @property
     def _scene(self) -> explaining.Scene:
@@ -272,6 +301,13 @@ def _face(node: Node, held: Mapping[str, Held]) -> tuple[Any, ...]:
     gpus = [(gpu.uuid, gpu.product, gpu.minor, gpu.memory_bytes, usable(gpu) or gpu.uuid in ours) for gpu in node.gpus]
     size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
     return (*size, node.group, node.allows, node.maintenance, node.ready, node.message)
+
+
+def _nature(node: Node) -> tuple[Any, ...]:
+    """What decides whether it could run something if it were empty and open."""
+    gpus = sorted((gpu.uuid, gpu.product) for gpu in node.gpus)
+    size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
+    return (*size, node.group, node.allows)
 
 
 def _kind(node: Node) -> tuple[str, set[tuple[str, int]]]:

@@ -18,7 +18,7 @@ from penstock.domain.scheduling.limits import Amount, Usage
 Came = tuple[datetime, str]
 """First come, first served: since when, and the id."""
 Out = Mapping[tuple[int, str], Collection[str]]
-"""Ids of those that a limit keeps out, by priority downwards and group."""
+"""Ids of those that cannot have a turn, for a limit or for want of a node; by priority downwards and group."""
 
 
 def came(job: Job) -> Came:
@@ -28,11 +28,13 @@ def came(job: Job) -> Came:
 class Kind:
     """All that ask for the same of the nodes, whoever they are."""
 
-    __slots__ = ("ask", "durations")
+    __slots__ = ("ask", "durations", "fits_ever")
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         self.durations: Counter[int | None] = Counter()
+        self.fits_ever: tuple[int, bool] = (0, True)
+        """Whether the nodes that there are could run it, and in which generation of them that was found."""
 
 
 class Line:

@@ -25,7 +25,8 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
 
     parts = asked.parts
     applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places, parts.audit)
-    return answer(ApplyResults(results=await applying.apply(asked.caller, body, key)))
+    results = await applying.apply(asked.caller, body, key)
+    return answer(ApplyResults(results=results, upload_limit_bytes=parts.uploads.limit if body.dry_run else None))
 
 
 @router.post("/v1/delete", response_model=ApplyResults)
