@@ -105,6 +105,10 @@ class Settings:
     default_cpus: str = "500m"
     """What a node of a workload that names no CPUs is counted as. It may use more."""
 
+    default_requeue: int = 0
+    """How often a workload that says no `requeue` begins anew when its node is lost or takes its room back, as when an
+    admin empties the node; what it says itself counts, 0 too."""
+
     max_processes: int = 4096
     """Processes and threads a node of a workload may have at once, so that one that forks without end stops only
     itself; 0 is no limit. Enforced where CPU and memory limits are."""
