@@ -173,7 +173,8 @@ class Settings:
     """The ClusterRole the server binds to its own account in each namespace it makes; empty: it needs none."""
 
     kubernetes_quota: dict[str, str] = field(default_factory=dict)
-    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none."""
+    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none. What a
+    job says no memory for counts as none in `requests.memory`; `limits.*` turns jobs away that say no such limit."""
 
     kubernetes_network: Literal["open", "namespace", "closed"] = "open"
     """A NetworkPolicy in each namespace Penstock makes. `namespace`: pods are reached only from their own namespace,
