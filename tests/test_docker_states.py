@@ -188,3 +188,20 @@ def test_an_index_that_completed_stays_so_when_docker_and_the_server_were_killed
     assert server.ended(made["id"])["state"] == "EXITED"
     assert shown() == [(1, "EXITED"), (2, "EXITED")]
     leave_nothing(server, machine)
+
+
+def test_the_servers_number_of_requeues_is_for_what_says_none(place: Path, own_hosts: Callable[..., Hosts]) -> None:
+    machine = own_hosts(number=1).hosts[0]
+    server = begun(place, machine.unix, default_requeue="1")
+    plain = TASK.format(image="busybox:1", then="[ $PENSTOCK_ATTEMPT = 2 ] || sleep 600")
+    given, own = server.submit(plain), server.submit(plain.replace("states", "once") + "requeue: 0\n")
+    for made in (given, own):
+        until(lambda made=made: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
+    assert "Requeue:" in penstock(server, "jobs", "status", "states").stdout
+    machine.kill()
+    machine.start()
+    done, failed = server.ended(given["id"]), server.ended(own["id"])
+    assert (done["status"], done["attempt"]) == ("completed", 2)
+    assert "attempt 2 of 2: " in next(line["message"] for line in done["history"] if line["reason"] == "REQUEUED")
+    assert (failed["status"], failed["reason"], failed["attempt"]) == ("failed", "NODE_LOST", 1)
+    leave_nothing(server, machine)

@@ -105,6 +105,10 @@ class Settings:
     default_cpus: str = "500m"
     """What a node of a workload that names no CPUs is counted as. It may use more."""
 
+    default_requeue: int = 0
+    """How often a workload that says no `requeue` begins anew when its node is lost or takes its room back, as when an
+    admin empties the node; what it says itself counts, 0 too."""
+
     max_processes: int = 4096
     """Processes and threads a node of a workload may have at once, so that one that forks without end stops only
     itself; 0 is no limit. Enforced where CPU and memory limits are."""
@@ -169,7 +173,8 @@ class Settings:
     """The ClusterRole the server binds to its own account in each namespace it makes; empty: it needs none."""
 
     kubernetes_quota: dict[str, str] = field(default_factory=dict)
-    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none."""
+    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none. What a
+    job says no memory for counts as none in `requests.memory`; `limits.*` turns jobs away that say no such limit."""
 
     kubernetes_network: Literal["open", "namespace", "closed"] = "open"
     """A NetworkPolicy in each namespace Penstock makes. `namespace`: pods are reached only from their own namespace,

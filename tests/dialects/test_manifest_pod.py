@@ -120,7 +120,7 @@ def test_the_settings_of_the_admin_are_named():
 )
 def test_a_pods_restart_policy_is_when_it_starts_again(policy, restart, retries):
     spec = spec_of(SMALL_POD.replace("Never", policy))
-    assert (spec.restart, spec.retries, spec.requeue) == (restart, retries, 0)
+    assert (spec.restart, spec.retries, spec.requeue) == (restart, retries, None)
 
 
 def test_a_pod_that_says_no_policy_restarts_always_as_kubernetes_has_it():

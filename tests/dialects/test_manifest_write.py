@@ -174,7 +174,7 @@ def in_a_manifest(spec: Spec) -> Spec:
         "run": f"set -e\n{spec.setup}\nset +e\n{spec.run}" if spec.setup else spec.run,
         "stop_grace": 30 if spec.stop_grace is None else spec.stop_grace,
         "retries": 0 if several else UNLIMITED if spec.restart else spec.retries,
-        "requeue": 0 if several or spec.restart else 1000 if unlimited else spec.retries,
+        "requeue": 0 if several else None if spec.restart else 1000 if unlimited else spec.retries,
         "restart": spec.restart and not several,
         "ttl": None if spec.restart and not several else spec.ttl,
     }

@@ -61,6 +61,7 @@ def test_attempts_are_counted_or_unlimited():
     assert spec_of("run: a\nretries: 3\nrequeue: 2") == Spec(run="a", retries=3, requeue=2)
     assert spec_of("run: a\nretries: unlimited") == Spec(run="a", retries=UNLIMITED)
     assert spec_of("run: a\nretries: 0\nrestart: never") == Spec(run="a")
+    assert (spec_of("run: a").requeue, spec_of("run: a\nrequeue: 0").requeue) == (None, 0)
 
 
 def test_what_restarts_always_does_so_after_failures_too():

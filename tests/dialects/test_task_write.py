@@ -166,7 +166,7 @@ def specs(draw) -> Spec:
         max_duration=draw(st.none() | SECONDS.filter(bool)),
         stop_grace=draw(st.none() | SECONDS),
         retries=UNLIMITED if restart else draw(st.integers(0, 1000) | st.just(UNLIMITED)),
-        requeue=draw(st.integers(0, 1000)),
+        requeue=draw(st.none() | st.integers(0, 1000)),
         restart=restart,
         ttl=draw(st.none() | SECONDS),
     )

@@ -100,6 +100,15 @@ def test_what_would_fail_again_or_may_have_worked_is_not_tried_again(reason):
     assert following(a_workload(retries=5, requeue=5), end, []) is None
 
 
+@pytest.mark.parametrize("end", [EVICTED, LOST])
+def test_the_servers_number_of_requeues_is_for_what_says_none(end):
+    given = a_workload().model_copy(update={"requeue": 2})
+    assert following(given, end, []).message == f"attempt 2 of 3: {end.message}"
+    assert following(given.model_copy(update={"requeued": 2}), end, []) is None
+    own = a_workload(requeue=0).model_copy(update={"requeue": 2})
+    assert following(own, end, []) is None
+
+
 def test_both_are_counted_apart():
     workload = a_workload(retries=1, requeue=1, attempt=2, requeued=1)
     after = following(workload, FAILED, [a_unit()])

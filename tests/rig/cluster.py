@@ -239,6 +239,13 @@ class Rig:
         token = self.token(account, namespace, duration)
         return self.control.certificates.write_kubeconfig(path, {"token": token}, namespace)
 
+    def evict(self, pod: str, namespace: str) -> str:
+        """Ask for a pod to leave its node, as `kubectl drain` does; what the cluster says where it may not yet."""
+        metadata = {"name": pod, "namespace": namespace}
+        text = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        return self.kubectl("create", "--raw", path, "-f", "-", text=text)
+
     def patch_gpus(self, node_name: str, product: str | None, count: int) -> None:
         """Let a node say it has GPUs, as NVIDIA's device plugin and feature discovery would; 0 takes them away."""
         label = f"nvidia.com/gpu.product={product}" if product else "nvidia.com/gpu.product-"

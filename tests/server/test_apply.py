@@ -57,6 +57,20 @@ def test_volumes_come_first_whatever_their_place_and_the_same_again_changes_noth
     assert results(absent) == [("Job", "writes", "not present"), ("PersistentVolumeClaim", "pool", "not present")]
 
 
+def test_how_often_it_begins_anew_is_compared_as_it_is_said(module_server):
+    """A record from before there was a default says 0 for what says nothing."""
+    text = "name: begins\nrun: sleep 60\n"
+    results(apply(module_server, text)[1])
+    _, refused = apply(module_server, text + "requeue: 0\n")
+    assert "requeue: nothing → 0" in refused["problems"][0]["message"]
+    results(apply(module_server, text, "/v1/delete")[1])
+    old = text + "requeue: 0\n"
+    results(apply(module_server, old)[1])
+    for same in (old, text):
+        assert results(apply(module_server, same)[1]) == [("Task", "begins", "not changed")]
+    results(apply(module_server, old, "/v1/delete")[1])
+
+
 def test_one_that_ended_is_made_anew_and_sees_the_data_of_the_one_before(module_server):
     text = (
         f"{CLAIM % ('outlives', '1Gi')}---{JOB % ('appends', 'echo run >> /data/log; wc -l < /data/log', 'outlives')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.running import StartFailed, start_server
+from tests.server.test_liveness import asked
 
 NOWHERE = """
 apiVersion: v1
@@ -26,6 +27,7 @@ def test_it_listens_and_says_what_it_waits_for(place, config):
     server = start_server(place, **config)
     try:
         assert server.request("GET", "/healthz")[0] == 200
+        assert asked(server.environ)[0] == 0
         assert server.request("GET", "/v1/workloads")[1]["items"] == []
         made = server.submit("run: 'true'\n")
         assert made["status"] == "pending"

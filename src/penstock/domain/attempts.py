@@ -47,7 +47,7 @@ def following(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next |
         return _restarted(workload, units)
     if end.reason in PROGRAM and _more(_retries(workload.spec), workload.retried):
         return _retried(workload, end, units)
-    if end.reason in PLACE and _more(workload.spec.requeue, workload.requeued):
+    if end.reason in PLACE and _more(workload.requeues, workload.requeued):
         return _requeued(workload, end)
     return None
 
@@ -59,7 +59,7 @@ def _of_array(workload: Workload, units: Sequence[Unit]) -> Next | None:
     if not failed:
         return _restarted(workload, units) if spec.restart else None
     by_program = [u for u in failed if u.reason in PROGRAM] if _more(_retries(spec), workload.retried) else []
-    by_place = [u for u in failed if u.reason in PLACE] if _more(spec.requeue, workload.requeued) else []
+    by_place = [u for u in failed if u.reason in PLACE] if _more(workload.requeues, workload.requeued) else []
     again = sorted(unit.index for unit in (*by_program, *by_place))
     if not again or spec.array is None:
         return None
@@ -78,7 +78,7 @@ def _retried(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next:
 
 
 def _requeued(workload: Workload, end: Outcome) -> Next:
-    left = _left(workload.spec.requeue, workload.requeued + 1)
+    left = _left(workload.requeues, workload.requeued + 1)
     message = _message(workload, left, end.message or "its node was lost")
     return Next(Reason.REQUEUED, message, retried=workload.retried, requeued=workload.requeued + 1)
 

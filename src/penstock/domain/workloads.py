@@ -153,8 +153,9 @@ class Spec(Model):
     """Seconds between TERM and KILL; None is the server's setting."""
     retries: int = 0
     """Further attempts when the program fails; UNLIMITED is -1. An array repeats only its failed indexes."""
-    requeue: int = 0
-    """Further attempts when its node is lost or takes its room back; not counted as retries."""
+    requeue: int | None = None
+    """Further attempts when its node is lost or takes its room back; not counted as retries. None is the server's
+    setting."""
     restart: bool = False
     """Started again after a success, too, until it is stopped: a Pod that restarts always."""
     ttl: int | None = None
@@ -251,6 +252,8 @@ class Workload(Model):
     """`after`, resolved once, at submit."""
     max_duration: int | None = None
     """The spec's own, or else what its group gave when it was submitted; see `time_limit`."""
+    requeue: int = 0
+    """What the server gave one that says no `requeue` when it was submitted; see `requeues`."""
     attempt: int = 1
     launched: int = 0
     """The last attempt the engine took over; if that is gone, someone removed it."""
@@ -298,6 +301,11 @@ class Workload(Model):
     def time_limit(self) -> int | None:
         """Seconds an attempt of it may run."""
         return self.max_duration or self.spec.max_duration
+
+    @property
+    def requeues(self) -> int:
+        """How often it begins anew because its node is lost or takes its room back."""
+        return self.requeue if self.spec.requeue is None else self.spec.requeue
 
     @property
     def placed(self) -> bool:

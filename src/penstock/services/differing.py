@@ -35,7 +35,7 @@ def last_of(tx: Store, caller: Caller, name: str) -> Workload | None:
 
 
 def is_same(known: Workload, task: Task) -> bool:
-    return _named(known.spec, known.name) == task.spec
+    return _comparable(known, task) == task.spec
 
 
 def with_kept(task: Task, known: Workload | None) -> Task:
@@ -61,16 +61,20 @@ def open_secrets(task: Task) -> list[Problem]:
     ]
 
 
-def _named(spec: Spec, name: str) -> Spec:
-    """One that was submitted without a name has one by now, and is found by it."""
-    return spec if spec.name == name else spec.model_copy(update={"name": name})
+def _comparable(known: Workload, task: Task) -> Spec:
+    """One that was submitted without a name has one by now, and is found by it. In records from before there was a
+    default for `requeue`, 0 also stands for one that says none."""
+    spec = known.spec if known.spec.name == known.name else known.spec.model_copy(update={"name": known.name})
+    if spec.requeue == 0 and task.spec.requeue is None:
+        return spec.model_copy(update={"requeue": None})
+    return spec
 
 
 def different(known: Workload, task: Task, *, seen: bool) -> Problem:
     """`seen`: whoever applies it may also see what is there."""
     said = f"'{known.name}' ({known.id}) is {known.status} and different"
     if seen:
-        said += f": {_differences(_named(known.spec, known.name), task)}"
+        said += f": {_differences(_comparable(known, task), task)}"
     hint = f"penstock jobs stop {known.id}, then apply it again"
     return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
 

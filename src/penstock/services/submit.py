@@ -165,6 +165,7 @@ class Submit:
             account=account_of(caller, self._settings),
             spec=spec,
             max_duration=spec.max_duration or (group.max_duration if group else None),
+            requeue=self._settings.default_requeue if spec.requeue is None else 0,
             created_at=moment,
             updated_at=moment,
         )

@@ -77,6 +77,8 @@ class WorkloadView(Summary):
     notices: tuple[str, ...]
     limits: str
     attempt: int
+    requeue: int
+    """How often it begins anew because its node is lost or takes its room back: its own or the server's number."""
     object_name: str
 
     @classmethod
@@ -100,6 +102,7 @@ class WorkloadView(Summary):
             notices=workload.notices,
             limits=limits,
             attempt=workload.attempt,
+            requeue=workload.requeues,
             object_name=workload.object_name,
         )
 

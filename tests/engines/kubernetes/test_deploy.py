@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from scripts import image
 from tests.engines.kubernetes.deployed import objects, own_names
 from tests.rig.cluster import Rig
+from tests.rig.processes import wait_for
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -105,6 +109,42 @@ def test_it_comes_back_with_what_it_knew(rig: Rig, server: dict[str, str]) -> No
     rig.kubectl("rollout", "status", "statefulset/penstock", "-n", server["penstock"], "--timeout=150s")
     assert "before" in inside(rig, server, "penstock", "jobs", "list")
     assert "kept" in inside(rig, server, "penstock", "jobs", "logs", "before", "--no-follow")
+
+
+def test_one_that_hangs_is_started_again(rig: Rig, server: dict[str, str]) -> None:
+    inside(rig, server, "penstock", "run", "--name", "hangs", "echo kept")
+    before = container(rig, server)
+    os.kill(process_of(before["containerID"]), signal.SIGSTOP)
+    wait_for("another container", lambda: container(rig, server)["containerID"] != before["containerID"], 180)
+    rig.kubectl("wait", "pod/penstock-0", "-n", server["penstock"], "--for=condition=Ready", "--timeout=150s")
+    assert container(rig, server)["restartCount"] == before["restartCount"] + 1
+    assert "kept" in inside(rig, server, "penstock", "jobs", "logs", "hangs", "--no-follow")
+
+
+def container(rig: Rig, names: dict[str, str]) -> dict[str, Any]:
+    (found,) = rig.get("pod", "penstock-0", names["penstock"])["status"]["containerStatuses"]
+    return dict(found)
+
+
+def process_of(container_id: str) -> int:
+    """Its first process, as this machine counts."""
+    mark = container_id.removeprefix("containerd://")
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    (found,) = (pid for pid in pids if mark in _read(pid, "cgroup") and "penstock.server" in _read(pid, "cmdline"))
+    return found
+
+
+def _read(pid: int, name: str) -> str:
+    with suppress(OSError):
+        return (Path("/proc") / str(pid) / name).read_text(errors="replace")
+    return ""
+
+
+def test_a_node_that_is_emptied_does_not_wait_for_it(rig: Rig, server: dict[str, str]) -> None:
+    uid = rig.get("pod", "penstock-0", server["penstock"])["metadata"]["uid"]
+    rig.evict("penstock-0", server["penstock"])
+    wait_for("it to leave", lambda: rig.get("pod", "penstock-0", server["penstock"])["metadata"]["uid"] != uid)
+    rig.kubectl("rollout", "status", "statefulset/penstock", "-n", server["penstock"], "--timeout=150s")
 
 
 @pytest.mark.parametrize("overlay", ["base", "two-replicas", "namespace-per-user", "gpu-use"])

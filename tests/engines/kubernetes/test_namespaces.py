@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import tarfile
+import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,14 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Resources
-from penstock.engines.base import Presence, Run
+from penstock.engines.base import HeldUp, Presence, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.names import namespace_of
 from penstock.engines.kubernetes.namespaces import _network
-from penstock.errors import Conflict
+from penstock.errors import Conflict, Forbidden
 from penstock.settings import Settings
 from tests.engines import launching
-from tests.engines.kubernetes.deployed import Deployed, deployed
+from tests.engines.kubernetes.deployed import DEPLOY, Deployed, deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import bound, opened
 from tests.engines.launching import a_launch, a_volume, ended, outcome, printed, run_of, the_account
@@ -182,6 +184,65 @@ async def test_over_the_quota_it_waits_and_says_so(settings: Settings) -> None:
         assert report.state is State.DENIED
         await engine.stop(run_of(launch), 1)
         await ended(engine, run_of(launch))
+
+
+def overlay() -> dict[str, str]:
+    """What deploy/ gives a user."""
+    text = (DEPLOY / "namespace-per-user" / "config.toml").read_text()
+    quota: dict[str, str] = tomllib.loads(text)["kubernetes_quota"]
+    return quota
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cpus_milli": 65_000}, "it asks for 65 CPUs, and 64 are allowed in all"),
+        ({"memory_bytes": 300 << 30}, "it asks for 300Gi memory, and 256Gi are allowed in all"),
+        ({"gpus": 9}, "it asks for 9 GPUs, and 8 are allowed in all"),
+    ],
+)
+async def test_the_quota_of_deploy_counts_what_jobs_ask_for(
+    account: Deployed, settings: Settings, asked: dict[str, Any], said: str
+) -> None:
+    async with opened(replace(settings, kubernetes_quota=overlay())) as engine:
+        plain = a_launch("echo no memory said", user="hugo", group="hugo")
+        assert (await outcome(engine, plain))[1] == "no memory said\n"
+        launch = a_launch("true", user="hugo", group="hugo", resources=Resources(**asked))
+        changes = engine.changes()
+        await engine.start(launch)
+        while (report := await engine.observe(run_of(launch))).reason is not Reason.QUOTA:
+            await anext(changes)
+        assert (report.state, report.message) == (State.DENIED, f"the quota penstock has no room: {said}")
+        await engine.stop(run_of(launch), 1)
+        await ended(engine, run_of(launch))
+
+
+async def test_the_quota_of_deploy_counts_what_volumes_ask_for(settings: Settings) -> None:
+    async with opened(replace(settings, kubernetes_quota=overlay())) as engine:
+        volume = a_volume("large", user="ida", group="ida").model_copy(update={"size": "2Ti"})
+        with pytest.raises(Forbidden) as refused:
+            await engine.create_volume(volume, the_account())
+        said = "The quota penstock has no room: it asks for 2Ti storage, and 1Ti are allowed in all."
+        assert (refused.value.message, "volumes list" in (refused.value.hint or "")) == (said, True)
+
+
+async def test_beyond_the_number_of_jobs_it_waits_until_one_has_gone(settings: Settings) -> None:
+    few = {"count/jobs.batch": "1", "requests.cpu": "2"}
+    async with opened(replace(settings, kubernetes_quota=few)) as engine:
+        first, second = (a_launch("true", user="jo", group="jo") for _ in range(2))
+        await outcome(engine, first)
+        with pytest.raises(HeldUp) as held:
+            await engine.start(second)
+        said = "the quota penstock has no room: 1 of 1 Jobs are used, and it asks for 1"
+        assert (held.value.reason, held.value.message) == (Reason.QUOTA, said)
+        await engine.remove(run_of(first))
+        while True:
+            try:
+                await engine.start(second)
+                break
+            except HeldUp:
+                continue
+        await ended(engine, run_of(second))
 
 
 async def test_a_namespace_that_is_not_ours_is_not_used(settings: Settings, account: Deployed) -> None:

@@ -396,6 +396,11 @@ def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
     )
 
 
+def test_a_quota_of_what_the_job_does_not_say() -> None:
+    said = over_quota("failed quota: team: must specify limits.cpu,limits.memory,requests.memory for: task")
+    assert said == "the quota team counts CPUs and memory: it must say under resources how much it needs"
+
+
 @pytest.mark.parametrize(
     ("causes", "reason"),
     [

@@ -81,7 +81,8 @@ def _what_it_asked(job: Row) -> list[tuple[str, str]]:
         ("Priority", spec.get("priority") or None),
         ("Ports", ", ".join(f"{each['port']}/{each['protocol']}" for each in spec.get("ports") or ()) or None),
         *((title, _duration(spec.get(key))) for title, key in DURATIONS),
-        *((title, _times(spec.get(key))) for title, key in TIMES),
+        ("Retries", _times(spec.get("retries"))),
+        ("Requeue", _times(job.get("requeue"))),
     ]
     return [(title, str(value)) for title, value in facts if value is not None]
 
@@ -178,7 +179,6 @@ DURATIONS = [
     ("Stop Grace", "stop_grace"),
     ("TTL", "ttl"),
 ]
-TIMES = [("Retries", "retries"), ("Requeue", "requeue")]
 UNITS = [
     field("State", "state"),
     field("Exit Code", "exit_code"),

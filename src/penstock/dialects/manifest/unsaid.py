@@ -68,5 +68,5 @@ def _of_repeats(spec: Spec) -> Iterator[str]:
         if spec.requeue or spec.ttl is not None:
             yield "requeue, ttl: a Pod that restarts always does so for ever on its node"
         return
-    if spec.requeue != (ATTEMPTS_LIMIT if spec.retries == UNLIMITED else spec.retries):
+    if (spec.requeue or 0) != (ATTEMPTS_LIMIT if spec.retries == UNLIMITED else spec.retries):
         yield "requeue: Kubernetes repeats after a lost node as often as after a failure"

@@ -39,7 +39,7 @@ def as_task(spec: Spec) -> dict[str, Any]:
         "max_duration": spec.max_duration and show_seconds(spec.max_duration),
         "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
         "retries": show_retries(spec),
-        "requeue": spec.requeue or None,
+        "requeue": spec.requeue,
         "restart": "always" if spec.restart else None,
         "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
         "priority": spec.priority or None,

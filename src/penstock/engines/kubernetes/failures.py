@@ -26,7 +26,10 @@ import httpx2
 import msgspec
 
 from penstock import errors
+from penstock.engines.kubernetes.quotas import over_quota
 from penstock.errors import PenstockError, Problem
+
+QUOTA_HINT = "delete what is not needed any more (penstock volumes list, penstock jobs list), or ask an admin for more"
 
 
 class ApiError(Exception):
@@ -81,6 +84,11 @@ class Forbidden(ApiError):
 
 class Denied(ApiError):
     ours = errors.Forbidden
+
+    def shown(self) -> PenstockError:
+        if quota := over_quota(self.message):
+            return self.ours(f"{quota[0].upper()}{quota[1:]}.", hint=QUOTA_HINT)
+        return super().shown()
 
 
 class Expired(ApiError):

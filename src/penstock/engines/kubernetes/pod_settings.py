@@ -23,6 +23,8 @@ class PodSettings:
     image: str
     restricted: bool
     default_cpus_milli: int
+    counts_memory: bool
+    """A quota counts what pods ask for, and takes none that does not say it."""
     peer_patience: int
     """Seconds after which a node no longer waits to see the others."""
     node_selector: dict[str, str]
@@ -79,6 +81,7 @@ def read_pod_settings(settings: Settings) -> PodSettings:
         image=settings.kubernetes_image,
         restricted=settings.kubernetes_pod_security == "restricted",
         default_cpus_milli=parse_cpus(settings.default_cpus),
+        counts_memory=not settings.kubernetes_quota.keys().isdisjoint(("memory", "requests.memory")),
         peer_patience=parse_duration(settings.placement_timeout) + PEER_PATIENCE,
         node_selector=reading.labels("kubernetes_node_selector", settings.kubernetes_node_selector),
         tolerations=tuple(reading.toleration(text) for text in settings.kubernetes_tolerations),

@@ -114,7 +114,7 @@ def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fie
         "name": names.CONTAINER,
         "image": spec.resources.image or made.image,
         "env": _env(launch, place),
-        "resources": resources(spec.resources, made.default_cpus_milli),
+        "resources": resources(spec.resources, made),
         "volumeMounts": mounts,
         "securityContext": container_security(restricted=made.restricted),
     }
@@ -137,7 +137,7 @@ def container_security(*, restricted: bool) -> Fields:
 # -- how much ------------------------------------------------------------------------------------------------------
 
 
-def resources(asked: Resources, default_cpus_milli: int) -> Fields:
+def resources(asked: Resources, made: PodSettings) -> Fields:
     """What is asked for is both what a place must have free and the limit, unless `requests` says less."""
     limits = {
         "cpu": _milli(asked.cpus_milli),
@@ -146,8 +146,8 @@ def resources(asked: Resources, default_cpus_milli: int) -> Fields:
         names.GPU: _whole(asked.gpus or None),
     }
     requests = {
-        "cpu": _milli(asked.requests.cpus_milli) or limits["cpu"] or _milli(default_cpus_milli),
-        "memory": _whole(asked.requests.memory_bytes) or limits["memory"],
+        "cpu": _milli(asked.requests.cpus_milli) or limits["cpu"] or _milli(made.default_cpus_milli),
+        "memory": _whole(asked.requests.memory_bytes) or limits["memory"] or ("0" if made.counts_memory else None),
         "ephemeral-storage": _whole(asked.requests.disk_bytes) or limits["ephemeral-storage"],
         names.GPU: limits[names.GPU],
     }

@@ -9,11 +9,15 @@ from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes.amounts import amount, milli, whole
 
 _Show = Callable[[str], str]
+_UNSAID = re.compile(r"failed quota: ([^:\s]+): must specify ([\w.,/-]+) for: ")
 _OVER = re.compile(r"exceeded quota: ([^,\s]+), requested: (.*?), used: (.*?), limited: (.*)", re.S)
 
 
 def over_quota(said: str) -> str | None:
     """None if it is about something else."""
+    if unsaid := _UNSAID.search(said):
+        counted = " and ".join(dict.fromkeys(_shown(name)[1] for name in unsaid[2].split(",")))
+        return f"the quota {unsaid[1]} counts {counted}: it must say under resources how much it needs"
     found = _OVER.search(said)
     if not found:
         return None
@@ -41,7 +45,12 @@ def _shown(name: str) -> tuple[_Show, str]:
         return _cpus, "CPUs"
     if short in ("memory", "ephemeral-storage", "storage"):
         return _bytes, {"memory": "memory", "ephemeral-storage": "disk", "storage": "storage"}[short]
-    return str, {"nvidia.com/gpu": "GPUs", "count/pods": "pods"}.get(short, short)
+    return str, {
+        "nvidia.com/gpu": "GPUs",
+        "count/pods": "pods",
+        "count/jobs.batch": "Jobs",
+        "persistentvolumeclaims": "volumes",
+    }.get(short, short)
 
 
 def _cpus(text: str) -> str:

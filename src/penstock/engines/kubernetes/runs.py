@@ -13,7 +13,7 @@ from typing import TypeVar
 from penstock.domain.model import iso, now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
-from penstock.engines.base import Launch, Presence, Report, Run
+from penstock.engines.base import HeldUp, Launch, Presence, Report, Run
 from penstock.engines.kubernetes import jobs, names, secrets
 from penstock.engines.kubernetes.api import Api
 from penstock.engines.kubernetes.cluster import Cluster
@@ -23,6 +23,7 @@ from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
 from penstock.engines.kubernetes.pod_settings import PodSettings
 from penstock.engines.kubernetes.pods import Fields
+from penstock.engines.kubernetes.quotas import over_quota
 from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
@@ -145,6 +146,8 @@ class Runs:
         refused = [each for each in failed if isinstance(each, (Denied, Invalid, Conflict))]
         if refused:
             await self._take_back(run, bodies, namespace)
+            if not made and isinstance(refused[0], Denied) and (quota := over_quota(refused[0].message)):
+                raise HeldUp(Reason.QUOTA, quota)
         if failed:
             raise (refused or failed)[0]
         return made
