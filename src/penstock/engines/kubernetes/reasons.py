@@ -70,7 +70,8 @@ class Reasons:
             return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
         if placed and not placed.true:
             return self._unschedulable(pod, placed.message)
-        return Why(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
+        # While a claim is made for a pod that has its node, the scheduler says nothing of the pod.
+        return self._volumes(pod) or Why(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
 
     # no pod
 
@@ -114,11 +115,16 @@ class Reasons:
     # no place
 
     def _unschedulable(self, pod: Pod, message: str) -> Why:
-        found = claims_wait(pod, message, self._cluster, self._stock)
-        if found:
-            ends_as = Reason.VOLUME_LOST if found.lost else None
-            return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
+        if found := self._volumes(pod, message):
+            return found
         return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, self._shortage(pod, message))
+
+    def _volumes(self, pod: Pod, message: str = "") -> Why | None:
+        found = claims_wait(pod, message, self._cluster, self._stock)
+        if found is None:
+            return None
+        ends_as = Reason.VOLUME_LOST if found.lost else None
+        return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
 
     def _shortage(self, pod: Pod, message: str) -> str:
         """All nodes are gone through for it, and many pods wait for the same: what was just found out holds a while."""
