@@ -16,7 +16,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, Foreseeing
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
@@ -83,7 +83,7 @@ class Submit:
     ) -> WorkloadView | DryRun:
         prepared = await self.prepare(caller, task, asked)
         if asked.dry_run:
-            return self.outlook(prepared)
+            return await self.outlook(prepared)
         body = once.digest(caller, asked.model_dump_json(exclude={"files"}).encode()) if key else ""
         return await self.add(caller, prepared, key, body)
 
@@ -199,13 +199,21 @@ class Submit:
             return prepared.workload
         return prepared.workload.model_copy(update={"volume_ids": prepared.workload.volume_ids | ids})
 
-    def outlook(self, prepared: Prepared) -> DryRun:
-        workload, waits = prepared.workload, prepared.workload.message
+    async def outlook(self, prepared: Prepared) -> DryRun:
+        workload = prepared.workload
+        waits = workload.message or await self._foreseen(workload.spec)
         fits: bool | None = waits is None
         said = f"It would wait: {waits}." if waits else "It would start now."
         if self._engine.schedules and not waits:
             fits, said = None, "The cluster decides when it starts."
         return DryRun(fits_now=fits, message=said, notices=workload.notices, spec=workload.spec)
+
+    async def _foreseen(self, spec: Spec) -> str | None:
+        """On an engine that places work itself. One that does not answer now foresees nothing."""
+        try:
+            return await self._engine.outlook(spec) if isinstance(self._engine, Foreseeing) else None
+        except Unavailable:
+            return None
 
     def _outlook(self, job: Job | None) -> Cause | None:
         return self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None

@@ -16,6 +16,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.autoscaler import Autoscaler
 from penstock.engines.kubernetes.claim_reasons import why_not_bound
 from penstock.engines.kubernetes.images import cannot_be_pulled
 from penstock.engines.kubernetes.objects import Claim, Event, Pod
@@ -459,7 +460,7 @@ def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(
     bound = {"metadata": {"name": "local", "annotations": chosen}, "status": {"phase": "Bound"}}
     cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, Claim)))
     stock: Any = SimpleNamespace(node=lambda _: None, all=list)
-    assert Reasons(cluster, stock, None).why([], pod).reason is reason  # type: ignore[arg-type]
+    assert Reasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -479,5 +480,5 @@ def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, sa
     pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
     events = [msgspec.convert({"reason": reason, "type": "Normal"}, Event) for reason in happened]
     cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
-    why = Reasons(cluster, None, None).why([], pod)  # type: ignore[arg-type]
+    why = Reasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
     assert (why.state, why.message) == (state, said)
