@@ -206,6 +206,11 @@ class Settings:
     kubernetes_node_selector: dict[str, str] = field(default_factory=dict)
     """Labels every node that runs our pods must have: a table of label = value."""
 
+    kubernetes_autoscaler: tuple[str, ...] = ()
+    """What nodes an autoscaler can bring that are not there now: GPU products, each as the label
+    `nvidia.com/gpu.product` of its nodes says, if need be with how many of them one node has, such as
+    `NVIDIA-H100-80GB-HBM3:8`, and `cpu` for nodes without GPUs. `none`: nothing scales. Empty: nobody has said."""
+
     kubernetes_tolerations: tuple[str, ...] = ()
     """Taints our pods tolerate, each `key`, `key=value` or either with `:effect`."""
 

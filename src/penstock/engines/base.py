@@ -208,6 +208,15 @@ class Reminded(Protocol):
         ...
 
 
+@runtime_checkable
+class Foreseeing(Protocol):
+    """An engine that places work itself, and knows what its nodes have."""
+
+    async def outlook(self, spec: Spec) -> str | None:
+        """Say why a workload that came now would wait, as far as that is sure; None if nothing is known against it."""
+        ...
+
+
 class Engine(Protocol):
     name: str
     schedules: bool

@@ -232,7 +232,7 @@ class Apply:
             }
         )
         prepared = await self._submit.prepare(caller, task, submission, coming)
-        said = self._submit.outlook(prepared).message if asked.dry_run else prepared.workload.message
+        said = (await self._submit.outlook(prepared)).message if asked.dry_run else prepared.workload.message
         return Planned(
             kind,
             name,

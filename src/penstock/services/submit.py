@@ -17,7 +17,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, Foreseeing
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
@@ -86,7 +86,7 @@ class Submit:
     ) -> WorkloadView | DryRun:
         prepared = await self.prepare(caller, task, asked)
         if asked.dry_run:
-            return self.outlook(prepared)
+            return await self.outlook(prepared)
         body = once.digest(caller, asked.model_dump_json(exclude={"files"}).encode()) if key else ""
         return await self.add(caller, prepared, key, body)
 
@@ -226,8 +226,9 @@ class Submit:
             return prepared.workload
         return prepared.workload.model_copy(update={"volume_ids": prepared.workload.volume_ids | ids})
 
-    def outlook(self, prepared: Prepared) -> DryRun:
-        workload, waits = prepared.workload, prepared.workload.message
+    async def outlook(self, prepared: Prepared) -> DryRun:
+        workload = prepared.workload
+        waits = workload.message or await self.foreseen(workload.spec)
         fits = None if self._engine.schedules and not waits else waits is None
         limit = self._uploads.limit if sends_workdir(workload.spec) else None
         return DryRun(
@@ -237,6 +238,13 @@ class Submit:
             spec=workload.spec,
             upload_limit_bytes=limit,
         )
+
+    async def foreseen(self, spec: Spec) -> str | None:
+        """Return what it would wait for on an engine that places work itself; None where that does not answer."""
+        try:
+            return await self._engine.outlook(spec) if isinstance(self._engine, Foreseeing) else None
+        except Unavailable:
+            return None
 
     def would(self, waits: str | None) -> str:
         """Say what would become of one that has this to wait for."""

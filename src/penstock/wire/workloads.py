@@ -110,7 +110,7 @@ class WorkloadView(Summary):
 class DryRun(Model):
     valid: bool = True
     fits_now: bool | None
-    """None: the cluster decides."""
+    """None: the cluster decides, and nothing is known against it."""
     message: str
     notices: tuple[str, ...]
     spec: ShownSpec

@@ -10,10 +10,13 @@ import yaml
 
 from penstock.domain.workloads import Resources, Scratch, Selectors, Spec
 from penstock.engines.kubernetes import checks, refusing
+from penstock.engines.kubernetes.autoscaler import Autoscaler, read_autoscaler
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.errors import SettingsError
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
 from tests.engines.kubernetes.making import eventually
+from tests.engines.kubernetes.opening import opened
 from tests.engines.kubernetes.test_adoption import gone
 from tests.rig.cluster import Rig
 
@@ -93,16 +96,47 @@ def a10(rig: Rig) -> Iterator[None]:
     rig.patch_gpus("node-1", None, 0)
 
 
-async def test_a_product_nobody_has_is_refused_with_those_there_are(engine: KubernetesEngine, a10: None) -> None:
+async def test_a_product_no_node_has_is_refused_where_it_cannot_come(
+    account: Deployed, tmp_path: Path, a10: None
+) -> None:
+    spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
+    async with opened(account.settings(tmp_path, kubernetes_autoscaler=("none",))) as engine:
+        await eventually(lambda: engine._observing.stock.products())
+        (refusal,) = await engine.refusals(spec)
+        assert refusal.keys == ("resources", "accelerators")
+        assert refusal.message == "no node has a GPU 'H100'"
+        assert refusal.hint == "there are: NVIDIA-A10 (4 of 4 free)"
+        for word in ("A10", "nvidia-a10", "NVIDIA A10"):
+            known = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100", word)))
+            assert await engine.refusals(known) == []
+            assert await engine.notices(known) == []
+
+
+async def test_a_product_no_node_has_may_be_to_come_where_nobody_has_said_otherwise(
+    engine: KubernetesEngine, a10: None
+) -> None:
     await eventually(lambda: engine._observing.stock.products())
     spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
-    (refusal,) = await engine.refusals(spec)
-    assert refusal.keys == ("resources", "accelerators")
-    assert refusal.message == "no node has a GPU 'H100'"
-    assert refusal.hint == "there are: NVIDIA-A10 (4 of 4 free)"
-    for word in ("A10", "nvidia-a10", "NVIDIA A10"):
-        known = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100", word)))
-        assert await engine.refusals(known) == []
+    assert await engine.refusals(spec) == []
+    (notice,) = await engine.notices(spec)
+    assert notice.startswith(
+        "No node has a GPU 'H100' now: it waits until one has. There are: NVIDIA-A10 (4 of 4 free)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        (("NVIDIA H100",), "'NVIDIA H100' is no GPU product"),
+        (("NVIDIA-H100:many",), "'NVIDIA-H100:many' is no GPU product"),
+        (("NVIDIA-H100:0",), "'NVIDIA-H100:0' is no GPU product"),
+        (("none", "cpu"), "'none' stands beside something"),
+    ],
+)
+def test_what_is_said_of_an_autoscaler_is_checked(said: tuple[str, ...], wrong: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_autoscaler(Settings(kubernetes_autoscaler=said))
+    assert [(each["field"], each["message"]) for each in error.value.problems] == [("kubernetes_autoscaler", wrong)]
 
 
 async def test_what_no_container_can_be_started_with_is_refused(engine: KubernetesEngine) -> None:
@@ -122,7 +156,7 @@ async def test_a_queue_needs_kueue(engine: KubernetesEngine) -> None:
 
 def test_what_the_cluster_decides_or_does_not_know_is_refused() -> None:
     spec = Spec(run="true", priority=5, selectors=Selectors(cpu_product="Xeon", spread=True))
-    found = refusing.refusals(spec, {}, kueue=False)
+    found = refusing.refusals(spec, {}, Autoscaler(), kueue=False)
     assert [each.keys for each in found] == [("selectors",), ("selectors", "spread"), ("priority",)]
     assert found[1].message == "in Kubernetes the scheduler of the cluster decides how Pods are spread"
 

@@ -13,7 +13,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import gang
-from penstock.engines.kubernetes.reasons import read_placement
+from penstock.engines.kubernetes.placements import read_placement
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launching import a_launch
 from tests.rig.cluster import Rig
@@ -67,7 +67,7 @@ async def test_a_partial_placement_is_said_and_given_back(seen: Observed) -> Non
     assert f": no node has 1 × {SEAT} free: node-" in said
     assert "; all give theirs back at " in said
     report = await seen.until(run, lambda report: report.reason is Reason.GIVEN_BACK)
-    assert "gave it back (1 so far); it tries again at " in (report.message or "")
+    assert "gave it back (1 so far); it tries again when there is room, or at " in (report.message or "")
     await seen.stop(single)
     report = await seen.ended(run, LONG)
     assert {unit.state for unit in report.units} == {State.EXITED}
@@ -81,6 +81,35 @@ async def test_two_that_have_half_of_their_places_each_do_not_block_each_other(s
     )
     reports = await asyncio.gather(*(seen.ended(run, LONG) for run in runs))
     assert {unit.state for report in reports for unit in report.units} == {State.EXITED}
+
+
+async def test_those_for_which_there_is_never_room_give_their_places_back_for_good(seen: Observed) -> None:
+    run = await seen.start(a_launch("echo started", nodes=5, stop_grace=1), change=seated)
+    report = await seen.until(run, lambda report: report.reason is Reason.GIVEN_BACK)
+    said = "it can never start on the nodes there are: it asks for 5 nodes with 0.02 CPUs, 1 × example.com/seat each"
+    assert said in (report.message or "")
+    for _ in range(2):  # one after the other has all the seats
+        other = await seen.start(a_launch("echo through", nodes=4, stop_grace=1), change=seated)
+        assert {unit.state for unit in (await seen.ended(other)).units} == {State.EXITED}
+    placement = read_placement(seen.cluster.jobs_of(run)[0])
+    assert placement
+    assert placement.tries == 1
+    assert seen.cluster.pods_of(run) == []
+
+
+async def test_it_starts_as_soon_as_there_is_room_for_all_of_it(
+    own_rig: Rig, own_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own next try would be far away."""
+    monkeypatch.setattr(gang, "SHORTEST", 3600.0)
+    monkeypatch.setattr(gang, "LONGEST", 3600.0)
+    async with observed(own_rig, own_namespace, tmp_path) as seen:
+        single = await seen.start(a_launch("sleep 600", stop_grace=1), change=seated)
+        await seen.running(single)
+        run = await seen.start(a_launch("echo started", nodes=4, stop_grace=1), change=seated)
+        await seen.until(run, lambda report: report.reason is Reason.GIVEN_BACK)
+        await seen.stop(single)
+        assert {unit.state for unit in (await seen.ended(run)).units} == {State.EXITED}
 
 
 async def test_the_next_server_goes_on_with_what_was_given_back(

@@ -16,6 +16,8 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.autoscaler import Autoscaler
+from penstock.engines.kubernetes.claim_reasons import why_not_bound
 from penstock.engines.kubernetes.images import cannot_be_pulled
 from penstock.engines.kubernetes.objects import Claim, Event, Pod
 from penstock.engines.kubernetes.quotas import over_quota
@@ -180,6 +182,38 @@ async def test_a_claim_of_a_class_there_is_not(seen: Observed) -> None:
     assert said == "the volume stuck is not ready: there is no storage class nope"
 
 
+async def test_a_claim_that_cannot_be_made_for_the_pods_node_is_the_reason(seen: Observed) -> None:
+    """Its class makes it for the node that was chosen, and until then the scheduler says nothing of the pod."""
+    await claim(seen, "many", storageClassName="standard", accessModes=["ReadWriteMany"])
+    run = await seen.start(a_launch("true"), change=with_claim("many"))
+    said = await waiting(seen, run, Reason.VOLUME_NOT_READY, "NodePath")
+    assert said.startswith("the volume many is not ready: NodePath only supports ReadWriteOnce"), said
+
+
+@pytest.mark.parametrize("binds", ["Immediate", "WaitForFirstConsumer"])
+async def test_a_claim_whose_provisioner_does_not_answer(seen: Observed, binds: str) -> None:
+    with storage_class(seen.rig, "example.com/nobody", binds) as name:
+        await claim(seen, "asked", storageClassName=name)
+        run = await seen.start(a_launch("true"), change=with_claim("asked"))
+        said = await waiting(seen, run, Reason.VOLUME_NOT_READY, "nobody")
+    start = f"the volume asked is not ready: the provisioner example.com/nobody of the storage class {name} has not"
+    assert said.startswith(f"{start} answered since ")
+
+
+@pytest.mark.parametrize("binds", ["Immediate", "WaitForFirstConsumer"])
+async def test_a_claim_of_a_class_without_a_provisioner(seen: Observed, binds: str) -> None:
+    with storage_class(seen.rig, "kubernetes.io/no-provisioner", binds) as name:
+        await claim(seen, "by-hand", storageClassName=name)
+        run = await seen.start(a_launch("true"), change=with_claim("by-hand"))
+        said = await waiting(seen, run, Reason.VOLUME_NOT_READY)
+        found = await seen.api.get(Claim, "by-hand", seen.namespace)
+        own = why_not_bound(found, seen.cluster.classes.get(name), seen.cluster.events.about(found.uid))
+    why = f"the storage class {name} has no provisioner"
+    why += ": an admin must make a PersistentVolume of 1Mi with ReadWriteOnce"
+    assert said == f"the volume by-hand is not ready: {why}"
+    assert own == (why if binds == "Immediate" else f"binds when first used; {why}")
+
+
 async def test_a_claim_on_a_node_that_takes_no_work(seen: Observed) -> None:
     await claim(seen, "local", storageClassName="standard")
     on_first = in_pod(nodeSelector={"kubernetes.io/hostname": "node-1"})
@@ -324,6 +358,17 @@ def thing(version: str, kind: str, name: str, namespace: str, **fields: Any) -> 
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **fields}
 
 
+@contextmanager
+def storage_class(rig: Rig, provisioner: str, binds: str) -> Iterator[str]:
+    name = f"class-{secrets.token_hex(4)}"
+    meta = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    rig.apply({**meta, "provisioner": provisioner, "volumeBindingMode": binds})
+    try:
+        yield name
+    finally:
+        rig.kubectl("delete", "storageclass", name)
+
+
 def in_pod(**fields: Any) -> Any:
     def change(body: dict[str, Any]) -> None:
         body["spec"]["template"]["spec"] |= fields
@@ -420,7 +465,7 @@ def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(
     bound = {"metadata": {"name": "local", "annotations": chosen}, "status": {"phase": "Bound"}}
     cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, Claim)))
     stock: Any = SimpleNamespace(node=lambda _: None, all=list)
-    assert Reasons(cluster, stock, None).why([], pod).reason is reason  # type: ignore[arg-type]
+    assert Reasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -440,5 +485,5 @@ def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, sa
     pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
     events = [msgspec.convert({"reason": reason, "type": "Normal"}, Event) for reason in happened]
     cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
-    why = Reasons(cluster, None, None).why([], pod)  # type: ignore[arg-type]
+    why = Reasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
     assert (why.state, why.message) == (state, said)

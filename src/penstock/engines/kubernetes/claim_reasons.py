@@ -16,8 +16,9 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 FIRST_USE = "binds when first used"
 
 _MISSING = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_NONE_TO_BIND = "available persistent volumes to bind"
 _FAILED = ("ProvisioningFailed", "FailedBinding", "VolumeResizeFailed")
-_MAKING = ("Provisioning", "ExternalProvisioning", "WaitForPodScheduled")
 _ELSEWHERE = ("volume node affinity conflict", "match PersistentVolume's node affinity")
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 _PREFIX = re.compile(r'^failed to (?:provision volume with StorageClass|get target node)(?: "[^"]*")?: ')
@@ -62,22 +63,45 @@ def volume_name(claim: Claim) -> str:
 def _not_bound(claim: Claim, message: str, cluster: Cluster) -> str | None:
     """None where the pod's own place is what it waits for: such a claim is bound when a node was chosen."""
     class_ = cluster.classes.get(claim.spec.storage_class_name or "")
+    if class_ and _binds_late(claim, class_) and class_.provisioner == _NO_PROVISIONER:
+        return _made_by_hand(claim) if _NONE_TO_BIND in message else None
     said = why_not_bound(claim, class_, cluster.events.about(claim.uid))
-    if said == FIRST_USE:
-        return None
-    return said
+    return None if said == FIRST_USE else said
 
 
 def why_not_bound(claim: Claim, class_: StorageClass | None, events: Sequence[Event]) -> str:
+    """A failure counts until the claim is bound: the provisioner tries again and again, and says so in between."""
     name = claim.spec.storage_class_name
-    if class_ is None and name:
+    if not name:
+        return "nothing there is fits it, and it names no storage class"
+    if class_ is None:
         return f"there is no storage class {name}"
-    latest = next((event for event in reversed(events) if event.reason in (*_FAILED, *_MAKING)), None)
-    if latest and latest.reason in _FAILED:
-        return _PREFIX.sub("", latest.message).strip().rstrip(".")
-    if class_ and class_.volume_binding_mode == "WaitForFirstConsumer" and SELECTED_NODE not in claim.annotations:
-        return FIRST_USE
-    return f"the storage class {name} makes it" if name else "nothing there is fits it, and it names no storage class"
+    late = _binds_late(claim, class_)
+    if class_.provisioner == _NO_PROVISIONER:
+        return f"{FIRST_USE}; {_made_by_hand(claim)}" if late else _made_by_hand(claim)
+    if failed := next((event for event in reversed(events) if event.reason in _FAILED), None):
+        return _PREFIX.sub("", failed.message).strip().rstrip(".")
+    return FIRST_USE if late else _being_made(class_, events)
+
+
+def _binds_late(claim: Claim, class_: StorageClass) -> bool:
+    return class_.volume_binding_mode == "WaitForFirstConsumer" and SELECTED_NODE not in claim.annotations
+
+
+def _made_by_hand(claim: Claim) -> str:
+    size, modes = claim.spec.resources.requests.get("storage", ""), ", ".join(claim.spec.access_modes)
+    name = claim.spec.storage_class_name
+    return f"the storage class {name} has no provisioner: an admin must make a PersistentVolume of {size} with {modes}"
+
+
+def _being_made(class_: StorageClass, events: Sequence[Event]) -> str:
+    """Kubernetes says that it has asked a provisioner, and a provisioner that it has begun."""
+    asked = next((event for event in events if event.reason == "ExternalProvisioning"), None)
+    if asked is None or any(event.reason == "Provisioning" for event in events):
+        return f"the storage class {class_.name} makes it"
+    since = f" since {at.astimezone():%H:%M:%S}" if (at := asked.first_timestamp) else ""
+    said = f"the provisioner {class_.provisioner} of the storage class {class_.name} has not answered{since}"
+    return f"{said}; an admin can see whether it runs"
 
 
 def _elsewhere(pod: Pod, cluster: Cluster, stock: Inventory) -> str | None:

@@ -300,7 +300,9 @@ class Cluster:
         if about is None:
             return
         found: Object | None = None
-        if about.kind == "Job":
+        if about.kind == "PersistentVolumeClaim":
+            self._tell_all(self.pods.by("claim", f"{about.namespace}/{about.name}"))
+        elif about.kind == "Job":
             found = self.jobs.get(about.name, about.namespace)
         elif about.kind == "Pod":
             found = self.pods.get(about.name, about.namespace)

@@ -34,9 +34,10 @@ from penstock.engines.base import (
     VolumeReport,
 )
 from penstock.engines.gpu_use import idle_notices
-from penstock.engines.kubernetes import adoption, checks, kueue, looking, refusing, secrets
+from penstock.engines.kubernetes import adoption, capacity, checks, kueue, looking, pods, refusing, secrets
 from penstock.engines.kubernetes.activity import Activity
 from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.autoscaler import read_autoscaler
 from penstock.engines.kubernetes.claims import Claims
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.entering import enter
@@ -72,6 +73,7 @@ class KubernetesEngine:
         """`lost` is told why when another server has taken the namespace over."""
         self._settings, self._lost = settings, lost
         self._pods = read_pod_settings(settings)
+        self._autoscaler = read_autoscaler(settings)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
@@ -203,24 +205,47 @@ class KubernetesEngine:
                 queues = await kueue.kind_in(self._api) is not None
         with shown():
             named = await self._named.refusals(spec, owner)
-        return [*refusing.refusals(spec, self._observing.stock.products(), kueue=queues), *named]
+        products = self._observing.stock.products()
+        return [*refusing.refusals(spec, products, self._autoscaler, kueue=queues), *named]
 
     async def notices(self, spec: Spec) -> list[str]:
-        return idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
+        found = idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
+        known = self._observing.stock.products() if self._cluster.read else None
+        return found if known is None else [*found, *refusing.notices(spec, known, self._autoscaler)]
+
+    async def outlook(self, spec: Spec) -> str | None:
+        self._cluster.require()
+        pod = pods.planned(spec, self._pods, self._products(spec))
+        return capacity.outlook(pod, spec.nodes, self._observing.stock, self._autoscaler)
+
+    def _known_products(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self._observing.stock.products(), *self._autoscaler.products)))
+
+    def _products(self, spec: Spec) -> tuple[str, ...]:
+        """What the nodes call the GPUs it asks for."""
+        return refusing.matching(spec.resources.gpu_products, self._known_products()) if spec.resources.gpus else ()
+
+    def _must_wait(self, spec: Spec, products: Sequence[str]) -> bool:
+        """Its pods are made when it is known what nodes call its GPUs, and there is room for all of its nodes."""
+        if spec.queue:  # then Kueue says when
+            return False
+        if refusing.are_unknown(spec, self._known_products()):
+            return True
+        pod = pods.planned(spec, self._pods, products)
+        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._observing.stock, self._autoscaler))
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
         require_end(self._cluster, Run(launch.workload_id, launch.attempt))
         self._place(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
-        asked = launch.spec.resources
-        products = refusing.matching(asked.gpu_products, self._observing.stock.products()) if asked.gpus else ()
+        products = self._products(launch.spec)
         if launch.workdir_archive is not None:
             run = Run(launch.workload_id, launch.attempt)
             await asyncio.to_thread(self._sending.keep, run, launch.workdir_archive)
         with shown():
             for refused in await self._named.refusals(launch.spec, (launch.user, launch.group)):
                 raise Forbidden(refused.message, hint=refused.hint)
-            await self._runs.start(launch, products)
+            await self._runs.start(launch, products, held=self._must_wait(launch.spec, products))
 
     def _place(self, run: Run) -> None:
         """Whose it is says the store, and with it where everything of it must be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 
 from penstock.domain import nodes as domain
@@ -101,6 +101,10 @@ class Inventory:
                 found[pool.product] = (total + pool.total, free + (pool.free if node.message is None else 0))
         return dict(sorted(found.items()))
 
+    def has_product(self, products: Collection[str]) -> bool:
+        """A node has one of these, by its own name for them."""
+        return any(node.labels.get(names.GPU_PRODUCT) in products for node in self._nodes.all())
+
     # counting
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
@@ -180,6 +184,14 @@ def _offers(node: Node) -> tuple[object, ...]:
     status = condition(node.status.conditions, "Ready")
     ready = (status.status, status.message) if status else None
     return (node.status.allocatable, node.spec, ready, node.labels)
+
+
+def changes_room(before: Pod | Node | None, after: Pod | Node | None) -> bool:
+    """There may be room for more: a node offers something else, or a pod no longer holds its place."""
+    if isinstance(after or before, Node):
+        return not isinstance(before, Node) or not isinstance(after, Node) or _offers(before) != _offers(after)
+    held = isinstance(before, Pod) and bool(before.spec.node_name) and before.status.phase not in OVER
+    return held and (not isinstance(after, Pod) or after.status.phase in OVER)
 
 
 def is_ready(node: Node) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from penstock.domain.model import now
 from penstock.engines.base import Launch, Run
 from penstock.engines.kubernetes import names, pods
 from penstock.engines.kubernetes.objects import Job
+from penstock.engines.kubernetes.placements import placement_text
 from penstock.engines.kubernetes.pod_settings import PodSettings
 from penstock.engines.kubernetes.pods import Fields, Place
 from penstock.engines.kubernetes.records import without_values
@@ -16,10 +19,11 @@ LARGEST_RECORD = 192 * 1024
 """All annotations together may have 256 KiB."""
 
 
-def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = ()) -> list[Fields]:
+def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
     """One Job; for an array of which only some indexes run again, one for each of these.
 
-    A Job that has ended cannot be opened again, and indexes of a Job cannot be chosen.
+    A Job that has ended cannot be opened again, and indexes of a Job cannot be chosen. One that is `held` makes no pods
+    before there is room for all of them.
     """
     run = Run(launch.workload_id, launch.attempt)
     array = launch.spec.array
@@ -27,7 +31,11 @@ def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = ()) -> 
         places = [Place(names.job_name(launch.name, run), None, tuple(products))]
     else:
         places = [Place(names.job_name(launch.name, run, index), index, tuple(products)) for index in launch.indexes]
-    return [_job(launch, made, place, recorded=place is places[0]) for place in places]
+    bodies = [_job(launch, made, place, recorded=place is places[0]) for place in places]
+    for body in bodies if held else ():
+        body["metadata"]["annotations"][names.PLACEMENT] = placement_text(0, now())
+        body["spec"]["suspend"] = True
+    return bodies
 
 
 def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> Fields:
@@ -42,6 +50,8 @@ def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> 
         annotations[names.MAX_DURATION] = str(launch.spec.max_duration)
     if launch.workdir_archive is not None:
         annotations[names.SENDS_WORKDIR] = "true"
+    if launch.spec.resources.gpu_products:
+        annotations[names.PRODUCTS] = json.dumps(launch.spec.resources.gpu_products)
     if recorded and launch.record and len(launch.record.encode()) <= LARGEST_RECORD:
         annotations[names.RECORD] = without_values(launch.record, launch.spec)
     spec = _counts(launch, place) | {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,17 @@ from penstock.domain.model import now
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.engines.base import Event, LogQuery, Report, Run
-from penstock.engines.kubernetes import happenings, names
+from penstock.engines.kubernetes import happenings, names, objects
 from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.autoscaler import read_autoscaler
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.failures import ApiError
 from penstock.engines.kubernetes.gang import Gang
-from penstock.engines.kubernetes.inventory import Inventory
+from penstock.engines.kubernetes.inventory import Inventory, changes_room
 from penstock.engines.kubernetes.kueue import Queues
 from penstock.engines.kubernetes.logkeeping import LogKeeper
 from penstock.engines.kubernetes.objects import Claim, Job, Pod, condition
+from penstock.engines.kubernetes.products import Products
 from penstock.engines.kubernetes.reasons import Reasons, Why
 from penstock.engines.kubernetes.reporting import View, current, is_array, is_lost, is_quiet, report
 from penstock.engines.kubernetes.sightings import Notes, Sighting, sighting
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 
 RETRY = 5.0
 LONGEST_TIMER = 3600.0
+ROOM_PAUSE = timedelta(seconds=1)
+"""Where one pod has ended there are often more."""
 
 
 class Observing:
@@ -45,7 +49,8 @@ class Observing:
         self._ended = ended
         self.stock = Inventory(cluster.nodes, cluster.pods, cluster.job_of, settings.kubernetes_tolerations)
         self._queues = Queues(api, cluster, again=self._look_at)
-        self._reasons = Reasons(cluster, self.stock, self._queues.why)
+        self._autoscaler = read_autoscaler(settings)
+        self._reasons = Reasons(cluster, self.stock, self._autoscaler, self._queues.why)
         self._logs = LogKeeper(
             api,
             settings.data_dir / "kubernetes" / "runs",
@@ -55,7 +60,9 @@ class Observing:
             over=self._is_over,
         )
         self._verdicts = Verdicts(api, cluster, parse_duration(settings.pull_patience), again=self._look_at)
-        self._gang = Gang(api, cluster, parse_duration(settings.placement_timeout), again=self._look_at)
+        patience = parse_duration(settings.placement_timeout)
+        self._gang = Gang(api, cluster, self.stock, self._autoscaler, patience, again=self._look_at)
+        self._products = Products(api, cluster, self.stock)
         self._notes: dict[Run, Notes] = {}
         self._compared: set[Run] = set()
         """Runs of which the notes were compared with what is there."""
@@ -67,13 +74,17 @@ class Observing:
         self._watching: asyncio.Task[None] | None = None
         self._preparing: asyncio.Future[Any] | None = None
         """Counts thousands of nodes before someone waits for it, and ends removals that a crash cut short."""
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._subscribed: list[Callable[[], None]] = []
 
     # life
 
     async def open(self) -> None:
         """After the cluster's own `open`."""
-        self._unsubscribe = self._cluster.pods.subscribe(self._pod_changed)
+        self._subscribed = [
+            self._cluster.pods.subscribe(self._pod_changed),
+            self._cluster.pods.subscribe(self._room_changed),
+            self._cluster.nodes.subscribe(self._room_changed),
+        ]
         for pod in list(self._cluster.pods.all()):
             self._pod_changed(None, pod)
         self._queues.open()
@@ -84,7 +95,8 @@ class Observing:
                 self._begin_to_look(run)
 
     async def close(self) -> None:
-        self._unsubscribe()
+        for unsubscribe in self._subscribed:
+            unsubscribe()
         for timer in self._timers.values():
             timer.cancel()
         tasks = [*self._looking.values(), *(each for each in (self._watching, self._preparing) if each)]
@@ -273,8 +285,16 @@ class Observing:
         await self._end_what_is_lost(run)
         waits = self._waiting_parts(run)
         await self._verdicts.look(run, waits)
-        await self._gang.look(run)
+        await self._products.look(run)
+        if run not in self._products.awaited:
+            await self._gang.look(run)
         await self._queues.look(run)
+
+    def _room_changed(self, before: Pod | objects.Node | None, after: Pod | objects.Node | None) -> None:
+        """What waits for room without having pods is told by nobody when there is some."""
+        if changes_room(before, after):
+            for run in self._gang.held | self._products.awaited:
+                self._look_at(run, now() + ROOM_PAUSE)
 
     def _waiting_parts(self, run: Run) -> dict[int, Waiting]:
         """Those that have a pod that does not run yet; or all of it, as one, if Kubernetes cannot even make pods."""

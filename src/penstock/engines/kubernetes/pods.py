@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
-from penstock.domain.workloads import Medium, Resources, Scratch, Selectors
+from penstock.domain.workloads import Medium, Resources, Scratch, Selectors, Spec
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.objects import Pod
 from penstock.engines.kubernetes.pod_settings import PodSettings, security
 from penstock.engines.kubernetes.script import MARKS, command, needs_bash, verbatim
 from penstock.engines.surroundings import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
@@ -97,15 +100,27 @@ def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Select
         fields["runtimeClassName"] = made.runtime_class
     if made.pull_secrets:
         fields["imagePullSecrets"] = [{"name": name} for name in made.pull_secrets]
+    if wanted := affinity(products, wanted_of.node):
+        fields["affinity"] = wanted
+    return fields
+
+
+def affinity(products: Sequence[str], node: str | None) -> Fields:
+    """To nodes with these GPUs, or to one node."""
     wanted: Fields = {}
     if products:
         wanted["matchExpressions"] = [{"key": names.GPU_PRODUCT, "operator": "In", "values": list(products)}]
-    if wanted_of.node:
-        wanted["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": [wanted_of.node]}]
-    if wanted:
-        terms = {"nodeSelectorTerms": [wanted]}
-        fields["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    return fields
+    if node:
+        wanted["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    terms = {"nodeSelectorTerms": [wanted]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}} if wanted else {}
+
+
+def planned(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
+    """A pod of it, as far as it decides on which nodes it fits."""
+    container = {"name": names.CONTAINER, "resources": resources(spec.resources, made.default_cpus_milli)}
+    body = {"spec": {"containers": [container]} | placement(made, products, spec.selectors)}
+    return msgspec.convert(body, Pod)
 
 
 def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fields]) -> Fields:

@@ -5,24 +5,26 @@ What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, t
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from time import monotonic
 
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.autoscaler import Autoscaler
+from penstock.engines.kubernetes.capacity import room_lacking
 from penstock.engines.kubernetes.claim_reasons import claims_wait
 from penstock.engines.kubernetes.cluster import Cluster
 from penstock.engines.kubernetes.endings import plain
 from penstock.engines.kubernetes.images import FAILING, NEVER, cannot_be_pulled
 from penstock.engines.kubernetes.inventory import Inventory
 from penstock.engines.kubernetes.objects import Event, Job, Pod, Waiting, condition
+from penstock.engines.kubernetes.placements import Placement, awaits_product, read_placement
 from penstock.engines.kubernetes.quotas import over_quota
-from penstock.engines.kubernetes.shortages import shape_of, shortage
+from penstock.engines.kubernetes.shortages import Causes, shape_of, shortage, shortage_of, wanted_products
 
 ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
 """What waits, from the furthest from its start to the nearest."""
@@ -51,9 +53,12 @@ class Why:
 
 
 class Reasons:
-    def __init__(self, cluster: Cluster, stock: Inventory, in_queue: Callable[[Job], str]) -> None:
+    def __init__(
+        self, cluster: Cluster, stock: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
+    ) -> None:
         """`in_queue` says what a Job waits for that is in a queue."""
         self._cluster, self._stock, self._in_queue = cluster, stock, in_queue
+        self._autoscaler = autoscaler
         self._said: dict[tuple[str, object], tuple[float, str]] = {}
 
     def why(self, jobs: Sequence[Job], pod: Pod | None) -> Why:
@@ -70,7 +75,8 @@ class Reasons:
             return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
         if placed and not placed.true:
             return self._unschedulable(pod, placed.message)
-        return Why(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
+        # While a claim is made for a pod that has its node, the scheduler says nothing of the pod.
+        return self._volumes(pod) or Why(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
 
     # no pod
 
@@ -89,11 +95,24 @@ class Reasons:
         if names.QUEUE in job.labels:
             return Why(State.QUEUED, Reason.IN_QUEUE, self._in_queue(job))
         if placement := read_placement(job):
-            said = f"not all of its nodes found a place, so those that had one gave it back ({placement.tries} so far)"
-            if placement.again:
-                said += f"; it tries again at {placement.again.astimezone():%H:%M:%S}"
-            return Why(State.QUEUED, Reason.GIVEN_BACK, said)
+            return self._held(job, placement)
         return Why(State.QUEUED, Reason.SUBMITTED, "its Job was suspended in the cluster")
+
+    def _held(self, job: Job, placement: Placement) -> Why:
+        pod = job.pod()
+        if awaits_product(job) and not self._stock.has_product(wanted_products(pod)):
+            said = shortage_of(pod, Causes(affinity=True), self._stock)
+            return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs")
+        lacking = room_lacking(pod, job.spec.completions or 1, self._stock, self._autoscaler)
+        if not placement.tries:
+            said = lacking or "there is room for it; it looks for its places in a moment"
+            return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+        said = f"not all of its nodes found a place, so those that had one gave it back ({placement.tries} so far)"
+        if lacking:
+            said += f"; {lacking}"
+        elif placement.again:
+            said += f"; it tries again when there is room, or at {placement.again.astimezone():%H:%M:%S}"
+        return Why(State.QUEUED, Reason.GIVEN_BACK, said)
 
     def _refused(self, job: Job) -> Why | None:
         """Kubernetes tries to make its pods and may not."""
@@ -114,11 +133,19 @@ class Reasons:
     # no place
 
     def _unschedulable(self, pod: Pod, message: str) -> Why:
+        if found := self._volumes(pod, message):
+            return found
+        said = self._shortage(pod, message)
+        if coming := self._autoscaler.brings(pod):
+            said += f"; the cluster's autoscaler can bring {coming}"
+        return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+
+    def _volumes(self, pod: Pod, message: str = "") -> Why | None:
         found = claims_wait(pod, message, self._cluster, self._stock)
-        if found:
-            ends_as = Reason.VOLUME_LOST if found.lost else None
-            return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
-        return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, self._shortage(pod, message))
+        if found is None:
+            return None
+        ends_as = Reason.VOLUME_LOST if found.lost else None
+        return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
 
     def _shortage(self, pod: Pod, message: str) -> str:
         """All nodes are gone through for it, and many pods wait for the same: what was just found out holds a while."""
@@ -182,22 +209,6 @@ _STEPS = frozenset(
         "Started",
     }
 )
-
-
-@dataclass(frozen=True)
-class Placement:
-    tries: int
-    again: datetime | None
-
-
-def read_placement(job: Job) -> Placement | None:
-    """How often its nodes gave their places back, and when they try again."""
-    try:
-        said = json.loads(job.annotations.get(names.PLACEMENT, ""))
-        again = datetime.fromisoformat(said["again"]).astimezone(UTC)
-        return Placement(int(said["tries"]), again)
-    except (ValueError, LookupError, TypeError):
-        return None
 
 
 def _not_pulled(pod: Pod, waiting: Waiting, events: Sequence[Event]) -> Why:

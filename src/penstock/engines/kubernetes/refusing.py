@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.domain.nodes import product_matches
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
+from penstock.engines.kubernetes.autoscaler import Autoscaler
 from penstock.engines.kubernetes.inventory import UNNAMED
 from penstock.engines.refusing import ELSEWHERE, mounted_over_code, too_long
 
@@ -16,11 +17,11 @@ Products = Mapping[str, tuple[int, int]]
 """Product → how many there are, how many of them are free."""
 
 
-def refusals(spec: Spec, products: Products, *, kueue: bool) -> list[Refusal]:
+def refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: bool) -> list[Refusal]:
     return [
         *_no_command(spec),
         *_too_long(spec),
-        *_unknown_products(spec, products),
+        *_unknown_products(spec, products, autoscaler),
         *_no_queue(spec, kueue=kueue),
         *mounted_over_code(spec),
         *_not_here(spec),
@@ -43,8 +44,8 @@ def _not_here(spec: Spec) -> list[Refusal]:
     return found
 
 
-def matching(wanted: Sequence[str], products: Products) -> tuple[str, ...]:
-    """What the nodes call what the user wants; if no node has it now, the user's own words."""
+def matching(wanted: Sequence[str], products: Iterable[str]) -> tuple[str, ...]:
+    """What the nodes call what the user wants, those that are there and those that can come; else the user's words."""
     found = tuple(product for product in products if any(product_matches(each, product) for each in wanted))
     return found or tuple(each.replace(" ", "-") for each in wanted)
 
@@ -64,23 +65,42 @@ def _too_long(spec: Spec) -> list[Refusal]:
     return found
 
 
-def _unknown_products(spec: Spec, products: Products) -> list[Refusal]:
-    unknown = [
-        wanted
-        for wanted in spec.resources.gpu_products
-        if not any(product_matches(wanted, product) for product in products)
-    ]
-    if not spec.resources.gpu_products or len(unknown) < len(spec.resources.gpu_products):
+def notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]:
+    """A product that no node has may be on its way, or misspelt: only the user can tell."""
+    if not are_unknown(spec, (*products, *autoscaler.products)):
         return []
-    named = " or ".join(f"'{wanted}'" for wanted in unknown)
+    there = _there(products)
+    said = f"No node has a GPU {_named(spec)} now: it waits until one has. {there[:1].upper()}{there[1:]}."
+    return [f"{said} An autoscaler brings one only when an admin has named it in kubernetes_autoscaler."]
+
+
+def _unknown_products(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[Refusal]:
+    """Where the admin has said what can come, nothing else does."""
+    if not autoscaler.known or not are_unknown(spec, (*products, *autoscaler.products)):
+        return []
+    hint = _there(products)
+    if autoscaler.products:
+        hint += f"; an autoscaler can bring: {', '.join(autoscaler.products)}"
+    return [Refusal(keys=("resources", "accelerators"), message=f"no node has a GPU {_named(spec)}", hint=hint)]
+
+
+def are_unknown(spec: Spec, products: Iterable[str]) -> bool:
+    """It asks for certain GPUs, and none of these are such."""
+    wanted, known = spec.resources.gpu_products, tuple(products)
+    return bool(wanted) and not any(product_matches(each, product) for each in wanted for product in known)
+
+
+def _named(spec: Spec) -> str:
+    return " or ".join(f"'{wanted}'" for wanted in spec.resources.gpu_products)
+
+
+def _there(products: Products) -> str:
     there = [f"{product} ({free} of {total} free)" for product, (total, free) in products.items() if product != UNNAMED]
     if there:
-        hint = f"there are: {', '.join(there)}"
-    elif products:
-        hint = "the nodes do not say which GPUs they have; ask for a number of them, as in 'accelerators: 1'"
-    else:
-        hint = "no node of this cluster has a GPU"
-    return [Refusal(keys=("resources", "accelerators"), message=f"no node has a GPU {named}", hint=hint)]
+        return f"there are: {', '.join(there)}"
+    if products:
+        return "the nodes do not say which GPUs they have; ask for a number of them, as in 'accelerators: 1'"
+    return "no node of this cluster has a GPU"
 
 
 def _no_queue(spec: Spec, *, kueue: bool) -> list[Refusal]:

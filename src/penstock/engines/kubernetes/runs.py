@@ -110,10 +110,11 @@ class Runs:
 
     # -- start ---------------------------------------------------------------------------------------------------
 
-    async def start(self, launch: Launch, products: Sequence[str]) -> None:
+    async def start(self, launch: Launch, products: Sequence[str], *, held: bool = False) -> None:
         run, owner = Run(launch.workload_id, launch.attempt), (launch.user, launch.group)
         known = {job.name for job in self._cluster.jobs_of(run)}
-        wanted = [body for body in jobs.jobs_of(launch, self._made, products) if body["metadata"]["name"] not in known]
+        bodies = jobs.jobs_of(launch, self._made, products, held=held)
+        wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
             await secrets.make(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.inventory import CPU, DISK, MEMORY, Inventory, requests
-from penstock.engines.kubernetes.objects import Pod
+from penstock.engines.kubernetes.objects import Pod, SelectorTerm
 
 SHOWN = 3
 """Nodes, holders and products that are named; of more only how many they are."""
@@ -52,7 +52,11 @@ def left_out(message: str) -> bool:
 
 
 def shortage(pod: Pod, message: str, stock: Inventory) -> str:
-    causes, asked, products = causes_of(message), requests(pod), wanted_products(pod)
+    return shortage_of(pod, causes_of(message), stock) or _plain(message)
+
+
+def shortage_of(pod: Pod, causes: Causes, stock: Inventory) -> str:
+    asked, products = requests(pod), wanted_products(pod)
     nodes = stock.all()
     if not nodes:
         return "there is no node"
@@ -63,34 +67,45 @@ def shortage(pod: Pod, message: str, stock: Inventory) -> str:
     )
     if short_of_gpus:
         said.append(_no_gpus(gpus, products, nodes))
+    elif causes.affinity and not causes.insufficient and (node := _node_missing(pod, nodes)):
+        said.append(f"there is no node {node}")
     elif causes.affinity and not causes.insufficient and (labels := _labels_missing(pod, nodes, stock)):
         said.append(f"no node has the labels it needs: {labels}")
-    fitting = [node for node in nodes if _fits(pod, node, products, stock)]
+    fitting = [node for node in nodes if fits(pod, node, stock)]
     for name in (CPU, MEMORY, DISK, *sorted(causes.insufficient - {CPU, MEMORY, DISK, names.GPU})):
         if name in causes.insufficient:
             said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, stock))
     if causes.hindered:
-        said += _hindered([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
+        said += hindered([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
     said += [_plain(what) for what in causes.others]
-    return "; ".join(said) or _plain(message)
+    return "; ".join(said)
 
 
 def shape_of(pod: Pod) -> object:
     """What matters of a pod for where it fits."""
     selector = frozenset((pod.spec.node_selector or {}).items())
-    return (frozenset(requests(pod).items()), wanted_products(pod), selector)
+    return (frozenset(requests(pod).items()), wanted_products(pod), wanted_node(pod), selector)
 
 
 def wanted_products(pod: Pod) -> frozenset[str]:
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required
-    terms = affinity.node_selector_terms if affinity else ()
     return frozenset(
         value
-        for term in terms
+        for term in _terms(pod)
         for expression in term.match_expressions
         if expression.key == names.GPU_PRODUCT and expression.operator == "In"
         for value in expression.values
     )
+
+
+def wanted_node(pod: Pod) -> str | None:
+    """The one node it names."""
+    named = (field.values for term in _terms(pod) for field in term.match_fields if field.key == "metadata.name")
+    return next((values[0] for values in named if values), None)
+
+
+def _terms(pod: Pod) -> tuple[SelectorTerm, ...]:
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required
+    return affinity.node_selector_terms if affinity else ()
 
 
 # GPUs
@@ -98,20 +113,20 @@ def wanted_products(pod: Pod) -> frozenset[str]:
 
 def _no_gpus(count: int, products: frozenset[str], nodes: list[Node]) -> str:
     pools = [(node, pool) for node in nodes for pool in node.gpu_pools if not products or pool.product in products]
-    what = " or ".join(sorted(short(product) for product in products)) or "GPU"
+    what = gpu_words(count, products)
     if not pools:
-        return f"no node has {_a(count, what)}: {_what_there_is(nodes)}"
+        return f"no node has {what}: {_what_there_is(nodes)}"
     most_node, most = max(pools, key=lambda pair: pair[1].total)
     if most.total < count:
-        return f"no node has {count} × {what}: the most is {most.total} on {most_node.name}"
+        return f"no node has {what}: the most is {most.total} on {most_node.name}"
     able = [(node, pool) for node, pool in pools if pool.total >= count]
     shown = "; ".join(_pool(node, pool) for node, pool in able[:SHOWN])
     more = f"; {len(able) - SHOWN} more nodes" if len(able) > SHOWN else ""
-    return f"no node has {_a(count, what)} free: {shown}{more}"
+    return f"no node has {what} free: {shown}{more}"
 
 
-def _a(count: int, what: str) -> str:
-    return f"{count} × {what}"
+def gpu_words(count: int, products: Collection[str]) -> str:
+    return f"{count} × {' or '.join(sorted(map(short, products))) or 'GPU'}"
 
 
 def _pool(node: Node, pool: GpuPool) -> str:
@@ -160,15 +175,21 @@ def _with_products(nodes: Iterable[Node], products: frozenset[str]) -> bool:
 # the rest
 
 
-def _fits(pod: Pod, node: Node, products: frozenset[str], stock: Inventory) -> bool:
-    """As far as labels go."""
-    if products and not _with_products([node], products):
+def fits(pod: Pod, node: Node, stock: Inventory) -> bool:
+    """As far as its name, its labels and its GPUs' product go."""
+    products, wanted = wanted_products(pod), wanted_node(pod)
+    if (products and not _with_products([node], products)) or (wanted and wanted != node.name):
         return False
     return not _unlike(pod, stock.labels(node.name))
 
 
 def _unlike(pod: Pod, labels: Mapping[str, str]) -> bool:
     return any(labels.get(key) != value for key, value in (pod.spec.node_selector or {}).items())
+
+
+def _node_missing(pod: Pod, nodes: Iterable[Node]) -> str | None:
+    wanted = wanted_node(pod)
+    return wanted if wanted and all(node.name != wanted for node in nodes) else None
 
 
 def _labels_missing(pod: Pod, nodes: Iterable[Node], stock: Inventory) -> str:
@@ -183,16 +204,16 @@ def _too_little(name: str, asked: Decimal, nodes: list[Node], stock: Inventory) 
     largest = max(nodes, key=lambda node: stock.total(node.name).get(name, zero))
     total = stock.total(largest.name).get(name, zero)
     if total < asked:
-        return f"no node has {_show(name, asked)}: the largest, {largest.name}, has {_show(name, total, short=True)}"
+        return f"no node has {show(name, asked)}: the largest, {largest.name}, has {show(name, total, short=True)}"
     open_ = [node for node in nodes if node.message is None] or nodes
     freest = max(open_, key=lambda node: stock.free(node.name).get(name, zero))
     free = max(stock.free(freest.name).get(name, zero), zero)
     of = stock.total(freest.name).get(name, zero)
-    have = f"{_show(name, free, short=True)} of {_show(name, of, short=True)}"
-    return f"no node has {_show(name, asked)} free: {freest.name} has the most, {have}"
+    have = f"{show(name, free, short=True)} of {show(name, of, short=True)}"
+    return f"no node has {show(name, asked)} free: {freest.name} has the most, {have}"
 
 
-def _show(name: str, size: Decimal, *, short: bool = False) -> str:
+def show(name: str, size: Decimal, *, short: bool = False) -> str:
     if name == CPU:
         number = show_cpus(int(size * 1000))
         return number if short else f"{number} {'CPU' if number == '1' else 'CPUs'}"
@@ -202,7 +223,7 @@ def _show(name: str, size: Decimal, *, short: bool = False) -> str:
     return str(int(size)) if short else f"{int(size)} × {name}"
 
 
-def _hindered(nodes: Iterable[Node]) -> list[str]:
+def hindered(nodes: Iterable[Node]) -> list[str]:
     """Nodes that take no work, those of one reason together."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from penstock.engines.kubernetes.objects.base import Condition, Kind, Object, Part
+from penstock.engines.kubernetes.objects.pods import Pod, PodTemplate
 
 
 class JobSpec(Part, frozen=True):
@@ -16,6 +17,7 @@ class JobSpec(Part, frozen=True):
     backoff_limit_per_index: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
+    template: PodTemplate = PodTemplate()
 
     one_for_all = ("completion_mode",)
 
@@ -38,3 +40,7 @@ class Job(Object, frozen=True):
     status: JobStatus = JobStatus()
 
     kind = Kind("Job", "jobs", "batch")
+
+    def pod(self) -> Pod:
+        """Any one of its pods, as it is asked for."""
+        return Pod(spec=self.spec.template.spec)

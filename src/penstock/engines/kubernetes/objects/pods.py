@@ -68,6 +68,7 @@ class Expression(Part, frozen=True):
 
 class SelectorTerm(Part, frozen=True):
     match_expressions: tuple[Expression, ...] = ()
+    match_fields: tuple[Expression, ...] = ()
 
 
 class NodeSelector(Part, frozen=True):
@@ -95,6 +96,12 @@ class PodSpec(Part, frozen=True):
     active_deadline_seconds: int | None = None
 
     one_for_all = ("node_name", "restart_policy")
+
+
+class PodTemplate(Part, frozen=True):
+    """Of a Job: what its pods are made from."""
+
+    spec: PodSpec = PodSpec()
 
 
 class Waiting(Part, frozen=True):
