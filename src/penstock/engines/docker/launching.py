@@ -28,7 +28,7 @@ from penstock.engines.docker.cpus import Cpus, shared
 from penstock.engines.docker.failures import ApiError, Clash, NotReached, Unreachable
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.http import Body
-from penstock.engines.docker.images import Pulls, is_name, refuse_marked
+from penstock.engines.docker.images import Pulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
 from penstock.engines.docker.networks import Networks
@@ -118,7 +118,7 @@ class Launching:
         if found := await link.api.image(image):
             refuse_marked(found, image)
             return
-        say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} is asked for {image}")
+        say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} asks {registry_name(image)} for {image}")
 
         def said(text: str) -> None:
             say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
