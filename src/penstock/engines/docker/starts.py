@@ -22,7 +22,7 @@ from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.kept import Bringing, Kept
-from penstock.engines.docker.launching import Launching, Part, Say
+from penstock.engines.docker.launching import Launching, NetworkGone, Part, Say
 from penstock.engines.docker.reporting import never_started, not_started
 from penstock.engines.docker.seen import Seen
 from penstock.engines.docker.withdrawing import InDoubt, doubt, forgotten
@@ -115,6 +115,8 @@ class Starts:
             except Unreachable as error:
                 state = State.UNKNOWN if bringing.state in ASKED else bringing.state
                 say(state, Reason.NODE_LOST, f"{error.message}; trying again")
+            except NetworkGone as error:
+                say(State.LAUNCHING, Reason.PLACED, f"{error.message} on {error.host}; it is made again")
             except PullFailed as error:
                 wait = self._until_next_pull(run, kept, error)
                 say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
