@@ -22,7 +22,7 @@ KEPT = ("PATH", "LANG", "TMPDIR")
 """Of the environment of whoever runs the tests."""
 
 
-class _SocketConnection(HTTPConnection):
+class SocketConnection(HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=90)
         self._path = path
@@ -52,7 +52,7 @@ class RunningServer:
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
         """Status and answer (JSON read, other text as text) of a request over the socket."""
-        return _exchange(_SocketConnection(self.socket), method, path, body, headers)
+        return _exchange(SocketConnection(self.socket), method, path, body, headers)
 
     def tcp(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """The same over the TCP port."""

@@ -3,16 +3,20 @@ server that does starts anything more."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
-from tests.running import start_server
+from tests.running import SocketConnection, start_server
 from tests.test_docker import applied, items, penstock, until
 
 NODE = """apiVersion: v1
@@ -53,6 +57,10 @@ class Lab:
     def submit(self, name: str, node: str, gpus: str = "", more: str = "") -> str:
         text = SLEEP.format(name=name, gpus=gpus, more=f"selectors: {{node: {node}}}\n{more}")
         return str(self.server.submit(text)["id"])
+
+    def short(self) -> str:
+        task = "resources: {image_id: 'busybox:1', cpus: '0.1'}\nselectors: {node: lab-2}\nrun: ['true']\n"
+        return str(self.server.submit(f"name: short\n{task}")["id"])
 
     def seen(self, id_: str) -> dict[str, Any]:
         return dict(self.server.request("GET", f"/v1/workloads/{id_}")[1])
@@ -140,6 +148,88 @@ def test_a_host_that_is_taken_out_keeps_nothing_of_ours(lab: Lab) -> None:
     until(lambda: not containers(lab.second, job))
     assert lab.delete("lab-2").returncode == 0
     assert lab.second.docker(*networks) == ""
+
+
+def test_the_network_of_a_group_goes_with_its_last_workload(lab: Lab) -> None:
+    others = made_network(lab.second, "others-root", "others", "root")
+    jobs = [lab.submit(name, "lab-2") for name in ("first", "last")]
+    for job in jobs:
+        lab.runs(job)
+        lab.server.request("POST", f"/v1/workloads/{job}/stop")
+        lab.server.ended(job)
+    first, last = jobs
+    assert lab.server.request("DELETE", f"/v1/workloads/{first}")[0] == 200
+    until(lambda: not containers(lab.second, first))
+    assert len(networks(lab.second)) == 2
+    assert lab.server.request("DELETE", f"/v1/workloads/{last}")[0] == 200
+    until(lambda: networks(lab.second) == [others])
+    assert lab.second.docker("ps", "-aq") == ""
+
+
+def test_the_network_that_a_killed_server_left_goes_and_one_in_use_stays(lab: Lab, place: Path) -> None:
+    job = lab.submit("runs", "lab-2")
+    lab.runs(job)
+    [used] = networks(lab.second)
+    lab.server.kill()
+    made_network(lab.second, "penstock-left", "penstock", "left")
+    lab.server = start_server(place, **lab.settings)
+    until(lambda: networks(lab.second) == [used])
+    lab.runs(job)
+
+
+def test_a_job_starts_although_its_group_just_loses_its_network(lab: Lab) -> None:
+    """By the deletion of what was the last of its group."""
+    for _ in range(5):
+        job = lab.short()
+        done = lab.server.ended(job)
+        assert done["state"] == "EXITED", done
+        lab.server.request("DELETE", f"/v1/workloads/{job}")
+    until(lambda: not networks(lab.second))
+
+
+def test_a_job_starts_although_somebody_prunes_the_networks_before_its_container_begins(lab: Lab) -> None:
+    for _ in range(20):
+        with pruning_once(lab.second):
+            done = lab.server.ended(lab.short())
+        assert done["state"] == "EXITED", done
+        if any("it is made again" in (line["message"] or "") for line in done["history"]):
+            return
+    pytest.fail("the networks were never pruned in time")
+
+
+@contextmanager
+def pruning_once(machine: Host) -> Iterator[None]:
+    """As soon as a container of a job is made."""
+    events = SocketConnection(machine.socket)
+    wanted = json.dumps({"event": ["create"], "label": ["penstock.dev/workload"]})
+    events.request("GET", f"/events?filters={quote(wanted)}")
+    told = events.getresponse()
+
+    def prune() -> None:
+        told.readline()
+        prunes = SocketConnection(machine.socket)
+        prunes.request("POST", "/networks/prune")
+        prunes.getresponse().read()
+        prunes.close()
+
+    pruning = threading.Thread(target=prune)
+    pruning.start()
+    try:
+        yield
+    finally:
+        pruning.join()
+        events.close()
+
+
+def networks(machine: Host) -> list[str]:
+    """Those of any Penstock."""
+    return machine.docker("network", "ls", "-q", "--no-trunc", "--filter", "label=penstock.dev/group").split()
+
+
+def made_network(machine: Host, name: str, installation: str, group: str) -> str:
+    labels = (f"penstock.dev/installation={installation}", f"penstock.dev/group={group}")
+    options = [word for label in labels for word in ("--label", label)]
+    return machine.docker("network", "create", *options, name).strip()
 
 
 def test_a_host_with_volumes_stays_and_one_that_was_deleted_meanwhile_does_not_come_back(lab: Lab) -> None:

@@ -112,7 +112,7 @@ def test_every_step_of_one_whose_image_must_be_pulled_is_in_its_history(server: 
     ]
     assert done["exit_code"] == 0
     pulling = next(line for line in look()["history"] if line["state"] == "PULLING")
-    assert pulling["message"] == f"lab-1 is asked for {image}"
+    assert pulling["message"] == f"lab-1 asks {hosts.registry.address} for {image}"
     again = submitted(server, image)
     server.ended(again()["id"])
     assert states(again())[1:5] == ["ASSIGNED", "LAUNCHING", "REQUESTED_LAUNCH", "LAUNCHED"]

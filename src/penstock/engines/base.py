@@ -192,11 +192,12 @@ class DevicesBusy(Exception):
 
 
 class HeldUp(Exception):
-    """A run must not be started yet, for this reason; it is tried again."""
+    """A run must not be started yet, for this reason; it is tried again. Where our scheduler placed it, its place is
+    free for others until `seconds` are over."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, seconds: float = 0) -> None:
         super().__init__(message)
-        self.reason, self.message = reason, message
+        self.reason, self.message, self.seconds = reason, message, seconds
 
 
 @runtime_checkable

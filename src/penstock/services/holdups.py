@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from penstock.domain.attempts import LONGEST_WAIT
 from penstock.domain.model import now
@@ -22,8 +23,8 @@ class Holdups:
         self._touch = touch
         self._awaited: dict[str, set[str]] = {}
         """Id of a workload → those that wait for it."""
-        self._due: dict[str, tuple[int, float]] = {}
-        """Id → attempt, and the loop's time from which on it may start: a clock that jumps changes nothing."""
+        self._due: dict[str, tuple[datetime, float]] = {}
+        """Id → its `not_before`, and the same by the loop's time: a clock that jumps changes nothing."""
 
     def concern(self, workload: Workload) -> bool:
         """Could something hold it up? Most are spared the look."""
@@ -53,11 +54,11 @@ class Holdups:
         if workload.not_before is None:
             return False
         loop = asyncio.get_running_loop()
-        attempt, due = self._due.get(workload.id, (0, 0.0))
-        if attempt != workload.attempt:
+        known, due = self._due.get(workload.id, (None, 0.0))
+        if known != workload.not_before:
             left = min(max((workload.not_before - now()).total_seconds(), 0), LONGEST_WAIT)
             due = loop.time() + left
-            self._due[workload.id] = (workload.attempt, due)
+            self._due[workload.id] = (workload.not_before, due)
             loop.call_at(due, self._touch, workload.id)
         return loop.time() < due - EARLY
 

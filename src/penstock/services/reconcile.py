@@ -192,9 +192,17 @@ class Reconciler:
             self._remember(after)
             await self._forget(after)
         elif self.placement and after.state in WAITING:
-            self.placement.give_back(after)
+            self._give_back(self.placement, after)
         elif self.placement and after.started_at and not workload.started_at:
             self.placement.remember(after)  # when it ends at the latest is known from now on
+
+    def _give_back(self, placement: Placement, workload: Workload) -> None:
+        """It has no place any more, and is to have another: at once, or when it may be tried again."""
+        if workload.not_before is None:
+            placement.give_back(workload)
+        else:
+            placement.release(workload.id)
+            self._remember(workload)
 
     def _end(self, workload: Workload) -> None:
         if workload.launched < workload.attempt and workload.attempt > 1:

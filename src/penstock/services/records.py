@@ -165,11 +165,22 @@ def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | 
     return moved
 
 
-def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str) -> Workload:
+def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
+    """Nothing of it was started: it waits again, so many seconds at least."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
-    return tx.workloads.move(found, State.QUEUED, reason, message, hosts=(), containers=(), **UNPLACED)
+    return tx.workloads.move(
+        found,
+        State.QUEUED,
+        reason,
+        message,
+        launched=min(found.launched, found.attempt - 1),
+        not_before=now() + timedelta(seconds=seconds) if seconds else None,
+        hosts=(),
+        containers=(),
+        **UNPLACED,
+    )
 
 
 def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:

@@ -59,6 +59,14 @@ class Runs:
 
     async def advance(self, workload: Workload) -> Workload:
         """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
+        try:
+            return await self._step(workload)
+        except HeldUp as held:
+            self._asked.discard(Run.of(workload))
+            self._steps_written.pop(Run.of(workload), None)
+            return await self._put_back(workload, held.reason, held.message, held.seconds)
+
+    async def _step(self, workload: Workload) -> Workload:
         run = Run.of(workload)
         await self._remind(workload, run)
         try:
@@ -303,8 +311,8 @@ class Runs:
             return await self._put_back(workload, reason, said)
         return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))
 
-    async def _put_back(self, workload: Workload, reason: Reason, message: str) -> Workload:
-        return await self._db.write(lambda tx: records.is_put_back(tx, workload, reason, message))
+    async def _put_back(self, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
+        return await self._db.write(lambda tx: records.is_put_back(tx, workload, reason, message, seconds))
 
 
 def _doubted(unit: Unit) -> Unit:

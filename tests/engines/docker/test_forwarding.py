@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,18 @@ async def test_an_image_without_nc_is_not_taken_for_a_port_without_a_listener(ho
         async with running(engine) as launch, connection(engine, run_of(launch), 8888) as reached:
             with pytest.raises(Conflict, match="docker_helper_image names has no program 'nc'"):
                 await whole(reached)
+
+
+async def test_what_connects_to_a_port_goes_with_the_job_whoever_is_still_connected(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    machine = hosts.hosts[0]
+    async with opened(settings_for(hosts, tmp_path), hosts.hosts[:1]) as engine:
+        await answering(engine)
+        async with running(engine) as launch, connection(engine, run_of(launch), 8888):
+            helping = ("ps", "-aq", "--filter", "label=penstock.dev/helper=true")
+            assert machine.docker(*helping)
+            await engine.stop(run_of(launch), 0)
+            async with asyncio.timeout(60):
+                while machine.docker(*helping):
+                    await asyncio.sleep(0.1)

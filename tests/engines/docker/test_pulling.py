@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from penstock.domain.names import new_id
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
-from penstock.engines.base import Presence, Report
+from penstock.engines.base import HeldUp, Launch, Presence, Report
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.images import HUB, PullFailed, registry_of
 from tests.engines.docker.opening import opened, settings_for
@@ -43,6 +42,20 @@ async def test_an_image_that_is_missing_is_pulled_and_that_can_be_watched(engine
     assert report.units[0].state is State.EXITED
     assert (State.REQUESTED_PULLING, Reason.PULLING_IMAGE) in seen or (State.PULLING, Reason.PULLING_IMAGE) in seen
     hosts.hosts[0].docker("rmi", "-f", image)
+
+
+async def held_up(engine: DockerEngine, launch: Launch) -> HeldUp | None:
+    """Why it gives its place back; None once it has ended."""
+    changes = engine.changes()
+    await engine.start(launch)
+    async with asyncio.timeout(90):
+        while True:
+            try:
+                if (await engine.observe(run_of(launch))).presence is Presence.ended:
+                    return None
+            except HeldUp as held:
+                return held
+            await anext(changes)
 
 
 async def failed(engine: DockerEngine, image: str) -> str:
@@ -84,28 +97,24 @@ async def test_a_registry_that_is_away_is_tried_again(engine: DockerEngine, host
     hosts.registry.stop()
     try:
         launch = asking_for(image)
-        changes = engine.changes()
-        await engine.start(launch)
-        async with asyncio.timeout(90):
-            while "trying again" not in ((await engine.observe(run_of(launch))).message or ""):
-                await anext(changes)
+        held = await held_up(engine, launch)
     finally:
         hosts.registry.start()
+    assert held.reason is Reason.PULLING_IMAGE
+    assert "the registry is not there" in held.message
+    assert (await engine.observe(run_of(launch))).presence is Presence.absent
+    await engine.start(launch)
     assert (await ended(engine, run_of(launch))).units[0].state is State.EXITED
     hosts.hosts[0].docker("rmi", "-f", image)
 
 
 async def test_a_registry_whose_name_nobody_knows_is_said_so_in_the_same_words_each_time(engine: DockerEngine) -> None:
     """Each try asks from another port, which is no news to those who follow it."""
-    launch, changes, said = asking_for("lab.example/team/thing:1"), engine.changes(), []
-    await engine.start(launch)
-    async with asyncio.timeout(90):
-        while (report := await engine.observe(run_of(launch))).presence is Presence.waiting:
-            said.append(report.message or "")
-            await anext(changes)
-    assert report.units[0].reason is Reason.PULL_FAILED
-    told = [each for each, _ in groupby(said)]
-    assert [each for each in told if "trying again" in each] == told[-1:], told
+    launch, said = asking_for("lab.example/team/thing:1"), []
+    while held := await held_up(engine, launch):
+        said.append(held.message)
+    assert (await engine.observe(run_of(launch))).units[0].reason is Reason.PULL_FAILED
+    assert len(set(said)) == 1, said
 
 
 @pytest.mark.parametrize(

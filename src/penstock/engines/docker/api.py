@@ -95,7 +95,8 @@ class Api:
         given = {"fromImage": name} if _is_tagged(name) else {"fromImage": name, "tag": "latest"}
         headers = ((b"X-Registry-Auth", login.encode()),) if login else ()
         body = Body(0, _nothing(), headers=headers)
-        async with self._stream("/images/create", given, method="POST", body=body) as pieces:
+        work = WORK_SECONDS  # it says nothing before the registry has answered
+        async with self._stream("/images/create", given, method="POST", body=body, seconds=work) as pieces:
             async for said in _documents(pieces):
                 yield said
 
@@ -310,13 +311,19 @@ class Api:
 
     @asynccontextmanager
     async def _stream(
-        self, path: str, given: Mapping[str, str], *, method: str = "GET", body: Body | None = None
+        self,
+        path: str,
+        given: Mapping[str, str],
+        *,
+        method: str = "GET",
+        body: Body | None = None,
+        seconds: float = CALL_SECONDS,
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
         """Until it ends; it may be cut off at any time."""
         exchange = await self._fresh()
         try:
             try:
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(seconds):
                     status = await exchange.ask(method, self._target(path, given, versioned=True), body)
                     if status >= 400:
                         raise failures.from_answer(self.host, status, await exchange.all())

@@ -45,7 +45,6 @@ from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls
 from penstock.engines.docker.launching import Launching
 from penstock.engines.docker.logs import Logs
-from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.peaks import Peaks
 from penstock.engines.docker.runs import Runs
 from penstock.engines.gpu_use import by_place
@@ -67,9 +66,8 @@ class DockerEngine:
         self._claims = Claims(self._hosts, self._made)
         self._cpus = Cpus(self._hosts)
         self._gauges = Gauges(self._hosts, self._made)
-        pulls = Pulls(settings.docker_registry_config)
-        networks = Networks(self._made)
-        launching = Launching(self._hosts, self._claims, pulls, self._cpus, networks, self._made)
+        self._pulls = Pulls(settings.docker_registry_config)
+        launching = Launching(self._hosts, self._claims, self._pulls, self._cpus, self._made)
         self._runs = Runs(self._hosts, launching, self._changes, self._made)
         self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
@@ -81,6 +79,7 @@ class DockerEngine:
     async def open(self) -> None:
         """Nothing is there until hosts are named."""
         self._closing.push_async_callback(self._hosts.close)
+        self._closing.push_async_callback(self._pulls.close)
         self._closing.push_async_callback(self._runs.close)
         self._closing.push_async_callback(self._disks.close)
         self._closing.push_async_callback(self._cpus.close)
@@ -110,6 +109,7 @@ class DockerEngine:
         self._gauges.care(run)
         self._entering.care(run)
         self._peaks.care(run)
+        self._forwarding.care(run)
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:

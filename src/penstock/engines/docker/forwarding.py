@@ -88,6 +88,12 @@ class Forwarding:
         for job in list(self._beside):
             await self._end(job)
 
+    def care(self, run: Run) -> None:
+        """Nothing listens in a container that has ended, whoever is still connected."""
+        for seen in self._hosts.parts(run).values():
+            if seen.over and seen.id in self._beside:
+                self._later(self._end(seen.id))
+
     async def connect(self, run: Run, part: int, port: int) -> Forwarded:
         seen = self._hosts.parts(run).get(part)
         if seen is None or not seen.runs:

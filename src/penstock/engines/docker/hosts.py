@@ -66,7 +66,7 @@ class Hosts:
         except PenstockError as error:
             self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
             return None
-        link = Link(host, api, self._made.installation, self._made.helper_image, self._changed)
+        link = Link(host, api, self._made, self._changed)
         self._links[host.name] = link
         link.open()
         return link

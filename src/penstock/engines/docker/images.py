@@ -29,11 +29,26 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@-]{0,253}[A-Za-z0-9])?\Z")
 Said = Callable[[str], None]
 
 
+ANSWER_SECONDS = 5.0
+"""In which a registry that is well has answered; Docker itself waits three times as long, or more."""
+SILENT_SECONDS = 60.0
+"""In which one that has answered has sent something more."""
+
+
 class PullFailed(ApiError):
     def __init__(self, image: str, answer: str, host: str) -> None:
         super().__init__(cannot_be_pulled(image, "", answer), host=host)
+        self.image = image
         self.passing = bool(_FOR_A_WHILE.search(answer)) and "no basic auth" not in answer
         """It may be better in a moment."""
+
+
+class NoAnswer(PullFailed):
+    """The registry says nothing, and the host goes on asking it."""
+
+    def __init__(self, image: str, host: str) -> None:
+        super().__init__(image, f"the registry {registry_name(image)} does not answer {host}", host)
+        self.passing = True
 
 
 async def have(api: Api, image: str, login: str | None = None, said: Said | None = None) -> None:
@@ -75,16 +90,67 @@ async def _pull(api: Api, image: str, login: str | None, said: Said) -> None:
                 said(f"{api.host} pulls {image}: {sum(layers.values())} of {len(layers)} layers")
 
 
+class Pull:
+    """An image on its way to a host. Whoever waits for it hears how far it is, and may leave: the host goes on as long
+    as somebody waits, or the registry is silent."""
+
+    def __init__(self, api: Api, image: str, login: str | None) -> None:
+        self._image, self._host = image, api.host
+        self._waiting: list[Said] = []
+        self._answered = False
+        self._heard = asyncio.get_running_loop().time()
+        self.task = asyncio.create_task(have(api, image, login, self._hear))
+
+    def _hear(self, text: str) -> None:
+        self._answered, self._heard = True, asyncio.get_running_loop().time()
+        for said in self._waiting:
+            said(text)
+
+    async def wait(self, said: Said) -> None:
+        """Return when the image is there. Raise NoAnswer where the registry keeps everybody waiting."""
+        self._waiting.append(said)
+        try:
+            while (left := self._left()) > 0 and not self.task.done():
+                await asyncio.wait([self.task], timeout=left)
+        except asyncio.CancelledError:
+            if len(self._waiting) == 1:
+                self.task.cancel()
+            raise
+        finally:
+            self._waiting.remove(said)
+        if not self.task.done() or self.task.cancelled():
+            raise NoAnswer(self._image, self._host)
+        self.task.result()
+
+    def _left(self) -> float:
+        patience = SILENT_SECONDS if self._answered else ANSWER_SECONDS
+        return self._heard + patience - asyncio.get_running_loop().time()
+
+
 class Pulls:
     """However many want an image on a host at once, it is pulled once."""
 
     def __init__(self, config: str) -> None:
         self._config = Path(config) if config else None
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._pulls: dict[tuple[str, str], Pull] = {}
+
+    async def close(self) -> None:
+        tasks = [pull.task for pull in self._pulls.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def have(self, api: Api, image: str, said: Said) -> None:
-        async with self._locks.setdefault((api.host, image), asyncio.Lock()):
-            await have(api, image, self._login(image), said)
+        key = (api.host, image)
+        if key not in self._pulls:
+            pull = self._pulls[key] = Pull(api, image, self._login(image))
+            pull.task.add_done_callback(lambda task: self._over(key, task))
+        await self._pulls[key].wait(said)
+
+    def _over(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+        del self._pulls[key]
+        if not task.cancelled():
+            task.exception()  # nobody may have waited for it
 
     def _login(self, image: str) -> str | None:
         """As the engine wants it, from a file as `docker login` writes it; read each time, so that a new one counts."""
@@ -115,3 +181,9 @@ def registry_of(image: str) -> str:
     """`registry.example.org:5000/team/thing:1` has one; what has none comes from Docker Hub."""
     first, slash, _ = image.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else HUB
+
+
+def registry_name(image: str) -> str:
+    """As people call it."""
+    registry = registry_of(image)
+    return "Docker Hub" if registry == HUB else registry

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
-from penstock.engines.base import Launch, Report, Step
+from penstock.engines.base import HeldUp, Launch, Report, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.seen import Seen
 
@@ -40,6 +40,10 @@ class Kept:
     """Told to stop, with so many seconds."""
     failed: dict[int, Unit] = field(default_factory=dict)
     """Parts that have no container, and why."""
+    held_up: HeldUp | None = None
+    """Why it cannot be started now, for whoever asks next: it gives its place back."""
+    pull_waited: float = 0
+    """Seconds it has waited between tries to pull its image."""
     given_up: bool = False
     """What has no container by now will never have one."""
     never: Report | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -28,10 +29,9 @@ from penstock.engines.docker.cpus import Cpus, shared
 from penstock.engines.docker.failures import ApiError, Clash, NotReached, Unreachable
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.http import Body
-from penstock.engines.docker.images import Pulls, is_name, refuse_marked
+from penstock.engines.docker.images import Pulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.mounting import is_about_mounts, mount_words
-from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.seen import Seen
 from penstock.engines.docker.withdrawing import instead_of, withdrawn
@@ -39,8 +39,13 @@ from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
 AT_ONCE = 8
+_NO_NETWORK = re.compile(r"network \S+ not found")
 Say = Callable[[State, Reason, str], None]
 T = TypeVar("T")
+
+
+class NetworkGone(ApiError):
+    """Someone removed the network of the group before the container could start; it is made again."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,9 @@ class Launching:
         claims: Claims,
         pulls: Pulls,
         cpus: Cpus,
-        networks: Networks,
         made: ContainerSettings,
     ) -> None:
         self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
-        self._networks = networks
 
     async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
         """`fresh` are the containers that were made for it and not yet asked to start."""
@@ -118,7 +121,7 @@ class Launching:
         if found := await link.api.image(image):
             refuse_marked(found, image)
             return
-        say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} is asked for {image}")
+        say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} asks {registry_name(image)} for {image}")
 
         def said(text: str) -> None:
             say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
@@ -126,7 +129,7 @@ class Launching:
         await self._pulls.have(link.api, image, said)
 
     async def _prepare(self, link: Link, launch: Launch, held: AsyncExitStack) -> tuple[str, dict[str, Source]]:
-        network = await self._networks.of(link, launch.group)
+        network = await held.enter_async_context(link.networks.use(launch.group))
         return network, await held.enter_async_context(self._claims.mounts(link, launch))
 
     # -- the container -----------------------------------------------------------------------------------------------
@@ -212,6 +215,9 @@ class Launching:
             named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
             what = f"Volume {named[0].name}" if named else "A volume"
             raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
+        if _NO_NETWORK.match(error.message) and not launch.spec.parts > 1:
+            await link.remove(seen, force=False)
+            raise NetworkGone(error.message, host=error.host, status=error.status) from error
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):
             raise error

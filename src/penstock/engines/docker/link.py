@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,8 +19,10 @@ from penstock.domain.nodes import Host
 from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
+from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError, Unreachable
 from penstock.engines.docker.images import is_marked
+from penstock.engines.docker.networks import Networks
 from penstock.engines.docker.nvidia import held_by, judged
 from penstock.engines.docker.outages import ENDING, Life, Outage, life_of, outage_before
 from penstock.engines.docker.probing import Probe, probe
@@ -41,10 +44,11 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Link:
-    def __init__(self, host: Host, api: Api, installation: str, helper: str, changed: Callable[[Run], None]) -> None:
+    def __init__(self, host: Host, api: Api, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self.host = host
         self.api = api
-        self.installation, self._helper = installation, helper
+        self.installation, self._helper = made.installation, made.helper_image
+        self.networks = Networks(api, made.installation, made.closed, self._has)
         self._changed = changed
         self.info: Fields = {}
         self.probe = Probe()
@@ -133,6 +137,10 @@ class Link:
             self._drop(seen.id)
         finally:
             self._removing.discard(seen.id)
+        await self.networks.leave(seen.labels.get(names.GROUP, ""))
+
+    def _has(self, group: str) -> bool:
+        return any(not seen.gone and seen.labels.get(names.GROUP) == group for seen in self._known.values())
 
     async def look(self, ref: str) -> Seen | None:
         """At one container, by id or name, now."""
@@ -288,6 +296,8 @@ class Link:
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
             if isinstance(said, ApiError):
                 log.info("%s: what helped is not removed: %s", self.host.name, said.message)
+        with suppress(ApiError):  # at the next look
+            await self.networks.clear()
 
     @property
     def _began(self) -> datetime | None:

@@ -97,8 +97,12 @@ class Runs:
     # -- what is -----------------------------------------------------------------------------------------------------
 
     def observe(self, run: Run) -> Report:
-        """Of one that is not over by the records: what it still lacks is brought up."""
+        """Of one that is not over by the records: what it still lacks is brought up. Raise HeldUp, once, where that
+        has to wait."""
         kept = self._of(run)
+        if held := kept.held_up:
+            kept.held_up = None
+            raise held
         if not kept.asked_for:
             kept.asked_for = True
             self.care(run)
@@ -232,6 +236,7 @@ class Runs:
         placed = {seen.host for seen in parts.values()} or set(run.hosts)
         if placed and (away := self._hosts.away(placed)):
             raise Unavailable(f"{away[0]}: it is told to stop as soon as its node answers.")
+        kept.held_up = None
         sooner = kept.grace is None or grace < kept.grace
         kept.grace = grace if kept.grace is None else min(kept.grace, grace)
         await self._stop_bringing(run, kept)

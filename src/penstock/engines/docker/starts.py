@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.domain.model import now
+from penstock.domain.quantities import show_duration
 from penstock.domain.states import Reason, State
-from penstock.engines.base import Launch, Run, Step
+from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.container_settings import ContainerSettings
 from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.kept import Bringing, Kept
-from penstock.engines.docker.launching import Launching, Part, Say
+from penstock.engines.docker.launching import Launching, NetworkGone, Part, Say
 from penstock.engines.docker.reporting import never_started, not_started
 from penstock.engines.docker.seen import Seen
 from penstock.engines.docker.withdrawing import InDoubt, doubt, forgotten
@@ -29,6 +30,8 @@ from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
+PULL_PAUSE, LONGEST_PULL_PAUSE = 5.0, 30.0
+"""Seconds between two tries to pull an image."""
 NOT_KNOWN = "how it ended is not known."
 REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
 SERVER_ERROR = 500
@@ -87,6 +90,9 @@ class Starts:
 
         try:
             await self._until_up(run, kept, bringing, say)
+        except HeldUp as held:
+            kept.held_up = held
+            kept.steps.clear()
         except (ApiError, PenstockError) as error:
             await self._give_up(run, kept, bringing.launch, error)
         except Exception as error:
@@ -99,19 +105,20 @@ class Starts:
 
     async def _until_up(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
         """Tries again what may be better in a moment; raises what will not."""
-        pause, since, refused = RETRY, asyncio.get_running_loop().time(), 0
+        pause, refused = RETRY, 0
         while True:
             wait = pause
             try:
                 await self._try(run, kept, bringing, say)
+                kept.pull_waited = 0
                 return
             except Unreachable as error:
                 state = State.UNKNOWN if bringing.state in ASKED else bringing.state
                 say(state, Reason.NODE_LOST, f"{error.message}; trying again")
+            except NetworkGone as error:
+                say(State.LAUNCHING, Reason.PLACED, f"{error.message} on {error.host}; it is made again")
             except PullFailed as error:
-                waited = asyncio.get_running_loop().time() - since
-                if not error.passing or waited > self._made.pull_patience:
-                    raise
+                wait = self._until_next_pull(run, kept, error)
                 say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
             except ApiError as error:
                 refused, wait = refused + 1, float(self._made.launch_pause)
@@ -123,6 +130,23 @@ class Starts:
                 say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_RETRY)
+
+    def _until_next_pull(self, run: Run, kept: Kept, error: PullFailed) -> float:
+        """Seconds until the image is asked for again. Raise HeldUp where nothing of the run is there yet, so that
+        others can have its place meanwhile, and the error itself where asking again is of no use any more."""
+        left = self._made.pull_patience - kept.pull_waited
+        if not error.passing or left <= 0:
+            raise error
+        wait = min(max(kept.pull_waited, PULL_PAUSE), LONGEST_PULL_PAUSE, left)
+        kept.pull_waited += wait
+        if self._hosts.parts(run):
+            return wait
+        patience = show_duration(self._made.pull_patience)
+        said = (
+            f"{sentence(error.message)} It is asked again every few seconds for {patience}, and other jobs can have "
+            f"its place until then. To see for yourself, on {error.host}: docker pull {error.image}"
+        )
+        raise HeldUp(Reason.PULLING_IMAGE, said, wait)
 
     async def _try(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
         launch, there = bringing.launch, self._hosts.parts(run)
@@ -232,13 +256,17 @@ def began(kept: Kept) -> bool:
     return bool(kept.steps) and kept.steps[-1].state is State.LAUNCHED
 
 
+def sentence(words: str) -> str:
+    return words[:1].upper() + words[1:].rstrip(".") + "."
+
+
 def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
     if isinstance(error, InDoubt):
         return State.UNKNOWN, Reason.NODE_LOST, f"{error.message}."
     if isinstance(error, Unregistered):
         return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, error.message
     if isinstance(error, PullFailed):
-        return State.CRASHED, Reason.PULL_FAILED, error.message[:1].upper() + error.message[1:].rstrip(".") + "."
+        return State.CRASHED, Reason.PULL_FAILED, sentence(error.message)
     ours = as_ours(error) if isinstance(error, ApiError) else error
     said = f"{ours.message} {ours.hint or ''}".strip()
     if isinstance(error, Stuck):
