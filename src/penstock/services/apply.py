@@ -79,6 +79,8 @@ class Apply:
         plans = await self._plan(caller, read, asked)
         if asked.dry_run:
             return tuple(plan.applied(id=plan.id if plan.result != CREATED else None) for plan in plans)
+        if any(plan.workload or plan.volume for plan in plans):
+            self._submit.refuse_without_room()
         return await self._make_all(caller, plans, key)
 
     # planning

@@ -17,6 +17,7 @@ from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine
+from penstock.engines.disk import disk_of
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
@@ -102,7 +103,9 @@ class Submit:
             problems += more
         if problems:
             raise Invalid(f"{asked.source} cannot run here.", problems=problems)
-        if not asked.dry_run:
+        if asked.dry_run:
+            self.refuse_without_room()
+        else:
             self._refuse_missing_files(caller, task.spec, asked.files)
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
         notices = (
@@ -126,6 +129,9 @@ class Submit:
         workload = workload.model_copy(update=said)
         self._refuse_too_long(workload, asked.source)
         return Prepared(workload, mounted.homes)
+
+    def refuse_without_room(self) -> None:
+        disk_of(self._settings).refuse_new_work()
 
     def _new(self, caller: Caller, spec: Spec) -> Workload:
         """As it is whatever it mounts and waits for."""
@@ -165,6 +171,7 @@ class Submit:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
             if before:
                 return _still_there(tx, before), False
+            self.refuse_without_room()
             if alone and (others := alive(tx, workload.group, workload.name)):
                 raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():

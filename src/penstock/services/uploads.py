@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.domain.quantities import parse_bytes
-from penstock.engines.local.supervisor.durable import has_room
+from penstock.engines.disk import disk_of
 from penstock.errors import NotFound, StorageFull, TooLarge
 from penstock.settings import Settings
 
@@ -24,6 +24,7 @@ LOOKS = 1 << 24
 
 class Uploads:
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._place = settings.data_dir / "uploads"
         self._limit_text = settings.workdir_limit
         self.limit = parse_bytes(settings.workdir_limit)
@@ -47,10 +48,7 @@ class Uploads:
         return upload_id
 
     def _refuse_full(self) -> None:
-        """The last of the disk is left to the database."""
-        self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not has_room(str(self._place)):
-            raise StorageFull("The disk of the server is almost full; nothing was kept.")
+        disk_of(self._settings).refuse_new_work()
 
     async def _write(self, partial: Path, body: AsyncIterator[bytes]) -> None:
         size = 0
