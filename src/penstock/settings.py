@@ -116,6 +116,10 @@ class Settings:
     storage_classes: dict[str, str] = field(default_factory=dict)
     """Further storage classes: a table of name = directory. `standard` is `data_dir`/volumes."""
 
+    min_free: str = ""
+    """Free space on the disk of `data_dir` below which no new work is taken, such as `10Gi`: what is submitted is
+    refused, and what waits goes on waiting. Empty is 1Gi, or a twentieth of a disk of less than 20Gi."""
+
     gpu_lock_dir: Path = Path("/run/lock")
     """Where GPUs are locked machine-wide, so that two servers never share one. The same for every server."""
 
@@ -421,9 +425,9 @@ def _table(raw: Any) -> dict[str, str]:
 
 
 def _check_amount(key: str, value: Any) -> None:
-    if key in ("cpus", "memory") and value == "":
+    if key in ("cpus", "memory", "min_free") and value == "":
         return
-    if key in ("body_limit", "documents_limit", "workdir_limit", "log_limit", "memory"):
+    if key in ("body_limit", "documents_limit", "workdir_limit", "log_limit", "memory", "min_free"):
         parse_bytes(value, bare=False)
     elif key in ("cpus", "default_cpus"):
         parse_cpus(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import marshal
 import os
@@ -17,6 +18,7 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.local import LocalEngine
 from penstock.engines.local.records import Progress, read_began, report
+from penstock.engines.local.supervisor.array import TRIES, Array
 from penstock.settings import Settings
 from tests.engines.launching import a_volume, an_array, ended, log_of, printed, run_of, the_account
 from tests.engines.machine import opened, processes_with
@@ -202,3 +204,21 @@ def test_what_an_earlier_version_wrote_is_understood(place: Path) -> None:
     ]
     (place / "result.json").write_text(json.dumps({"units": [end | {"rank": 0}, end]}))
     assert [(unit.index, unit.rank) for unit in report(place, 1).units] == [(0, 0), (0, 1)]
+
+
+def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path) -> None:
+    node = {"folder": str(place / "rank-0"), "cgroups": [], "kept": False}
+    array = Array({"ranks": [node], "array": [0, 1]}, -1)
+    full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EAGAIN, "no process")
+    tries = 0
+    for error in [full] * 2 * TRIES + [other] * (TRIES - 1):
+        assert array.again(0, 1, tries, error)
+        _settle(array)
+        _, _, tries = array.take() or pytest.fail("it is not to be started again")
+    assert not array.again(0, 1, tries, other)
+    _settle(array)
+
+
+def _settle(array: Array) -> None:
+    for handle in array.handles:
+        array.cleaned(handle)

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.engines.base import Presence
 from penstock.engines.local import LocalEngine
-from penstock.engines.local.supervisor.logfile import LogFile
+from penstock.engines.local.supervisor.logfile import LogFile, cut_name
 from penstock.errors import StorageFull
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of
@@ -103,9 +103,11 @@ def test_a_full_disk_costs_output_but_not_the_job_and_is_stated(place: Path) -> 
         (disk / "filler").write_bytes(b"x" * _room(disk))
         for second in range(3):
             log.write(b"y" * 5000, 2.0 + second)
+        assert (disk / cut_name(0)).exists()
         (disk / "filler").unlink()
         log.write(b"back\n", 9.0)
         log.close()
+        assert not (disk / cut_name(0)).exists()
         text = b"".join(path.read_bytes() for path in sorted(disk.glob("*.log")))
     assert text.startswith(b"kept\n")
     assert re.search(rb"\[penstock\] \d+ bytes of output could not be kept: the disk was full\n", text)

@@ -199,7 +199,8 @@ async def test_sqlite_is_durable_and_private(tmp_path: Path):
         pragmas = await db.write(lambda tx: [tx._cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in names])
         assert pragmas == ["wal", 2, 1, 10_000]
         assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
-    assert [file.name for file in path.parent.iterdir()] == ["penstock.db"]
+    files = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert files == dict.fromkeys(("penstock.db", "penstock.db-shm", "penstock.db-wal"), 0o600)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import uvloop
 
 from penstock.domain.policy import Kind
 from penstock.engines.base import Engine
+from penstock.engines.disk import disk_of
 from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
 from penstock.server.inherited import become_anew, inherited_listeners, unix_of
@@ -192,8 +193,8 @@ def _claim(settings: Settings, stack: ExitStack, patience: float = 0) -> None:
             )
         time.sleep(0.1)
     lock.seek(0)
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
+    lock.write(str(os.getpid()))  # over what is there: on a full disk there is room for no more
+    lock.truncate()
     lock.flush()
 
 
@@ -220,7 +221,7 @@ async def serve(settings: Settings, stack: ExitStack, handed: list[socket.socket
         await parts.open()
         unix = unix_listener(settings, handed_unix)
         notices = [port.notice] if port.notice else []
-        checks = [port.check(), *await _checks(parts)]
+        checks = [port.check(), disk_of(settings).check(), *await _checks(parts)]
         notices += [_complaint(check) for check in checks if _broken(check)]
         ready = {"socket": str(settings.socket_path), "address": port.address, "notices": notices}
         return await _listen(settings, parts, [unix, *port.sockets], ready)

@@ -19,7 +19,16 @@ from penstock.domain.audit import Deed
 from penstock.domain.names import shorten
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
-from penstock.errors import BadRequest, Forbidden, Invalid, NotFound, PenstockError, Problem
+from penstock.errors import (
+    BadRequest,
+    Forbidden,
+    Invalid,
+    NotFound,
+    PenstockError,
+    Problem,
+    StorageFull,
+    Unavailable,
+)
 from penstock.server.gate import Gate
 from penstock.server.identity import permitted
 from penstock.server.openapi import Api
@@ -109,7 +118,10 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, PenstockError):
         return await _defect(request, error)
     if isinstance(error, Forbidden) and not error.noted and (asked := request.scope["state"].get("asked")):
-        await _note(request, error.about, *asked)
+        try:
+            await _note(request, error.about, *asked)
+        except (StorageFull, Unavailable) as failure:
+            log.warning("a refusal to %s is not in the audit: %s", asked[0].user, failure)
     return _body(error)
 
 

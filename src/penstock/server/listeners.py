@@ -146,6 +146,8 @@ def _next_port(host: str, wanted: int, machines: int | None) -> Port:
 
 def _remember(settings: Settings, port: Port) -> None:
     """For the next start: by then somebody may know it."""
+    if _remembered(settings) == port.number:
+        return
     place = settings.data_dir / "port"
     with suppress(OSError), os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(f"{port.number}\n")

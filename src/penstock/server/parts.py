@@ -81,7 +81,7 @@ class Parts:
             reconciler=reconciler,
             volumes=volumes,
             submit=Submit(db, engine, settings, reconciler, uploads, volumes, people),
-            retrying=Retrying(db, engine, reconciler, uploads, bell, people),
+            retrying=Retrying(db, engine, settings, reconciler, uploads, bell, people),
             workloads=workloads,
             happenings=Happenings(db, engine),
             nodes=nodes,

@@ -77,6 +77,8 @@ class Apply:
         if not read.problems and not asked.dry_run:
             self._refuse_missing_files(read.documents, asked)
         plans = await self._plan(caller, read, asked)
+        if any(plan.workload or plan.volume for plan in plans):
+            self._submit.refuse_without_room()
         if asked.dry_run:
             return self._would_be_applied(plans)
         return await self._make_all(caller, plans, key)

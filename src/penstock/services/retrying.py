@@ -12,6 +12,7 @@ from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
+from penstock.engines.disk import disk_of
 from penstock.errors import Conflict, Invalid, Problem
 from penstock.services import audit, lookup, once, records
 from penstock.services.bell import Bell
@@ -20,6 +21,7 @@ from penstock.services.people import People
 from penstock.services.reconcile import Reconciler
 from penstock.services.resolving import may_write
 from penstock.services.uploads import Uploads
+from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire import Retry, WorkloadView
@@ -27,9 +29,17 @@ from penstock.wire import Retry, WorkloadView
 
 class Retrying:
     def __init__(
-        self, db: Database, engine: Engine, reconciler: Reconciler, uploads: Uploads, bell: Bell, people: People
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        reconciler: Reconciler,
+        uploads: Uploads,
+        bell: Bell,
+        people: People,
     ) -> None:
         self._db = db
+        self._settings = settings
         self._engine = engine
         self._reconciler = reconciler
         self._uploads = uploads
@@ -46,6 +56,7 @@ class Retrying:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
             if before:
                 return lookup.workload(tx, caller, before, Verb.create), False
+            disk_of(self._settings).refuse_new_work()
             found = lookup.workload(tx, caller, workload.id, Verb.create)
             _refuse_active(found)
             _refuse_without_volumes(tx, found)

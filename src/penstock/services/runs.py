@@ -14,7 +14,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
 from penstock.engines.base import BoundMount, DevicesBusy, Engine, HeldUp, Launch, Presence, Reminded, Report, Run
-from penstock.errors import PenstockError, Unavailable
+from penstock.errors import PenstockError, StorageFull, Unavailable
 from penstock.services import records
 from penstock.services.literals import claim_of
 from penstock.services.uploads import Uploads
@@ -145,6 +145,9 @@ class Runs:
         except HeldUp as held:
             await self._put_back(workload, held.reason, held.message)
             raise Unavailable(held.message) from held
+        except StorageFull as error:
+            await self._put_back(workload, Reason.GIVEN_BACK, error.message)
+            raise
         except PenstockError as error:
             if self._engine.schedules and isinstance(error, Unavailable):
                 await self._put_back(workload, Reason.CLUSTER_UNREACHABLE, error.message)

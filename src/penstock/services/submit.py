@@ -18,6 +18,7 @@ from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, Foreseeing
+from penstock.engines.disk import disk_of
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifying, once
 from penstock.services.accounts import account_of
@@ -106,10 +107,10 @@ class Submit:
             problems += more
         if problems:
             raise Invalid(f"{asked.source} cannot run here.", problems=problems)
-        if not asked.dry_run:
+        if asked.dry_run:
+            self.refuse_without_room()
+        else:
             self._refuse_missing_files(caller, task.spec, asked.files)
-        elif sends_workdir(task.spec):
-            self._uploads.refuse_full()
         venv, venv_notices = usable_venv(asked.venv, caller, self._settings)
         notices = (
             *task.notices,
@@ -152,6 +153,9 @@ class Submit:
             for problem in problems
         ]
 
+    def refuse_without_room(self) -> None:
+        disk_of(self._settings).refuse_new_work()
+
     def _new(self, caller: Caller, spec: Spec) -> Workload:
         """As it is whatever it mounts and waits for."""
         group = self._people.group(caller.group)
@@ -192,6 +196,7 @@ class Submit:
             before = once.made_before(tx, caller.user, key, body, Kind.Workload)
             if before:
                 return _still_there(tx, before), False
+            self.refuse_without_room()
             if alone and (others := alive(tx, workload.group, workload.name)):
                 raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():

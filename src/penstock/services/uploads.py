@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.domain.quantities import parse_bytes
-from penstock.engines.local.supervisor.durable import has_room
+from penstock.engines.disk import disk_of
 from penstock.errors import NotFound, StorageFull, TooLarge
 from penstock.settings import Settings
 
@@ -24,13 +24,14 @@ LOOKS = 1 << 24
 
 class Uploads:
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._place = settings.data_dir / "uploads"
         self._limit_text = settings.workdir_limit
         self.limit = parse_bytes(settings.workdir_limit)
 
     async def save(self, user: str, body: AsyncIterator[bytes]) -> str:
         """Writes the body as it comes; nothing stays of one that is too large or breaks off."""
-        self.refuse_full()
+        self._refuse_full()
         upload_id = secrets.token_hex(16)
         final = self._path(user, upload_id)
         final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,11 +47,8 @@ class Uploads:
             partial.unlink(missing_ok=True)
         return upload_id
 
-    def refuse_full(self) -> None:
-        """The last of the disk is left to the database."""
-        self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not has_room(str(self._place)):
-            raise StorageFull("The disk of the server is almost full; nothing was kept.")
+    def _refuse_full(self) -> None:
+        disk_of(self._settings).refuse_new_work()
 
     async def _write(self, partial: Path, body: AsyncIterator[bytes]) -> None:
         size = 0
@@ -58,7 +56,7 @@ class Uploads:
             async for chunk in body:
                 size += len(chunk)
                 if size // LOOKS != (size - len(chunk)) // LOOKS:
-                    self.refuse_full()
+                    self._refuse_full()
                 if size > self.limit:
                     raise TooLarge(
                         f"The packed workdir is larger than {self._limit_text}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from penstock.domain.policy import EVERYTHING, Kind, Verb
 from penstock.domain.quantities import show_bytes
@@ -12,6 +13,7 @@ from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, VolumeReport
+from penstock.engines.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, lookup, once
 from penstock.services.accounts import account_of
@@ -91,6 +93,7 @@ class Volumes:
                 if known is None or known.phase is Phase.Deleting:
                     raise once.gone(Kind.Volume, before)
                 return known
+            disk_of(self._settings).refuse_new_work()
             if problems := self._allowance.problems(tx, volume):
                 raise Invalid("The volume cannot be created.", problems=problems)
             tx.volumes.add(volume, account)
@@ -187,7 +190,7 @@ class Volumes:
         views = []
         for volume in volumes:
             report = reports.get(volume.id)
-            seen = {"status": report.phase, "message": report.message or volume.message} if report else {}
+            seen = _seen(volume, report, usage) if report else {}
             namespace = self._engine.namespace(volume.user, volume.group)
             views.append(VolumeView.of(volume, namespace=namespace).model_copy(update=seen))
         if usage:
@@ -276,6 +279,11 @@ class Volumes:
 
     async def classes(self) -> list[StorageClass]:
         return await self._engine.storage_classes()
+
+
+def _seen(volume: Volume, report: VolumeReport, usage: bool) -> dict[str, Any]:
+    seen = {"status": report.phase, "message": report.message or volume.message}
+    return seen | {"free_bytes": report.free_bytes} if usage else seen
 
 
 def _uses(caller: Caller, workloads: Sequence[Workload]) -> tuple[VolumeUse, ...]:

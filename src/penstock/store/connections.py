@@ -37,7 +37,12 @@ _ONE_SERVER = (
     "SET lock_timeout=0",
 )
 
-_EVERY_SQLITE = (f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}", "PRAGMA foreign_keys=ON", "PRAGMA synchronous=FULL")
+_EVERY_SQLITE = (
+    f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA temp_store=MEMORY",  # no files beside ours, for which a full disk would have no room
+)
 _WRITING_SQLITE = (*_EVERY_SQLITE, "PRAGMA journal_mode=WAL", f"PRAGMA journal_size_limit={64 * 2**20}")
 _READING_SQLITE = (*_EVERY_SQLITE, "PRAGMA query_only=ON")
 

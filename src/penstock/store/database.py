@@ -22,6 +22,7 @@ from sqlalchemy import URL
 from penstock.errors import StartRefused, StorageFull, Unavailable
 from penstock.store.connections import make_engine, parse_url, prepare_file
 from penstock.store.failures import translated
+from penstock.store.reserve import Reserve
 from penstock.store.schema import prepare
 from penstock.store.session import Outcome, Session, Store
 from penstock.store.threads import Call, Queue, start_reader, start_writer
@@ -34,8 +35,9 @@ READERS = 4
 class Database:
     """Use `await Database.open(url)`."""
 
-    def __init__(self, sessions: Sequence[Session]) -> None:
+    def __init__(self, sessions: Sequence[Session], reserve: Reserve | None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._reserve = reserve
         self._closed = False
         self._nobody_waits = False
         self._waiters: set[asyncio.Future[None]] = set()
@@ -52,7 +54,7 @@ class Database:
     async def open(cls, url: str, *, lock: bool = True) -> Self:
         """Raises StartRefused where this database cannot or must not be used. Without `lock` the caller has it already
         (lead.py)."""
-        return cls(await asyncio.to_thread(_sessions, parse_url(url), lock))
+        return cls(*await asyncio.to_thread(_sessions, parse_url(url), lock))
 
     async def close(self) -> None:
         """After what is queued is done."""
@@ -65,6 +67,8 @@ class Database:
             self._reads.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+        if self._reserve:
+            self._reserve.release()
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,19 +142,25 @@ def _settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
         future.set_exception(outcome.error)
 
 
-def _sessions(url: URL, lock: bool) -> list[Session]:
+def _sessions(url: URL, lock: bool) -> tuple[list[Session], Reserve | None]:
     """The writer's and the readers', after the schema was made ready."""
     prepare_file(url)
     sessions: list[Session] = []
+    reserve = Reserve(url.database or "") if url.get_backend_name() == "sqlite" else None
     try:
         writing, reading = make_engine(url, writes=True, lock=lock), make_engine(url, writes=False)
+        if reserve:
+            reserve.hold_index()
+            sessions.append(Session(writing, reserve))
+            reserve.hold_log()  # before another connection can be the last that is closed
         prepare(writing)
-        for engine in (writing, *[reading] * READERS):
-            sessions.append(Session(engine))
-        return sessions
+        sessions += [Session(engine) for engine in ([] if reserve else [writing]) + [reading] * READERS]
+        return sessions, reserve
     except BaseException as error:
         for session in sessions:
             session.close()
+        if reserve:
+            reserve.release()
         reason = translated(error)
         if isinstance(reason, StorageFull | Unavailable):
             raise StartRefused(reason.message, hint=reason.hint) from None

@@ -66,7 +66,7 @@ def _from_sqlite(error: sqlite3.Error) -> PenstockError | None:
     # Errors that Python's module raises by itself have no code.
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code in _FULL:
-        return _full()
+        return full()
     words = _SQLITE.get(code & 0xFF)
     return _unavailable(words, str(error)) if words else None
 
@@ -74,7 +74,7 @@ def _from_sqlite(error: sqlite3.Error) -> PenstockError | None:
 def _from_postgresql(error: Any) -> PenstockError | None:
     state: str = error.sqlstate or ""
     if state == _POSTGRESQL_FULL:
-        return _full()
+        return full()
     for prefix, words in _POSTGRESQL.items():
         if state.startswith(prefix):
             return _unavailable(words, str(error))
@@ -83,7 +83,7 @@ def _from_postgresql(error: Any) -> PenstockError | None:
     return _unavailable("does not answer", str(error)) if lost else None
 
 
-def _full() -> StorageFull:
+def full() -> StorageFull:
     return StorageFull(
         "The disk of the database is full; nothing was changed.",
         hint="Free some space on it, then try again.",

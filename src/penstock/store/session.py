@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Dialect, Engine
 
+from penstock.errors import StorageFull
 from penstock.store.audit import Audit
 from penstock.store.failures import translated
 from penstock.store.locks import Locks
 from penstock.store.outbox import Outbox
 from penstock.store.registered import Registered
+from penstock.store.reserve import Reserve
 from penstock.store.submissions import Submissions
 from penstock.store.tokens import Tokens
 from penstock.store.transaction import Transaction
@@ -52,8 +54,10 @@ class Outcome:
 
 
 class Session:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, reserve: Reserve | None = None) -> None:
+        """`reserve` is for the one that writes, where the database is a file of our own."""
         self._engine = engine
+        self._reserve = reserve
         self._connect()
 
     def _connect(self) -> None:
@@ -76,20 +80,40 @@ class Session:
         """Runs them in one transaction and commits once. Also says whether a row changed.
 
         Each has a savepoint, so one that raises undoes only itself. When the transaction as a whole cannot go on,
-        all fail alike: none of them is in the database.
+        all fail alike: none of them is in the database. Where that is for want of room, each is tried by itself.
         """
+        failure, outcomes, wrote = self._write_together(functions)
+        if self._reserve and isinstance(failure, StorageFull):
+            outcomes, wrote = [], False
+            for function in functions:
+                self._reserve.empty_log(self._cursor)
+                _, alone, changed = self._write_together([function])
+                outcomes, wrote = outcomes + alone, wrote or changed
+        return outcomes, wrote
+
+    def _write_together(
+        self, functions: Sequence[Callable[[Store], Any]]
+    ) -> tuple[BaseException | None, list[Outcome], bool]:
         try:
             self._begin(BEGIN_WRITING)
             self._store.wrote = False
             outcomes = [self._write_one(function) for function in functions]
             self._connection.commit()
-            return outcomes, self._store.wrote
+            return None, outcomes, self._store.wrote
         except BaseException as error:
             self._rollback()
-            return [Outcome(error=translated(error))] * len(functions), False
+            failure = translated(error)
+            return failure, [Outcome(error=failure)] * len(functions), False
+
+    def keep_reserve(self) -> None:
+        """Between two transactions."""
+        if self._reserve:
+            self._reserve.fill(self._cursor)
 
     def close(self) -> None:
         with suppress(Exception):
+            if self._reserve:
+                self._reserve.empty_log(self._cursor)  # whoever copies the database without its log has all of it
             self._cursor.close()
         self._connection.close()
 

@@ -64,6 +64,7 @@ def _write(session: Session, queue: Queue, report: Report) -> None:
         if calls:
             outcomes, wrote = session.write([call.function for call in calls])
             report(list(zip(calls, outcomes, strict=True)), wrote)
+            session.keep_reserve()
     session.close()
 
 

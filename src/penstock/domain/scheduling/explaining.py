@@ -15,7 +15,7 @@ from penstock.domain.scheduling.asks import Ask, Job
 from penstock.domain.scheduling.causes import Cause, beyond_limit, no_node_fits, no_room
 from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.limits import Amount, Usage
-from penstock.domain.scheduling.never import never, never_shared
+from penstock.domain.scheduling.never import NO_NODE, never, never_shared
 from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
 from penstock.domain.scheduling.queue import Came, came
 from penstock.domain.scheduling.reservations import Kept, Reservation, beside, over
@@ -167,7 +167,9 @@ class Scene:
     def _nowhere(self, ask: Ask) -> str:
         """Nodes would do, were they open."""
         rooms = self.seen_by(ask)
-        shut = [(room.node.name, closed(room.node)) for room in rooms if not never_there(ask, room.node)]
+        if not rooms:
+            return NO_NODE
+        shut = [(room.node.name, closed(ask, room.node)) for room in rooms if not never_there(ask, room.node)]
         said = [f"{name} {found[0].message}" for name, found in shut if found]
         more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
         return "; ".join(said[:NAMED]) + more if said else "too few nodes have what it asks for"

@@ -118,7 +118,7 @@ def affinity(products: Sequence[str], node: str | None) -> Fields:
 
 def planned(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
     """A pod of it, as far as it decides on which nodes it fits."""
-    container = {"name": names.CONTAINER, "resources": resources(spec.resources, made.default_cpus_milli)}
+    container = {"name": names.CONTAINER, "resources": resources(spec.resources, made)}
     body = {"spec": {"containers": [container]} | placement(made, products, spec.selectors)}
     return msgspec.convert(body, Pod)
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.domain.nodes import Gpu
-from penstock.domain.quantities import show_bytes
 from penstock.engines.local.limits import Limits
 from penstock.engines.local.sandbox import Payload, command, setpriv_prefix
 from penstock.engines.local.scripts import DEFAULT_PATH
@@ -40,7 +39,6 @@ NETWORK_FILE_SYSTEMS = {
     "fuse.glusterfs",
     "lustre",
 }
-LOW_DISK = 1 << 30
 
 
 def find_bwrap() -> str:
@@ -130,7 +128,7 @@ def _setpriv() -> str:
 
 
 def all_checks(settings: Settings, limits: Limits, gpus: Sequence[Gpu]) -> list[Check]:
-    return [_sandbox(settings), _limits(limits), _gpus(gpus), _disk(settings), _local_disk(settings)]
+    return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings)]
 
 
 def _sandbox(settings: Settings) -> Check:
@@ -163,14 +161,6 @@ def _gpus(gpus: Sequence[Gpu]) -> Check:
     products = sorted({gpu.product for gpu in gpus})
     shown = ", ".join(f"{sum(gpu.product == product for gpu in gpus)} × {product}" for product in products)
     return Check(name="gpus", ok=True, required=False, detail=shown or "none seen (no NVIDIA driver)")
-
-
-def _disk(settings: Settings) -> Check:
-    about = os.statvfs(settings.data_dir)
-    free = about.f_bavail * about.f_frsize
-    detail = f"{show_bytes(free)} free in {settings.data_dir}"
-    fix = None if free >= LOW_DISK else "free some space there, or set data_dir to a larger disk"
-    return Check(name="disk", ok=free >= LOW_DISK, required=False, detail=detail, fix=fix)
 
 
 def _local_disk(settings: Settings) -> Check:

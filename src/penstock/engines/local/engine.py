@@ -35,6 +35,7 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
+from penstock.engines.disk import disk_of
 from penstock.engines.gpu_use import by_place
 from penstock.engines.local import checks, launching, looking, measuring, records
 from penstock.engines.local.claims import Claims
@@ -44,6 +45,7 @@ from penstock.engines.local.following import Following
 from penstock.engines.local.gauges import Gauges, Reading
 from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
 from penstock.engines.local.happenings import happenings
+from penstock.engines.local.launching import STOP_SIZE
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.limits import Limits, detect
 from penstock.engines.local.machine import cpu_product, machine
@@ -52,11 +54,11 @@ from penstock.engines.local.programs import write_programs
 from penstock.engines.local.records import Progress
 from penstock.engines.local.refusals import notices, refusals
 from penstock.engines.local.scratch import memory_of_machine
-from penstock.engines.local.supervisor.durable import replace
+from penstock.engines.local.supervisor.durable import overwrite, replace
 from penstock.engines.local.supervisor.erase import erase
 from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StorageFull
 from penstock.settings import Settings
 from penstock.wire import Check, Measure, NodeMeasure
 
@@ -91,8 +93,11 @@ class LocalEngine:
 
     async def open(self) -> None:
         self._layout.make()
-        with disk_errors(self._layout.programs):
-            write_programs(self._layout.programs)
+        try:
+            with disk_errors(self._layout.programs):
+                write_programs(self._layout.programs)
+        except StorageFull as error:  # what is there from the last time will do
+            log.warning("%s", error)
         self._limits = await asyncio.to_thread(detect, self._settings.max_processes)
         self._gpus = await asyncio.to_thread(find_gpus)
         if self._gpus:
@@ -141,6 +146,7 @@ class LocalEngine:
         others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
         taken = set(locked(self._settings.gpu_lock_dir, others))
         readings = await self._gauges.read()
+        disk = disk_of(self._settings)
         return [
             Node(
                 name=socket.gethostname(),
@@ -149,6 +155,7 @@ class LocalEngine:
                 gpus=tuple(_seen(gpu, readings.get(gpu.uuid), elsewhere=gpu.uuid in taken) for gpu in self._gpus),
                 cpu_product=cpu_product(),
                 version=__version__,
+                full=disk.said() if disk.is_short else None,
                 limits_enforced=self._limits.enforced,
             )
         ]
@@ -287,7 +294,7 @@ class LocalEngine:
     def _stop(self, run_dir: Path, grace: int) -> None:
         with disk_errors(run_dir):
             run_dir.mkdir(mode=self._layout.mode, exist_ok=True)
-            replace(str(run_dir / "stop"), str(grace))
+            _write_stop(str(run_dir / "stop"), grace)
         launching.poke(run_dir)
 
     async def settle(self, run: Run, keep: int) -> None:
@@ -346,6 +353,15 @@ class LocalEngine:
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._connecting.connect(self._layout.run_dir(run), part, port)
+
+
+def _write_stop(path: str, grace: int) -> None:
+    """In the room that was reserved with the run; a second time, in place."""
+    try:
+        replace(path, f"{grace:<{STOP_SIZE}}")
+    except OSError:
+        if not overwrite(path, f"{grace:<{STOP_SIZE}}"):
+            raise
 
 
 def _seen(gpu: Gpu, reading: Reading | None, *, elsewhere: bool) -> Gpu:

@@ -12,6 +12,8 @@ from penstock.engines.local.changes import Bell, Inotify
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.logs import LogReader
 
+CUT = b"\n[penstock] the disk was full: output from here on could not be kept\n"
+
 
 class Following:
     def __init__(self, layout: Layout) -> None:
@@ -66,7 +68,7 @@ class Following:
         self, run: Run, rank: int, bell: Bell, reader: LogReader, query: LogQuery
     ) -> AsyncIterator[bytes]:
         reader.refresh()
-        offset = await reader.start(query, self._tails)
+        offset, told = await reader.start(query, self._tails), False
         while True:
             turn = bell.turn
             if reader.turn != turn:
@@ -77,6 +79,9 @@ class Following:
                 data, offset = found
                 yield data
                 await asyncio.sleep(0)
+            if reader.is_cut and not told:
+                yield CUT
+            told = reader.is_cut
             if reader.over:
                 return
             await bell.next(turn)
@@ -95,3 +100,5 @@ class Following:
             data, offset = found
             yield data
             await asyncio.sleep(0)
+        if reader.is_cut:
+            yield CUT

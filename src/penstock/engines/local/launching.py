@@ -17,12 +17,15 @@ from penstock.engines.local.keyring import new_session_keyring
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.plans import Machine, write_plan
 from penstock.engines.local.records import LOCKS, ended, read_began
+from penstock.engines.local.supervisor.durable import reserve
 from penstock.errors import StorageFull, Unavailable
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import main; main()"
 """Imported rather than run as a file, so that the compiled form is used."""
 PACKAGE = Path(__file__).parent
 """Where `supervisor` is imported from."""
+STOP_SIZE = 8
+"""Bytes that are reserved for the word to stop, so that a full disk cannot keep it from being said."""
 PATIENCE = 1.0
 """Seconds a run's lock is tried for."""
 _SPAWNING = ThreadPoolExecutor(1, "penstock-spawn")
@@ -36,6 +39,7 @@ def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[b
     """
     with disk_errors(run_dir), ExitStack() as held:
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
+        reserve(str(run_dir / "stop"), STOP_SIZE)
         lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
         if not locks.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
             return None

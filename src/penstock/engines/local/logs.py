@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.engines.base import LogQuery
 from penstock.engines.local.records import read_began
-from penstock.engines.local.supervisor.logfile import ENTRY, segment_name
+from penstock.engines.local.supervisor.logfile import ENTRY, cut_name, segment_name
 
 BLOCK = 1 << 16
 TAIL_REACH = 64 << 20
@@ -54,6 +54,11 @@ class LogReader:
             name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
         )
         return sorted(int(start) for start in found)
+
+    @property
+    def is_cut(self) -> bool:
+        """Is something missing after the last byte?"""
+        return (self._folder / cut_name(self._rank)).exists()
 
     def read(self, offset: int) -> tuple[bytes, int]:
         """The next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""

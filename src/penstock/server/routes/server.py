@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 
@@ -9,13 +10,15 @@ from fastapi import APIRouter, Response
 
 from penstock import __version__
 from penstock.domain.policy import Kind, Verb
-from penstock.errors import Invalid, SettingsError
+from penstock.engines.disk import disk_of
+from penstock.errors import Invalid, SettingsError, StorageFull, Unavailable
 from penstock.server.identity import Asked, require_membership
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
 from penstock.server.secret_files import with_secrets
 from penstock.settings import load as load_settings
 from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
 
+log = logging.getLogger(__name__)
 router = APIRouter(tags=["server"])
 RESTART = signal.SIGUSR1
 """Tells the process to begin anew."""
@@ -80,7 +83,10 @@ async def server(asked: Asked) -> Response:
 @router.post("/v1/server/stop", status_code=202, response_model=Health)
 async def stop_server(asked: Asked) -> Response:
     """Stops the server. Jobs that run go on."""
-    await asked.parts.audit.done(asked.caller, Verb.stop, Kind.Server)
+    try:
+        await asked.parts.audit.done(asked.caller, Verb.stop, Kind.Server)
+    except (StorageFull, Unavailable) as error:
+        log.warning("stopped by %s, which is not in the audit: %s", asked.caller.user, error)
     os.kill(os.getpid(), signal.SIGTERM)
     return answer(Health(status="stopping", service="penstock", version=__version__), 202)
 
@@ -103,7 +109,7 @@ async def doctor(asked: Asked) -> Response:
     """What is installed, what is missing, what works. For members of any group."""
     require_membership(asked.caller)
     engine, adoption = await asked.parts.engine.checks(), await asked.parts.adoption.checks(asked.caller)
-    checks = [asked.parts.port.check(), *engine, *adoption]
+    checks = [asked.parts.port.check(), disk_of(asked.parts.settings).check(), *engine, *adoption]
     if any(check.node for check in checks):
         seen = {None, *(node.name for node in await asked.parts.nodes.seen_by(asked.caller))}
         checks = [check for check in checks if check.node in seen]

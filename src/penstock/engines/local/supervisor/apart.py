@@ -7,7 +7,8 @@ killed. What it does can be done again, or is of no use without us.
 from __future__ import annotations
 
 import os
-import sys
+
+from .durable import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -30,6 +31,6 @@ def apart(work: Callable[[], None], says: int = -1) -> int:
         work()
         code = 0
     except OSError as error:
-        print(error, file=sys.stderr, flush=True)
+        complain(error)
     finally:
         os._exit(code)

@@ -5,11 +5,12 @@ However long an array is, only what runs takes up room here and on the disk.
 
 from __future__ import annotations
 
+import errno
 import os
-import sys
 import time
 
 from .apart import apart
+from .durable import complain
 from .erase import erase
 from .private import make
 from .processes import remove_group
@@ -22,7 +23,9 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from .start import Started
 
 TRIES = 20
-"""How often an index is started that could not be: a disk may be full for a moment, or no process to be had."""
+"""How often an index is started that could not be: there may be no process to be had for a moment."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""That the disk is full does not count: it waits until there is room."""
 PAUSE = 1.0
 """Seconds between two tries."""
 
@@ -64,7 +67,7 @@ class Array:
             try:
                 _clean(plan, PAUSE)
             except OSError as error:  # what is left keeps the next index from starting, and that is said
-                print(error, file=sys.stderr, flush=True)
+                complain(error)
             self._clean.append(place)
 
     def cleaned(self, handle: int) -> None:
@@ -90,11 +93,12 @@ class Array:
         make(plan["folder"], plan["make"], plan["owner"])
         return start_node(plan, self._tree, index)
 
-    def again(self, place: int, index: int, tries: int) -> bool:
+    def again(self, place: int, index: int, tries: int, error: OSError) -> bool:
         """Put an index back that could not be started; False if that was tried often enough."""
-        last = tries + 1 >= TRIES
+        tries += error.errno not in FULL
+        last = tries >= TRIES
         if not last:
-            self._again.append((index, tries + 1))
+            self._again.append((index, tries))
         self.leave(place, PAUSE)
         return not last
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 
 def dumps(value: object) -> str:
@@ -77,6 +78,31 @@ def reserve(path: str, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     finally:
         os.close(fd)
+
+
+def overwrite(path: str, text: str) -> bool:
+    """Write no more than there is already, in place, which takes no room; False if there is less."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        data = text.encode()
+        if os.fstat(fd).st_size < len(data):
+            return False
+        os.pwrite(fd, data, 0)
+        os.fsync(fd)
+        return True
+    finally:
+        os.close(fd)
+
+
+def complain(*words: object) -> None:
+    """To the supervisor's own log, which may have no room for it."""
+    try:
+        print(*words, file=sys.stderr, flush=True)
+    except OSError:
+        return
 
 
 def replace(path: str, text: str) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import time
 
-from .durable import dumps, replace, reserve, write_all, write_new
+from .durable import complain, dumps, replace, reserve, write_all, write_new
 from .erase import erase
 from .logfile import LogFile
 from .outcome import NEVER_STARTED, describe, outcome, stopped
@@ -102,7 +101,7 @@ class Supervisor:
 
     def give_up(self, error: OSError) -> None:
         """Nothing has run and nothing will: the server may try again."""
-        print(error, file=sys.stderr, flush=True)
+        complain(error)
         for rank in self.ranks:
             if rank.pid > 0:
                 rank.kill()
@@ -229,7 +228,7 @@ class Supervisor:
             try:
                 rank.take(self.array.start(place, index))
             except OSError as error:
-                if not self.array.again(place, index, tries):
+                if not self.array.again(place, index, tries, error):
                     rank.failure = f"It could not be started: {error.strerror or error}."
                     self._write_end(rank)
                 continue
@@ -314,7 +313,7 @@ class Supervisor:
             try:
                 erase(path)
             except OSError as error:
-                print(f"{path}: {error}", file=sys.stderr)
+                complain(f"{path}: {error}")
         for path in self._groups():
             remove_group(path)
         text = f'{{"units": [{", ".join(self._records())}]}}'
@@ -325,7 +324,7 @@ class Supervisor:
             except FileNotFoundError:
                 return  # the run's directory was removed: nobody wants to know
             except OSError as error:
-                print(f"result.json: {error}; trying again", file=sys.stderr)
+                complain(f"result.json: {error}; trying again")
                 time.sleep(1)
 
     def _records(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 The first four and the newest four of eight segments are kept, so a log never outgrows its limit and both its beginning
 and its end are there; readers see the gap from the offsets. An index of (offset, time), at most one a second, answers
-`since`. A full disk never stops a job: what cannot be kept is counted, and said in the log once there is room again.
+`since`. A full disk never stops a job: what cannot be kept is counted, and said in the log once there is room again;
+until then an empty file, which needs no room, says to readers that something is missing.
 The last of a disk is left to others: on most it is where the database writes how jobs ended.
 """
 
@@ -26,6 +27,10 @@ def segment_name(rank: int, start: int) -> str:
     return f"rank-{rank}.{start:020d}.log"
 
 
+def cut_name(rank: int) -> str:
+    return f"rank-{rank}.cut"
+
+
 class LogFile:
     def __init__(self, folder: str, rank: int, limit: int) -> None:
         self._folder, self._rank = folder, rank
@@ -36,6 +41,7 @@ class LogFile:
         self._fd = self._index = -1
         self._indexed = float("-inf")
         self._lost = 0
+        self._cut_path, self._is_cut = os.path.join(folder, cut_name(rank)), False
         self._unlooked = 0
         """What may be written until then."""
         self.recent = b""
@@ -77,11 +83,24 @@ class LogFile:
                 room = min(self._starts[-1] + self.size - self._offset, self._unlooked)
                 written = os.write(self._fd, data[:room])
             except OSError:
-                self._lost += len(data)
+                self._cut(len(data))
                 return
             self._offset += written
             self._unlooked -= written
             data = data[written:]
+
+    def _cut(self, lost: int) -> None:
+        self._lost += lost
+        self._unlooked = 0
+        if self._is_cut:
+            return
+        try:
+            fd = os.open(self._cut_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        os.truncate(fd, 0)  # that wakes those who follow
+        os.close(fd)
+        self._is_cut = True
 
     def _look(self) -> None:
         if not has_room(self._folder):
@@ -117,3 +136,9 @@ class LogFile:
         self._append(b"\n[penstock] %d bytes of output could not be kept: the disk was full\n" % lost)
         if self._lost:
             self._lost = lost
+        elif self._is_cut:
+            self._is_cut = False
+            try:
+                os.unlink(self._cut_path)
+            except OSError:
+                return
