@@ -6,12 +6,14 @@ import json
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.disks import FILL
 from tests.hosts import archives, files, gpus, programs
 from tests.hosts.keys import USER, Keys
 from tests.rig import cgroups, network
@@ -54,6 +56,7 @@ class Host:
         self.keys = keys
         self._outside = outside
         self._addresses = addresses
+        self._filler: subprocess.Popen[bytes] | None = None
 
     # Where it is reached
 
@@ -249,14 +252,22 @@ class Host:
         network.mend(self._outside, self.name)
 
     def fill(self) -> None:
-        """Leave no byte free on its disk: see `disk_mb` of `Hosts.up`, without which the disk is this machine's."""
+        """Leave no byte free on its disk, and take at once what its engine clears away later: see `disk_mb` of
+        `Hosts.up`, without which the disk is this machine's."""
         data = self.home / "data"
         if not self._outside.run("findmnt", "--noheadings", data, check=False):
             raise RigError(f"{self.name} has no disk of its own to fill: bring it up with disk_mb")
-        self._outside.run("dd", "if=/dev/zero", f"of={data / _BALLAST}", "bs=64k", check=False)
+        there = ["nsenter", f"--target={self._outside.holder}", "--mount"]
+        self._filler = subprocess.Popen([*there, sys.executable, "-I", "-S", "-c", FILL, data / _BALLAST])
+        full = ("df", "--output=avail", data)
+        wait_for(f"a full disk of {self.name}", lambda: self._outside.run(*full).split()[-1] == "0")
 
     def empty(self) -> None:
         """Take away what filled its disk."""
+        if self._filler:
+            self._filler.kill()
+            self._filler.wait()
+            self._filler = None
         self._outside.run("rm", "--force", self.home / "data" / _BALLAST)
 
     def heal(self) -> None:

@@ -154,6 +154,8 @@ def _sessions(url: URL, lock: bool) -> tuple[list[Session], Reserve | None]:
             sessions.append(Session(writing, reserve))
             reserve.hold_log()  # before another connection can be the last that is closed
         prepare(writing)
+        for session in sessions:
+            session.keep_reserve()
         sessions += [Session(engine) for engine in ([] if reserve else [writing]) + [reading] * READERS]
         return sessions, reserve
     except BaseException as error:

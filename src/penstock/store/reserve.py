@@ -83,10 +83,10 @@ class Reserve:
             self._next_try = time.monotonic() + PAUSE
             log.warning("no room could be set aside for the database: %s", error)
 
-    def empty_log(self, cursor: Any) -> None:
-        """So that the next transaction begins at its start, as far as no reader needs it."""
+    def empty_log(self, cursor: Any, *, wait: bool = False) -> None:
+        """So that the next transaction begins at its start: if no reader needs it, or when none does any more."""
         with suppress(sqlite3.OperationalError):  # what cannot be written now is written the next time
-            cursor.execute("PRAGMA wal_checkpoint").fetchall()
+            cursor.execute(f"PRAGMA wal_checkpoint({'RESTART' if wait else 'PASSIVE'})").fetchall()
 
     def _is_lacking(self, cursor: Any) -> bool:
         [(pages,)] = cursor.execute("PRAGMA freelist_count").fetchall()

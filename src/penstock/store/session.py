@@ -84,12 +84,17 @@ class Session:
         """
         failure, outcomes, wrote = self._write_together(functions)
         if self._reserve and isinstance(failure, StorageFull):
-            outcomes, wrote = [], False
-            for function in functions:
-                self._reserve.empty_log(self._cursor)
-                _, alone, changed = self._write_together([function])
-                outcomes, wrote = outcomes + alone, wrote or changed
+            each = [self._write_alone(function, self._reserve) for function in functions]
+            return [outcome for outcome, _ in each], any(changed for _, changed in each)
         return outcomes, wrote
+
+    def _write_alone(self, function: Callable[[Store], Any], reserve: Reserve) -> tuple[Outcome, bool]:
+        """Once more where the log had no room left."""
+        failure, [outcome], wrote = self._write_together([function])
+        if isinstance(failure, StorageFull):
+            reserve.empty_log(self._cursor, wait=True)
+            _, [outcome], wrote = self._write_together([function])
+        return outcome, wrote
 
     def _write_together(
         self, functions: Sequence[Callable[[Store], Any]]

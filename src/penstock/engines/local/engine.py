@@ -45,7 +45,6 @@ from penstock.engines.local.following import Following
 from penstock.engines.local.gauges import Gauges, Reading
 from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
 from penstock.engines.local.happenings import happenings
-from penstock.engines.local.launching import STOP_SIZE
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.limits import Limits, detect
 from penstock.engines.local.machine import cpu_product, machine
@@ -54,7 +53,6 @@ from penstock.engines.local.programs import write_programs
 from penstock.engines.local.records import Progress
 from penstock.engines.local.refusals import notices, refusals
 from penstock.engines.local.scratch import memory_of_machine
-from penstock.engines.local.supervisor.durable import overwrite, replace
 from penstock.engines.local.supervisor.erase import erase
 from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
@@ -289,13 +287,7 @@ class LocalEngine:
         return report
 
     async def stop(self, run: Run, grace: int) -> None:
-        await asyncio.to_thread(self._stop, self._layout.run_dir(run), grace)
-
-    def _stop(self, run_dir: Path, grace: int) -> None:
-        with disk_errors(run_dir):
-            run_dir.mkdir(mode=self._layout.mode, exist_ok=True)
-            _write_stop(str(run_dir / "stop"), grace)
-        launching.poke(run_dir)
+        await asyncio.to_thread(launching.stop, self._layout.run_dir(run), self._layout.mode, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
         """Nothing is kept but the record and the log."""
@@ -353,15 +345,6 @@ class LocalEngine:
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._connecting.connect(self._layout.run_dir(run), part, port)
-
-
-def _write_stop(path: str, grace: int) -> None:
-    """In the room that was reserved with the run; a second time, in place."""
-    try:
-        replace(path, f"{grace:<{STOP_SIZE}}")
-    except OSError:
-        if not overwrite(path, f"{grace:<{STOP_SIZE}}"):
-            raise
 
 
 def _seen(gpu: Gpu, reading: Reading | None, *, elsewhere: bool) -> Gpu:

@@ -17,7 +17,7 @@ from penstock.engines.local.keyring import new_session_keyring
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.plans import Machine, write_plan
 from penstock.engines.local.records import LOCKS, ended, read_began
-from penstock.engines.local.supervisor.durable import reserve
+from penstock.engines.local.supervisor.durable import overwrite, replace, reserve
 from penstock.errors import StorageFull, Unavailable
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import main; main()"
@@ -112,6 +112,19 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
         loop.remove_reader(pidfd)
         os.close(pidfd)
     return process.wait()
+
+
+def stop(run_dir: Path, mode: int, grace: int) -> None:
+    """Written in the room that was reserved with the run; a second time, in place."""
+    path, word = str(run_dir / "stop"), f"{grace:<{STOP_SIZE}}"
+    with disk_errors(run_dir):
+        run_dir.mkdir(mode=mode, exist_ok=True)
+        try:
+            replace(path, word)
+        except OSError:
+            if not overwrite(path, word):
+                raise
+    poke(run_dir)
 
 
 def poke(run_dir: Path) -> None:
