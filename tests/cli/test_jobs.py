@@ -246,6 +246,21 @@ def test_somebody_elses_job_is_stopped_by_its_name_only_after_a_question(penstoc
     assert penstock(*words, mine["id"], name=program).code == 0
 
 
+def test_somebody_elses_volume_is_deleted_only_after_a_question(alone):
+    assert alone("volumes", "list").code == 0
+    token = alone("token", "create", "--user", "zoe").out.strip()
+    zoe = {
+        "PENSTOCK_TOKEN": token,
+        "PENSTOCK_API_URL": json.loads(alone("server", "status", "-o", "json").out)["address"],
+    }
+    assert alone("volumes", "create", "theirs", "1Mi", **zoe).code == 0
+    pwm = alone("delete", "vol", "theirs", "-g", "zoe", name="pwmcli")
+    assert (pwm.code, pwm.out) == (2, "")
+    assert "Delete Volume theirs of zoe and all its data? Nobody is there to answer: use --yes." in pwm.err
+    assert alone("volumes", "create", "mine", "1Mi").code == 0
+    assert alone("delete", "vol", "mine", name="pwmcli").code == 0
+
+
 def test_somebody_elses_token_is_deleted_only_after_a_question(penstock, server):
     _, theirs = server.request("POST", "/v1/tokens", {"user": "zoe"})
     refused = penstock("token", "delete", theirs["id"])

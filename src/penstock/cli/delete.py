@@ -98,7 +98,8 @@ def _agreed(question: str, *, volumes: bool) -> bool:
 
 
 def _others(client: Client, kind: Kind, named: str, group: str | None, force: bool) -> str | None:
-    """Say whose it is, or who loses what with it; None where that is nobody but oneself."""
+    """Say whose it is, or who loses what with it; None where that is nobody but oneself: a group, a storage, and a node
+    that answers are not deleted as long as anybody has something there."""
     if kind.noun in SINGLE and not force:
         thing = client.get(f"{PATHS[kind.noun]}/{segment(named)}", {"group": group})
         return of_others(client, [thing]) and f" of {thing['user']}"
@@ -112,7 +113,7 @@ def _others(client: Client, kind: Kind, named: str, group: str | None, force: bo
         return whose and f", which had {len(there)} job{'' if len(there) == 1 else 's'} {whose},"
     if kind.noun == "User" and not force:
         return None if client.get("/v1/whoami")["user"] == named else " with their tokens"
-    return " for all who use it" if kind.noun in ("Node", "Group", "Storage") and not force else None
+    return None
 
 
 def _loss(kind: Kind) -> str:
