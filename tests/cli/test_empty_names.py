@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 COMMANDS = [
@@ -45,3 +47,29 @@ def test_it_is_refused_and_nothing_is_said_to_be_done(penstock, words):
         assert (told.code, told.out) == (2, ""), told
         assert "A name is missing" in told.err if not name else f"'{name}' is not a name or id" in told.err
         assert ("Did you mean x?" in told.err) == (name == "job/x")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stop", "wk", "train", "-g", ""),
+        ("delete", "wk", "train", "-g", "", "--yes"),
+        ("get", "wk", "-g", ""),
+        ("apply", "-f", "-", "-g", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_group_is_not_taken_for_ones_own(penstock, words):
+    told = penstock(*words, stdin="name: x\nrun: 'true'\n")
+    assert (told.code, told.out) == (2, "")
+    assert "Invalid value for '-g' / '--group': it is empty." in told.err
+
+
+def test_an_empty_name_is_not_taken_for_none(penstock):
+    refused = penstock("jobs", "submit", "-", "--name", "", stdin="name: x\nrun: 'true'\n")
+    assert (refused.code, refused.out) == (1, "")
+    assert "--name: '' is not a name" in refused.err
+    refused = penstock("adm", "init", "")
+    assert (refused.code, refused.out) == (1, "")
+    assert "'' is not a user name" in refused.err
+    assert json.loads(penstock("adm", "users", "-o", "json").out) == []

@@ -219,6 +219,59 @@ def test_other_peoples_jobs_are_stopped_only_after_a_question(penstock, server):
     assert penstock(*everyone, "--yes").out == "Stopped 2 tasks for all users\n"
 
 
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("penstock", ("jobs", "stop")),
+        ("penstock", ("stop", "wk")),
+        ("pwmcli", ("stop", "wk")),
+        ("k8s-cli", ("jobs", "stop")),
+    ],
+)
+def test_somebody_elses_job_is_stopped_by_its_name_only_after_a_question(penstock, server, program, words):
+    _, made = server.request("POST", "/v1/tokens", {"user": "zoe"})
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    _, theirs = server.tcp("POST", "/v1/workloads", {"text": "run: sleep 100\n"}, bearer)
+    refused = penstock(*words, theirs["id"], name=program)
+    assert (refused.code, refused.out) == (2, "")
+    question = f"Stop job {theirs['name']} ({theirs['id']}) of zoe?"
+    assert f"{question} Nobody is there to answer: use --yes." in refused.err
+    assert penstock(*words, theirs["id"], stdin="n\n", name=program).out == "Cancelled\n"
+    assert server.tcp("GET", f"/v1/workloads/{theirs['id']}", headers=bearer)[1]["status"] in ("pending", "running")
+    assert penstock(*words, theirs["id"], "--yes", name=program).code == 0
+    assert server.ended(theirs["id"])["status"] == "stopped"
+    asked = penstock("jobs", "delete", theirs["id"], stdin="n\n")
+    assert f"Delete task {theirs['name']} ({theirs['id']}, stopped) of zoe and its log?" in asked.err
+    mine = submitted(penstock, "run: sleep 100\n")
+    assert penstock(*words, mine["id"], name=program).code == 0
+
+
+def test_somebody_elses_volume_is_deleted_only_after_a_question(alone):
+    assert alone("volumes", "list").code == 0
+    token = alone("token", "create", "--user", "zoe").out.strip()
+    zoe = {
+        "PENSTOCK_TOKEN": token,
+        "PENSTOCK_API_URL": json.loads(alone("server", "status", "-o", "json").out)["address"],
+    }
+    assert alone("volumes", "create", "theirs", "1Mi", **zoe).code == 0
+    pwm = alone("delete", "vol", "theirs", "-g", "zoe", name="pwmcli")
+    assert (pwm.code, pwm.out) == (2, "")
+    assert "Delete Volume theirs of zoe and all its data? Nobody is there to answer: use --yes." in pwm.err
+    assert alone("volumes", "create", "mine", "1Mi").code == 0
+    assert alone("delete", "vol", "mine", name="pwmcli").code == 0
+
+
+def test_somebody_elses_token_is_deleted_only_after_a_question(penstock, server):
+    _, theirs = server.request("POST", "/v1/tokens", {"user": "zoe"})
+    refused = penstock("token", "delete", theirs["id"])
+    assert (refused.code, refused.out) == (2, "")
+    assert f"Delete token {theirs['id']}, which is none of yours? Nobody is there to answer: use --yes." in refused.err
+    assert server.tcp("GET", "/v1/whoami", headers={"Authorization": f"Bearer {theirs['token']}"})[0] == 200
+    assert penstock("token", "delete", theirs["id"], "--yes").code == 0
+    _, mine = server.request("POST", "/v1/tokens", {})
+    assert penstock("token", "delete", mine["id"]).code == 0
+
+
 def test_a_wrong_task_names_file_line_key_and_the_right_one(penstock):
     (penstock.folder / "task.yaml").write_text("name: wrong\nrunn: echo\n")
     done = penstock("jobs", "submit", "task.yaml")

@@ -78,6 +78,39 @@ def test_restarts_on_errors_are_retries_unless_those_are_said():
     )
 
 
+@pytest.mark.parametrize(
+    ("resources", "field", "said"),
+    [
+        ("{any_of: [{accelerators: A10:1}], ordered: [{accelerators: H100:1}]}", "ordered", "says 'any_of' as well"),
+        (
+            "{ordered: [{any_of: [{accelerators: A10:1}]}]}",
+            "ordered[0].any_of",
+            "cannot be had in one alternative alone",
+        ),
+        (
+            "{any_of: [{accelerators: A10:1, job_recovery: {max_restarts_on_errors: 3}}, {accelerators: L4:1}]}",
+            "any_of[0].job_recovery",
+            "cannot be had in one alternative alone",
+        ),
+        (
+            "{job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33]}}",
+            "job_recovery.recover_on_exit_codes",
+            "cannot be had: no exit code is told apart from the others",
+        ),
+        ("{instance_type: p4d.24xlarge}", "instance_type", "names a machine of a cloud"),
+        ("{any_of: [{instance_type: p4d}, {instance_type: p5}]}", "instance_type", "names a machine of a cloud"),
+    ],
+)
+def test_what_would_be_lost_beside_or_inside_of_alternatives_is_refused(resources, field, said):
+    [problem] = problems(f"run: a\nresources: {resources}\n")
+    assert f"resources.{field}: {said}" in problem
+
+
+def test_a_machine_of_a_cloud_beside_what_is_needed_is_only_noted():
+    task = read_task("run: a\nresources: {instance_type: p4d.24xlarge, accelerators: A100:8}\n", "t.yaml")
+    assert (task.spec.resources.gpus, task.notices) == (8, ("resources.instance_type: has no effect on this engine",))
+
+
 @pytest.mark.parametrize("key", ["service", "pool", "num_replicas"])
 def test_what_would_be_something_else_than_a_job_is_refused(key):
     [said] = problems(f"run: a\n{key}: {{replicas: 2}}\n")

@@ -136,7 +136,7 @@ def test_an_admin_describes_and_stops_by_name(full):
     assert "lab/in-both (" in err
     assert "-g" in err
     _, made = full.ask("has", "POST", "/v1/workloads", {"text": SLEEPS.format(name="to-stop")})
-    assert penstock(full, "admin", "stop", "wk", "to-stop")[0] == 0
+    assert penstock(full, "admin", "stop", "wk", "to-stop", "--yes")[0] == 0
     _, ended = full.ask("has", "GET", f"/v1/workloads/{made['id']}/wait?timeout=60")
     assert ended["status"] == "stopped"
     assert penstock(full, "admin", "logs", "wk", "to-stop")[0] == 0

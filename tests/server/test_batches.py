@@ -158,6 +158,21 @@ def test_a_name_that_is_taken_once_for_all_groups_is_taken_once_in_a_file(groups
     assert "same" not in [each["name"] for each in found]
 
 
+# all at once
+
+
+def test_all_of_ones_own_leaves_what_others_made_in_the_same_group(groups):
+    user = {"name": "second", "groups": [{"name": "g1", "policy": "pwm.all"}]}
+    assert groups.ask("admin", "PUT", "/v1/users/second", user)[0] == 200
+    groups.tokens["second"] = groups.ask("admin", "POST", "/v1/tokens", {"user": "second"})[1]["token"]
+    made = {name: apply(groups, workload(f"by-{name}", "g1"), user=name)[1] for name in ("both", "second")}
+    ids = {name: each["results"][0]["id"] for name, each in made.items()}
+    _, stopped = groups.ask("second", "POST", "/v1/workloads/stop")
+    assert [each["id"] for each in stopped["items"]] == [ids["second"]]
+    assert groups.ask("both", "GET", f"/v1/workloads/{ids['both']}")[1]["status"] in ("pending", "running")
+    apply(groups, workload("by-both", "g1"), "/v1/delete")
+
+
 # order
 
 

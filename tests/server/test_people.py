@@ -184,6 +184,13 @@ def test_a_number_is_not_taken_from_a_flag(house):
     assert house.ask("admin", "GET", "/v1/users/flagged")[0] == 404
 
 
+def test_an_account_that_there_cannot_be_is_refused(house):
+    for said in (-1, 2**32 - 1):
+        status, answer = house.ask("admin", "PUT", "/v1/users/flagged", {"name": "flagged", "uid": said})
+        assert (status, answer["problems"][0]["field"]) == (422, "uid"), answer
+    assert house.ask("admin", "GET", "/v1/users/flagged")[0] == 404
+
+
 def test_who_runs_the_server_can_end_it_whoever_its_admin_is_and_nothing_more(server):
     _, early = server.request("POST", "/v1/tokens", {"user": "somebody"})
     bearer = {"Authorization": f"Bearer {early['token']}"}

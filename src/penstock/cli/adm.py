@@ -52,7 +52,7 @@ def init(name: str | None, output: str, api_url: str | None) -> None:
 
     USER is you, unless another is named. The token is printed this once.
     """
-    made = connect(api_url).post("/v1/adm/init", {"user": name} if name else {})
+    made = connect(api_url).post("/v1/adm/init", {} if name is None else {"user": name})
     if output in ("json", "yaml"):
         print_data(made, output)
         return

@@ -11,14 +11,18 @@ from penstock.cli.batch import documents_body, optional_file, show_results, thin
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.confirm import confirmed
 from penstock.cli.each import each
+from penstock.cli.jobs.ending import is_over
 from penstock.cli.kinds import Kind, KindWord, one_thing, speaks_document
 from penstock.cli.options import api_url_option, connect, group_option, output_option
 from penstock.cli.output import echo, note
+from penstock.cli.owners import of_others
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, asked_for
+from penstock.client import Client
 from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS
+from penstock.errors import Forbidden
 
 KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")
 VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
@@ -36,7 +40,7 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 @optional_file
 @group_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, although volumes lose their data.")
-@click.option("--force", is_flag=True, help="The same, and a Node may be gone for good with what it had.")
+@click.option("--force", is_flag=True, help="The same; and a Node may be gone for good with what it had.")
 @output_option
 @api_url_option(short=True)
 def delete(
@@ -61,7 +65,10 @@ def delete(
     named = asked_for(client, kind, ref, group)
 
     def delete_one(_: str) -> Row | None:
-        sure = yes or force
+        whose = None if yes else _others(client, kind, named, group, force)
+        if whose and not confirmed(f"Delete {kind.noun} {ref}{whose}{_loss(kind)}?", "--yes"):
+            return None
+        sure = yes or force or whose is not None
         if not sure and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
             return None
         asked = {"group": group} | ({"force": "true"} if force and kind.noun == "Node" else {})
@@ -88,6 +95,25 @@ def _agreed(question: str, *, volumes: bool) -> bool:
     if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
         return True
     return confirmed(question, "--yes")
+
+
+def _others(client: Client, kind: Kind, named: str, group: str | None, force: bool) -> str | None:
+    """Say whose it is, or who loses what with it; None where that is nobody but oneself: a group, a storage, and a node
+    that answers are not deleted as long as anybody has something there."""
+    if kind.noun in SINGLE and not force:
+        thing = client.get(f"{PATHS[kind.noun]}/{segment(named)}", {"group": group})
+        return of_others(client, [thing]) and f" of {thing['user']}"
+    if kind.noun == "Node" and force:
+        try:
+            jobs = client.list(PATHS["Workload"], {"all_users": True, "status": "pending,running,unknown"}, 0).items
+        except Forbidden:
+            return ", with whatever other people had there,"
+        there = [job for job in jobs if named in job.get("hosts", ()) and not is_over(job)]
+        whose = of_others(client, there)
+        return whose and f", which had {len(there)} job{'' if len(there) == 1 else 's'} {whose},"
+    if kind.noun == "User" and not force:
+        return None if client.get("/v1/whoami")["user"] == named else " with their tokens"
+    return None
 
 
 def _loss(kind: Kind) -> str:

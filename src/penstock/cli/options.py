@@ -52,11 +52,19 @@ def _group_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return group_names(ctx, param, incomplete)
 
 
+def _refuse_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """An empty variable of a shell would mean something else than what it was to name."""
+    if value == "":
+        raise click.BadParameter("it is empty.", ctx, param)
+    return value
+
+
 def group_option(function: Function) -> Function:
     option = click.option(
         "-g",
         "--group",
         metavar="GROUP",
+        callback=_refuse_empty,
         shell_complete=_group_names,
         help="The group it belongs to. [default: yours]",
     )

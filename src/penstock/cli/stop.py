@@ -10,6 +10,8 @@ from penstock.cli.each import each
 from penstock.cli.jobs.stop import becomes
 from penstock.cli.kinds import KindWord, one_thing
 from penstock.cli.options import api_url_option, connect, group_option, output_option
+from penstock.cli.owners import stop_agreed
+from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
 from penstock.client.address import segment
@@ -29,9 +31,12 @@ KINDS = KindWord("Workload")
 @optional_file
 @group_option
 @output_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, although it is somebody else's.")
 @api_url_option(short=True)
-def stop(words: tuple[str, ...], file: str | None, group: str | None, output: str, api_url: str | None) -> int:
-    """Stop a workload, or those a file describes.
+def stop(
+    words: tuple[str, ...], file: str | None, group: str | None, output: str, yes: bool, api_url: str | None
+) -> int:
+    """Stop a workload, or those a file describes. Before one of somebody else is stopped by its name it asks.
 
     They stay listed, with their logs, until they are deleted. What has not started yet is stopped at once.
     """
@@ -41,5 +46,12 @@ def stop(words: tuple[str, ...], file: str | None, group: str | None, output: st
         answer = client.post("/v1/stop", documents_body(file), {"group": group}, timeout=FILE_SECONDS)
         return show_results(answer["results"], output)
     kind, ref = one_thing(words, KINDS)
-    path = f"/v1/workloads/{segment(asked_for(client, kind, ref, group))}/stop"
-    return each([ref], lambda _: client.post(path, query={"group": group}), output, becomes)
+    path = f"/v1/workloads/{segment(asked_for(client, kind, ref, group))}"
+
+    def stop_one(_: str) -> Row | None:
+        if not yes and not stop_agreed(client, client.get(path, {"group": group})):
+            return None
+        stopped: Row = client.post(f"{path}/stop", query={"group": group})
+        return stopped
+
+    return each([ref], stop_one, output, becomes)

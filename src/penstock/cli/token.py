@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from penstock.cli.confirm import confirmed
 from penstock.cli.each import each
 from penstock.cli.options import Function, api_url_option, connect, output_option
 from penstock.cli.output import echo, note, print_data, print_items
@@ -102,13 +103,19 @@ def rotate(token_id: str, output: str, api_url: str | None) -> None:
 
 @command("delete", examples="penstock token delete tabcdefg")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, although one is somebody else's.")
 @api_url_option()
-def delete(ids: Sequence[str], api_url: str | None) -> int:
-    """Delete tokens; they are refused from then on."""
+def delete(ids: Sequence[str], yes: bool, api_url: str | None) -> int:
+    """Delete tokens; they are refused from then on. An admin is asked before one of somebody else is deleted."""
     client = connect(api_url)
+    asks = not yes and client.get("/v1/whoami")["admin"]
+    mine = {token["id"] for token in client.list(PATH, {}, 0).items} if asks else set()
 
-    def delete_one(token_id: str) -> dict[str, str]:
-        client.delete(f"{PATH}/{segment(token_id)}")
+    def delete_one(token_id: str) -> dict[str, str] | None:
+        name, question = segment(token_id), f"Delete token {token_id}, which is none of yours?"
+        if asks and token_id not in mine and not confirmed(question, "--yes"):
+            return None
+        client.delete(f"{PATH}/{name}")
         return {"id": token_id}
 
     return each(ids, delete_one, "table", lambda gone: f"Token {gone['id']} deleted successfully")

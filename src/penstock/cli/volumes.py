@@ -270,12 +270,14 @@ def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -
     """Delete volumes and all their data, for good. Refused while a job uses one."""
     from penstock.cli.confirm import confirmed
     from penstock.cli.each import each
+    from penstock.cli.owners import of_others
 
     client = connect(api_url)
 
     def delete_one(ref: str) -> Row | None:
         volume = client.get(f"{PATH}/{segment(ref)}")
-        question = f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}) and all its data?"
+        whose = f" of {volume['user']}" if not force and of_others(client, [volume]) else ""
+        question = f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}){whose} and all its data?"
         if not force and not confirmed(question):
             return None
         gone: Row = client.delete(f"{PATH}/{volume['id']}")

@@ -16,6 +16,9 @@ from penstock.errors import Forbidden
 __all__ = ["EVERYTHING", "SHARED_GROUP", "Account", "Caller", "Group", "Limits", "Membership", "Proof", "User"]
 
 
+LARGEST_UID = 2**32 - 2
+
+
 class Proof(StrEnum):
     """What told us who is asking."""
 

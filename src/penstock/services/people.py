@@ -17,7 +17,7 @@ from typing import NoReturn
 from penstock.domain.model import now
 from penstock.domain.names import USER, shorten
 from penstock.domain.policy import EVERYTHING, KEEPER, NOBODY, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
-from penstock.domain.users import Caller, Group, Membership, Proof, User
+from penstock.domain.users import LARGEST_UID, Caller, Group, Membership, Proof, User
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem, Unauthenticated
 from penstock.services import audit
 from penstock.store.database import Database
@@ -321,6 +321,8 @@ class People:
                 hint = "write a Group document for it"
                 problems.append(Problem(f"there is no group '{shorten(each.name)}'", field=f"{where}.name", hint=hint))
             problems += [] if isinstance(each.policy, str) else policy_problems(each.policy, f"{where}.policy")
+        if user.uid is not None and not 0 <= user.uid <= LARGEST_UID:
+            problems.append(Problem(f"must be a whole number from 0 to {LARGEST_UID:,}, not {user.uid}", field="uid"))
         there = {**self._users, **{other.name: other for other in others}}
         for other in there.values():
             if user.uid is not None and other.uid == user.uid and other.name != user.name:

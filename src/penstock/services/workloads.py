@@ -148,9 +148,11 @@ class Workloads:
         return found
 
     async def stop_all(self, caller: Caller, *, everyone: bool) -> list[Summary]:
+        """Stop all that the caller made and may stop, or everyone's: what others made in a common group is theirs."""
+
         def change(tx: Store) -> list[Workload]:
             groups = caller.where(Verb.stop, Kind.Workload)
-            mine = [w for w in tx.workloads.active() if everyone or w.group in groups]
+            mine = [w for w in tx.workloads.active() if everyone or (w.group in groups and w.user == caller.user)]
             return [self._ask_to_stop(tx, workload, caller) for workload in mine if workload.wants is Wants.RUN]
 
         return [self._stopped(workload) for workload in await self._db.write(change)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -13,13 +12,13 @@ from penstock.cli.each import each
 from penstock.cli.jobs.ending import is_over
 from penstock.cli.options import all_users_option, api_url_option, connect, output_option
 from penstock.cli.output import echo, note, print_data
+from penstock.cli.owners import of_others, stop_agreed
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.client.address import segment
 from penstock.client.api import Client
 
 PATH = "/v1/workloads"
-OWNERS_SHOWN = 10
 
 
 @command(
@@ -38,7 +37,7 @@ OWNERS_SHOWN = 10
 def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, output: str, api_url: str | None) -> int:
     """Stop jobs. They stay listed, with their logs, until they are deleted.
 
-    With --all-users it asks first, and says how many jobs of whom.
+    Before other people's jobs are stopped it asks, and says how many of whom.
     """
     if all_users and not everything:
         raise click.UsageError("--all-users needs --all.")
@@ -48,7 +47,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, outp
         raise click.UsageError("Name a job, or say --all.")
     client = connect(api_url)
     if not everything:
-        return each(refs, lambda ref: client.post(f"{PATH}/{segment(ref)}/stop"), output, becomes)
+        return each(refs, lambda ref: _stop_one(client, ref, yes), output, becomes)
     if all_users and not yes and not _agreed(client):
         echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
         return 0
@@ -64,12 +63,18 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, outp
 def _agreed(client: Client) -> bool:
     """Asks before anything of other people's is stopped; where nothing of theirs is, nothing is asked."""
     jobs = client.list(PATH, {"all_users": True, "status": "pending,running"}, 0).items
-    owners = Counter(str(job["user"]) for job in jobs)
-    if not owners.keys() - {client.get("/v1/whoami")["user"]}:
-        return True
-    whose = ", ".join(f"{name} ({count})" for name, count in owners.most_common(OWNERS_SHOWN))
-    more = f" and {len(owners) - OWNERS_SHOWN} others" if len(owners) > OWNERS_SHOWN else ""
-    return confirmed(f"Stop {len(jobs)} job{'' if len(jobs) == 1 else 's'} of {whose}{more}?", "--yes")
+    whose = of_others(client, jobs)
+    return whose is None or confirmed(f"Stop {len(jobs)} job{'' if len(jobs) == 1 else 's'} {whose}?", "--yes")
+
+
+def _stop_one(client: Client, ref: str, yes: bool) -> Row | None:
+    if not yes:
+        job = client.get(f"{PATH}/{segment(ref)}")
+        if not stop_agreed(client, job):
+            return None
+        ref = job["id"]
+    stopped: Row = client.post(f"{PATH}/{segment(ref)}/stop")
+    return stopped
 
 
 def becomes(job: Row) -> str:
@@ -88,7 +93,8 @@ def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -
 
     def delete_one(ref: str) -> Row | None:
         job = client.get(f"{PATH}/{segment(ref)}")
-        if not force and not confirmed(f"Delete task {job['name']} ({job['id']}, {job['status']}) and its log?"):
+        whose = f" of {job['user']}" if not force and of_others(client, [job]) else ""
+        if not force and not confirmed(f"Delete task {job['name']} ({job['id']}, {job['status']}){whose} and its log?"):
             return None
         gone: Row = client.delete(f"{PATH}/{job['id']}")
         return gone

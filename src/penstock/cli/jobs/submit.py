@@ -59,7 +59,11 @@ def submit(
     following: the job goes on. With -o json, yaml or name the job is printed instead of its log, as with --detach.
     """
     body: dict[str, Any] = {"text": read_file(file), "source": "<stdin>" if file == "-" else file}
-    body |= {"envs": parse_envs(envs)} | ({"name": name} if name else {}) | ({"after": list(after)} if after else {})
+    body |= (
+        {"envs": parse_envs(envs)}
+        | ({} if name is None else {"name": name})
+        | ({"after": list(after)} if after else {})
+    )
     client = connect(api_url)
     base = folder_of(file)
     if dry_run:

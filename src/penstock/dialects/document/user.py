@@ -11,10 +11,9 @@ from penstock.dialects.text import PROBLEMS_SHOWN, Items, Node, Scalar
 from penstock.domain.kinds import ALIASES
 from penstock.domain.names import shorten
 from penstock.domain.policy import WORDS
-from penstock.domain.users import EVERYTHING, Membership, User
+from penstock.domain.users import EVERYTHING, LARGEST_UID, Membership, User
 
 GROUPS_LIMIT = 1000
-LARGEST_UID = 2**32 - 2
 KINDS = (*ALIASES, "Token", "Audit")
 """What a policy may speak of: document 003's kinds, who may hold which token, and who did what."""
 VERBS = tuple(dict.fromkeys([*WORDS, "token"]))

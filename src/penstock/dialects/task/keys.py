@@ -20,7 +20,6 @@ IGNORED_RESOURCES = frozenset(
         "region",
         "zone",
         "infra",
-        "instance_type",
         "use_spot",
         "spot_recovery",
         "disk_tier",

@@ -49,6 +49,12 @@ def recovery(reading: Reading, node: Node, path: str) -> None:
     """SkyPilot's `job_recovery`: restarts on errors are our `retries`, which the reader of the whole task takes. How
     it finds another place after a lost one is its cloud's business."""
     restarts = restarts_on_errors(node)
+    for key, value in node.items if type(node) is Pairs else []:
+        if key.text == "recover_on_exit_codes":
+            hint = "'retries' counts all failures of the program, whatever their codes"
+            reading.problem(
+                "cannot be had: no exit code is told apart from the others", value, f"{path}.{key.text}", hint
+            )
     if restarts is None:
         reading.notices.append(f"{path}: has no effect on this engine; 'requeue' at the top level has")
     elif restarts:

@@ -11,7 +11,7 @@ from penstock.dialects.task.accelerators import accelerators
 from penstock.dialects.task.alternatives import ANY_OF, ORDERED, alternatives, merged
 from penstock.dialects.task.keys import IGNORED_RESOURCES, Reader, read_keys
 from penstock.dialects.task.repeating import recovery
-from penstock.dialects.text import Node, Scalar
+from penstock.dialects.text import Node, Pairs, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus
 from penstock.domain.workloads import Requests, Resources
@@ -91,6 +91,12 @@ def requests(reading: Reading, node: Node, path: str) -> dict[str, tuple[int, No
     return {key.text: (said[key.text], value) for key, value in pairs if key.text in said}
 
 
+def machine(reading: Reading, node: Node, path: str) -> bool:
+    """Note that a machine is named: by itself it says nothing here of what the job needs."""
+    reading.notices.append(f"{path}: has no effect on this engine")
+    return True
+
+
 READERS: dict[str, Reader] = {
     "cpus": cpus,
     "exclusive_cpus": exclusive,
@@ -104,20 +110,34 @@ READERS: dict[str, Reader] = {
     "any_of": alternatives,
     "ordered": alternatives,
     "job_recovery": recovery,
+    "instance_type": machine,
 }
+MACHINE = "instance_type"
+MACHINES_SIZE = frozenset({"accelerators", "cpus", "memory"})
+SIZE = "say the accelerators, cpus or memory that the job needs"
 SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
 """SkyPilot's other words."""
-TRANSLATED = frozenset({ANY_OF, ORDERED, "job_recovery"})
-"""Its keys that become others here."""
+BESIDE = frozenset({ANY_OF, ORDERED, "job_recovery"})
+"""They are said of all alternatives together."""
+TRANSLATED = BESIDE | {MACHINE}
+"""SkyPilot's keys that become others here, or say nothing by themselves."""
 
 
 def resources(reading: Reading, node: Node, path: str) -> Resources:
     said = _said(reading, reading.pairs(node, path, "for example 'cpus: 4'"), node, path)
+    machines = [MACHINE in said]
+    if ANY_OF in said and ORDERED in said:
+        reading.problem(f"says '{ANY_OF}' as well: only one of them can be meant", node, f"{path}.{ORDERED}")
     for key in (ANY_OF, ORDERED):
         if key in said:
             here = f"{path}.{key}"
-            each = [_said(reading, found.items, found, f"{here}[{n}]") for n, found in enumerate(said.pop(key))]
+            each = [_alternative(reading, found, f"{here}[{n}]") for n, found in enumerate(said.pop(key))]
+            machines += [MACHINE in one for one in each]
             said = said if reading.problems else merged(reading, said, each, node, here)
+    if any(machines) and not said.keys() & MACHINES_SIZE:
+        reading.problem(
+            "names a machine of a cloud, and says not what is needed of it", node, f"{path}.{MACHINE}", SIZE
+        )
     _check_exclusive(reading, said, node, path)
     count, products = said.get("accelerators") or (0, ())
     limits = {field: said.get(key) for key, field in LIMITS.items()}
@@ -131,6 +151,14 @@ def resources(reading: Reading, node: Node, path: str) -> Resources:
         exclusive_cpus=said.get("exclusive_cpus", False),
         image=said.get("image_id"),
     )
+
+
+def _alternative(reading: Reading, found: Pairs, path: str) -> dict[str, Any]:
+    for key, value in found.items:
+        if key.text in BESIDE:
+            hint = f"say '{key.text}' beside the alternatives"
+            reading.problem("cannot be had in one alternative alone", value, f"{path}.{key.text}", hint)
+    return _said(reading, [pair for pair in found.items if pair[0].text not in BESIDE], found, path)
 
 
 def _said(reading: Reading, pairs: Collection[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, Any]:

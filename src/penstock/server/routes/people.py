@@ -19,7 +19,7 @@ router = APIRouter(tags=["people"])
 async def make_first_admin(body: FirstUser, asked: Asked) -> Response:
     """Writes down the first user, who may everything, and gives them a token. Works once; from then on policies
     decide who may what."""
-    name = body.user or asked.caller.user
+    name = asked.caller.user if body.user is None else body.user
     admin = await asked.parts.people.begin(asked.caller, name)
     asked.parts.tokens.forget()
     caller = asked.parts.people.known(asked.caller) if name == asked.caller.user else asked.caller
