@@ -9,7 +9,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed
-from tests.engines.launching import a_launch, ended, log_of, run_of
+from tests.engines.launching import a_launch, ended, log_of, printed, run_of
 
 MEETING = """
 import os, socket, sys
@@ -57,8 +57,12 @@ async def test_four_nodes_on_two_machines_meet_by_name(engine: KubernetesEngine,
 
 
 async def test_no_node_begins_before_all_have_a_place(engine: KubernetesEngine) -> None:
-    """Two of three fit, so none runs."""
-    launch = a_launch("echo ran", nodes=3, resources=Resources(cpus_milli=1100))
+    """One of two finds a place beside what runs, so none runs."""
+    large = Resources(cpus_milli=1100)
+    holder = a_launch("echo up; sleep 600", resources=large)
+    await engine.start(holder)
+    await printed(engine, run_of(holder), "up")
+    launch = a_launch("echo ran", nodes=2, resources=large)
     await engine.start(launch)
     async with asyncio.timeout(60):
         async for _ in engine.changes():
@@ -66,7 +70,7 @@ async def test_no_node_begins_before_all_have_a_place(engine: KubernetesEngine) 
             if report.reason is Reason.PARTLY_PLACED:
                 break
     assert report.presence is Presence.waiting
-    for rank in range(3):
+    for rank in range(2):
         assert await log_of(engine, run_of(launch), rank) == b""
     await engine.stop(run_of(launch), 1)
     report = await ended(engine, run_of(launch))
