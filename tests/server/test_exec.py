@@ -582,7 +582,7 @@ def test_a_server_that_goes_away_leaves_no_shell(server, killed):
     talking = talk(server, shell_path("data", "sh", "-c", "echo up; sleep 600.119; :"))
     talking.until(b"up")
     [shell] = server.request("GET", "/v1/workloads")[1]["items"]
-    assert holding(shell["id"])
+    wait_for(lambda: holding(shell["id"]))  # one can enter as soon as its sandbox is there
     if killed:
         server.kill()
     else:
