@@ -190,7 +190,7 @@ def resize(ref: str, size: str, output: str, api_url: str | None) -> None:
 @output_option
 @api_url_option()
 def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
-    """Show what is used of volumes and what is left of what was asked for, as df does."""
+    """Show what is used of volumes and what is left, as df does: of what was asked for, and of the disk."""
     client = connect(api_url)
     if refs:
         items = [client.get(f"{PATH}/{segment(ref)}", {"usage": True}) for ref in refs]
@@ -201,6 +201,7 @@ def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
         field("Size", "size"),
         Column("Used", _used),
         Column("Avail", _left),
+        Column("Disk free", _free, drop=2),
     ]
     columns += [Column("Use%", _share), Column("Status", _measured, drop=1, least=9)]
     print_items(items, output, columns)
@@ -219,8 +220,15 @@ def _measured(volume: Row) -> str:
 def _left(volume: Row) -> str:
     from penstock.domain.quantities import show_bytes
 
-    used_bytes, size = volume.get("used_bytes"), volume["size_bytes"]
-    return show_bytes(max(size - used_bytes, 0)) if size and used_bytes is not None else "-"
+    left = _left_of(volume)
+    return "-" if left is None else show_bytes(left)
+
+
+def _left_of(volume: Row) -> int | None:
+    """What can still be written: of what was asked for, and of what the disk has."""
+    used_bytes, size, free = volume.get("used_bytes"), volume["size_bytes"], volume.get("free_bytes")
+    known = [max(size - used_bytes, 0)] if size and used_bytes is not None else []
+    return min([*known, *([] if free is None else [free])], default=None)
 
 
 def _share(volume: Row) -> str:

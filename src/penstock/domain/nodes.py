@@ -101,6 +101,8 @@ class Node(Model):
     ready: bool = True
     message: str | None = None
     """Why nothing can start there: not ready, cordoned, a taint nobody tolerates."""
+    full: str | None = None
+    """Why nothing starts there but shells on volumes, which may clear its disk."""
     limits_enforced: bool
     """False: CPU and memory limits are advisory here, and everyone is told so."""
 

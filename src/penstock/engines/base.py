@@ -110,6 +110,8 @@ class Report(Model):
 class VolumeReport(Model):
     phase: Phase
     message: str | None = None
+    free_bytes: int | None = None
+    """What the disk it is on has free, where that is known without measuring."""
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Nodes:
         return NodeView(
             name=node.name,
             ready=node.ready,
-            message=node.message,
+            message=node.message or node.full,
             cpus=show_cpus(node.cpus_milli),
             cpus_free=show_cpus(max(cpus_free, 0)),
             cpus_taken=show_cpus(cpus_taken),

@@ -221,6 +221,7 @@ class Placement:
             shares=self._several,
             together=self._several,
             volumes=homes,
+            shell=workload.session,
         )
 
     # the loops
@@ -244,8 +245,7 @@ class Placement:
     async def _schedule(self) -> None:
         if not self._pool.waiting and not self._coming and not self._barred:
             return
-        if self._several or any(room.node.gpus for room in self._pool.rooms.values()):
-            await self.look()
+        await self.look()
         await self._find_volumes()
         while (starts := self._pool.decide(now())) or not self._pool.settled:
             if not await self._place(starts):
@@ -318,14 +318,15 @@ class Placement:
             self._touch(why.workload.id)
 
     async def _look_again(self) -> None:
-        """A host that comes back tells nobody here, nor does a GPU that another server gives back: look, but at this
-        machine only while something waits for a GPU."""
+        """A host that comes back tells nobody here, nor does a GPU that another server gives back or a disk that has
+        room again: look, but at this machine only while something waits for one of these."""
         while True:
             await asyncio.sleep(HOST_LOOK if self._several else GPU_LOOK)
             if self._several:
                 with suppress(PenstockError, OSError):  # the next look is near
                     await self.look()
-            if self._coming or any(self._several or job.ask.gpus for job in self._pool.waiting.values()):
+            full = any(room.node.full for room in self._pool.rooms.values())
+            if self._coming or any(self._several or full or job.ask.gpus for job in self._pool.waiting.values()):
                 self._wake.set()
 
     # who may what

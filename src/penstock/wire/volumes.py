@@ -37,6 +37,8 @@ class VolumeView(Model):
     used_bytes: int | None = None
     not_measured: str | None = None
     """Why there is no `used_bytes` although it was asked for."""
+    free_bytes: int | None = None
+    """What the disk it is on has free, asked for like `used_bytes`; None where that is not known."""
     used_by: tuple[VolumeUse, ...] | None = None
     notices: tuple[str, ...] = ()
 

@@ -39,6 +39,8 @@ class Ask:
     """Names, and the node whose disk each is on."""
     array: bool = False
     """Half of the places it could have are enough to start; otherwise it is all or nothing."""
+    shell: bool = False
+    """Of one that keeps nothing and may clear a disk: a shell on a volume."""
     share_milli: int | None = None
     """Where its share of the CPUs is more than this, a node would not do: its limits leave no more."""
 
@@ -65,6 +67,7 @@ class Ask:
             self.labels,
             self.groups,
             volumes=self.volumes,
+            shell=self.shell,
             share_milli=self.share_milli,
         )
 
@@ -90,6 +93,7 @@ def ask_of(
     shares: bool = True,
     together: bool = False,
     volumes: tuple[tuple[str, str], ...] = (),
+    shell: bool = False,
 ) -> Ask:
     """A workload's demand. `indexes` is how many of an array are left to run.
 
@@ -121,6 +125,7 @@ def ask_of(
         spread=pick.spread,
         together=together and spec.nodes > 1,
         volumes=volumes,
+        shell=shell,
         array=spec.array is not None,
     )
 

@@ -153,7 +153,7 @@ class Scene:
         rooms = self.seen_by(ask)
         if not rooms:
             return NO_NODE
-        shut = [(room.node.name, closed(room.node)) for room in rooms if not never_there(ask, room.node)]
+        shut = [(room.node.name, closed(ask, room.node)) for room in rooms if not never_there(ask, room.node)]
         said = [f"{name} {found[0].message}" for name, found in shut if found]
         more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
         if said:

@@ -26,23 +26,25 @@ class Obstacle:
 
 def obstacles(ask: Ask, room: Room) -> list[Obstacle]:
     """All that keep one place of it from this node now."""
-    return [*never_there(ask, room.node), *closed(room.node), *short(ask, room)]
+    return [*never_there(ask, room.node), *closed(ask, room.node), *short(ask, room)]
 
 
 def possible(ask: Ask, node: Node) -> bool:
     """Would the empty node do, and is it open?"""
     if ask.share_milli is not None and share(node.cpus_milli, ask, node) > ask.share_milli:
         return False
-    return ask.may_use(node) and not closed(node) and not never_there(ask, node)
+    return ask.may_use(node) and not closed(ask, node) and not never_there(ask, node)
 
 
-def closed(node: Node) -> list[Obstacle]:
+def closed(ask: Ask, node: Node) -> list[Obstacle]:
     if node.maintenance:
         return [Obstacle("maintenance", "is in maintenance: what runs there goes on, nothing new comes")]
     if not node.ready:
         return [Obstacle("ready", f"is not ready: {node.message}" if node.message else "is not ready")]
     if node.message:
         return [Obstacle("ready", node.message)]
+    if node.full and not ask.shell:
+        return [Obstacle("ready", node.full)]
     return []
 
 

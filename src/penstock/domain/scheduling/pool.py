@@ -271,7 +271,7 @@ def _face(node: Node, held: Mapping[str, Held]) -> tuple[Any, ...]:
     ours = {uuid for each in held.values() for place in each.places for uuid in place.gpus}
     gpus = [(gpu.uuid, gpu.product, gpu.minor, gpu.memory_bytes, usable(gpu) or gpu.uuid in ours) for gpu in node.gpus]
     size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
-    return (*size, node.group, node.allows, node.maintenance, node.ready, node.message)
+    return (*size, node.group, node.allows, node.maintenance, node.ready, node.message, node.full)
 
 
 def _kind(node: Node) -> tuple[str, set[tuple[str, int]]]:

@@ -108,7 +108,7 @@ class Claims:
             os.close(self.open(volume))
         except PenstockError as error:
             return VolumeReport(phase=Phase.Lost, message=error.message)
-        return VolumeReport(phase=Phase.Bound)
+        return VolumeReport(phase=Phase.Bound, free_bytes=_free(self.root(volume)))
 
     def usage(self, volume: Volume) -> int:
         """Bytes on the disk; a file with several names counts once, other file systems do not."""
