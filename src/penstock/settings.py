@@ -266,8 +266,8 @@ class Settings:
     """How long an image may fail to be pulled, or a Secret or claim be missing, before the workload ends as failed."""
 
     launch_attempts: int = 3
-    """How often a Docker host is asked to make a workload's containers while it answers that it cannot, because its
-    disk is full or it has no addresses left; then the workload is STUCK. One that does not answer is asked on."""
+    """How often a Docker host is asked to make a workload's containers while it answers that it cannot, because it has
+    no addresses left; then the workload is STUCK. One that does not answer is asked on."""
 
     launch_pause: str = "20s"
     """How long is waited between two of these attempts."""

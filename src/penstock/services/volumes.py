@@ -201,7 +201,9 @@ class Volumes:
         if view.status is not Phase.Bound:
             return view
         try:
-            return view.model_copy(update={"used_bytes": await self._engine.volume_usage(volume)})
+            used = await self._engine.volume_usage(volume)
+            report = (await self._engine.volume_reports([volume])).get(volume.id)  # it may have looked at the disk
+            return view.model_copy(update={"used_bytes": used, "free_bytes": report.free_bytes if report else None})
         except Unavailable as error:
             return view.model_copy(update={"not_measured": error.message})
 

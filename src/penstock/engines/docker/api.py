@@ -237,6 +237,12 @@ class Api:
             return None
         return found
 
+    async def volume_size(self, name: str) -> int:
+        """As the engine itself counts; it counts all there is."""
+        found = await self._call("GET", "/system/df", seconds=WORK_SECONDS)
+        sizes = {str(each["Name"]): int(each["UsageData"]["Size"]) for each in found.get("Volumes") or ()}
+        return max(sizes.get(name, 0), 0)
+
     async def create_volume(self, body: Fields) -> Fields:
         """As it is: one of this name that was there before is left as it was."""
         found: Fields = await self._call("POST", "/volumes/create", body=body)

@@ -7,6 +7,7 @@ import shutil
 from penstock.engines.docker.api import FIRST
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
+from penstock.engines.docker.space import FIX
 from penstock.settings import Settings
 from penstock.wire import Check
 
@@ -53,6 +54,9 @@ def _fits(link: Link) -> list[Check]:
         found.append(
             Check(name=f"limits of {link.host.name}", node=link.host.name, ok=False, detail=said, required=False)
         )
+    if link.space.full:
+        said = f"{link.host.name} {link.space.full}"
+        found.append(Check(name=f"disk of {link.host.name}", node=link.host.name, ok=False, detail=said, fix=FIX))
     if link.probe.gpu_trouble:
         said = f"nvidia-smi does not show the GPUs of {link.host.name}: {link.probe.gpu_trouble}"
         fix = "`docker run --gpus all IMAGE nvidia-smi` must work there; IMAGE is docker_helper_image, and needs glibc"

@@ -21,7 +21,7 @@ from penstock.engines.directories import parts_of, path_inside
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Fields
 from penstock.engines.docker.container_settings import ContainerSettings
-from penstock.engines.docker.failures import ApiError, Clash, Unreachable
+from penstock.engines.docker.failures import ApiError, Clash, Unreachable, is_full
 from penstock.engines.docker.helping import helped, holding
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
@@ -203,22 +203,29 @@ class Claims:
         if home and (away := self._hosts.away([home])):
             return VolumeReport(phase=Phase.Bound, message=f"as it was last known: {away[0]}")
         if home:
-            return VolumeReport(phase=Phase.Bound, message=f"on {home}")
+            link = self._hosts.get(home)
+            return VolumeReport(phase=Phase.Bound, message=f"on {home}", free_bytes=link.space.free if link else None)
         if away := self._hosts.away(()):
             raise Unavailable(f"Whether volume {volume.name} is there is not known: {away[0]}.")
         return VolumeReport(phase=Phase.Lost, message="no node has its Docker volume")
 
     async def usage(self, volume: Volume) -> int:
-        storage = self.storage_of(volume)
+        storage, name = self.storage_of(volume), self.name_of(volume)
         if storage and storage.kind is StorageKind.nfs:
             link = self._hosts.first()
             await self._nfs(link, volume, storage, make=not volume.readonly)
-        else:
-            home = await self.home_of(volume)
-            if home is None:
-                raise Unavailable(f"The data of volume {volume.name} are not to be found.")
-            link = self._hosts.link(home)
-        [size] = await self.measured(link, [self.name_of(volume)])
+            [size] = await self.measured(link, [name])
+            return size
+        home = await self.home_of(volume)
+        if home is None:
+            raise Unavailable(f"The data of volume {volume.name} are not to be found.")
+        link = self._hosts.link(home)
+        try:
+            [size], _ = await asyncio.gather(self.measured(link, [name]), link.space.look())
+        except ApiError as error:
+            if not is_full(error):
+                raise
+            size = await link.api.volume_size(name)  # there is no room for what looks
         return size
 
     async def measured(self, link: Link, volumes: Sequence[str]) -> list[int]:

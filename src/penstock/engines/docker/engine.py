@@ -110,6 +110,9 @@ class DockerEngine:
         self._entering.care(run)
         self._peaks.care(run)
         self._forwarding.care(run)
+        for seen in self._hosts.parts(run).values():
+            if seen.over and seen.exit_code and (link := self._hosts.get(seen.host)):
+                link.space.doubt()
         self._changes.tell(run)
 
     def _never_begins(self, run: Run, part: int) -> bool:

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 from penstock.errors import Conflict, PenstockError, StorageFull, Unavailable
 
+SERVER_ERROR = 500
+"""The status from which on it is the engine that cannot, and not we who ask for something wrong."""
+
 
 class ApiError(Exception):
     """The engine's own words in `message`."""
@@ -59,10 +62,15 @@ def shown() -> Iterator[None]:
         raise as_ours(error) from error
 
 
+def is_full(error: ApiError) -> bool:
+    """Is there no room on a disk of the host?"""
+    return "no space left on device" in error.message
+
+
 def as_ours(error: ApiError) -> PenstockError:
     said = f"Docker on {error.host}: {error.message.rstrip('.')}."
     if isinstance(error, Unreachable):
         return Unavailable(f"{error.message.rstrip('.')}.", hint="penstock doctor shows which nodes answer")
-    if "no space left on device" in error.message:
+    if is_full(error):
         return StorageFull(f"The disk of {error.host} is full.", hint=said)
     return (Conflict if isinstance(error, Clash) else PenstockError)(said)

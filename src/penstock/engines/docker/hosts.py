@@ -192,7 +192,16 @@ class Hosts:
 
     def _known_or_made(self, link: Link, twin: str | None) -> tuple[tuple[Any, ...], Node]:
         """All nodes are asked for every second: only one that is different is made anew."""
-        made_of = (link.host, link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set(), twin)
+        made_of = (
+            link.host,
+            link.info,
+            link.probe,
+            link.last_seen,
+            link.trouble,
+            link.looked.is_set(),
+            link.space.full,
+            twin,
+        )
         known = self._nodes.get(link.host.name)
         return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
@@ -243,6 +252,7 @@ def _node(link: Link, twin: str | None) -> Node:
         message=link.trouble
         or (same if twin else None)
         or ("it is in maintenance: nothing new is started there" if host.maintenance else None),
+        full=link.space.full,
         limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),
     )
 

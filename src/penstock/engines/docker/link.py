@@ -29,6 +29,7 @@ from penstock.engines.docker.probing import Probe, probe
 from penstock.engines.docker.remembering import Memory, memory_of
 from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.seen import Seen, note_in, read_time, seen_of
+from penstock.engines.docker.space import Space
 from penstock.engines.kubernetes.script import Note
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Link:
         self.host = host
         self.api = api
         self.installation, self._helper = made.installation, made.helper_image
+        self.space = Space(api, made)
         self.networks = Networks(api, made.installation, made.closed, self._has)
         self._changed = changed
         self.info: Fields = {}
@@ -91,7 +93,7 @@ class Link:
         tasks = [task for task in (self._task, self._probing, self._clearing) if task]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self.space.close(), return_exceptions=True)
         await self.api.close()
 
     # -- what is known -----------------------------------------------------------------------------------------------
@@ -333,6 +335,7 @@ class Link:
         self.tried.set()
         for run in {seen.run for seen in self._known.values()}:
             self._changed(run)
+        self.space.doubt()
         if self._probing is None and not (self.probe.known and self._probed == self._began):
             self._probing = asyncio.create_task(self._probe())
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
-from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.failures import SERVER_ERROR, ApiError, Unreachable
 
 
 class Networks:
@@ -58,7 +58,12 @@ class Networks:
         labels = {names.INSTALLATION: self._installation, names.GROUP: group}
         name = names.network_name(self._installation, group)
         body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
-        made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
+        try:
+            made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
+        except Unreachable:
+            raise
+        except ApiError as error:  # it has no address left, which is no fault of ours
+            raise ApiError(error.message, host=error.host, status=SERVER_ERROR) from error
         return await self._one(group) or made
 
     async def _one(self, group: str) -> str | None:

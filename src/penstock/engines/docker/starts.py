@@ -18,7 +18,7 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.container_settings import ContainerSettings
-from penstock.engines.docker.failures import ApiError, Unreachable, as_ours
+from penstock.engines.docker.failures import SERVER_ERROR, ApiError, Unreachable, as_ours, is_full
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.kept import Bringing, Kept
@@ -34,8 +34,6 @@ PULL_PAUSE, LONGEST_PULL_PAUSE = 5.0, 30.0
 """Seconds between two tries to pull an image."""
 NOT_KNOWN = "how it ended is not known."
 REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
-SERVER_ERROR = 500
-"""From here on it is the engine that cannot, and not we who ask for something wrong."""
 ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
 """Docker was asked to start it, and may have."""
 Told = Callable[[Run], None]
@@ -121,6 +119,7 @@ class Starts:
                 wait = self._until_next_pull(run, kept, error)
                 say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
             except ApiError as error:
+                await self._hold_up_if_full(run, error)
                 refused, wait = refused + 1, float(self._made.launch_pause)
                 if error.status < SERVER_ERROR:
                     raise
@@ -130,6 +129,20 @@ class Starts:
                 say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_RETRY)
+
+    async def _hold_up_if_full(self, run: Run, error: ApiError) -> None:
+        """Raise HeldUp where the host has no room for it and nothing of it began: others go first that need none."""
+        link = self._hosts.get(error.host)
+        if link is None or not is_full(error):
+            return
+        with suppress(ApiError):
+            await link.space.look()
+        link.space.doubt()
+        parts = self._hosts.parts(run).values()
+        if link.space.full and not any(seen.began for seen in parts):
+            for seen in parts:
+                await self._hosts.link(seen.host).remove(seen)
+            raise HeldUp(Reason.NO_AVAILABLE_RESOURCES, f"{error.host} {link.space.full}", LONGEST_RETRY)
 
     def _until_next_pull(self, run: Run, kept: Kept, error: PullFailed) -> float:
         """Seconds until the image is asked for again. Raise HeldUp where nothing of the run is there yet, so that

@@ -1,0 +1,75 @@
+"""How much room the disk of a Docker host has, and whether anything new may start there.
+
+Docker does not say: a small container looks. It looks when the host is reached, when a job has failed there, when a
+start has had no room, when somebody asks what volumes hold, and as long as there is too little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from penstock.domain.quantities import show_bytes
+from penstock.engines.docker.api import Api
+from penstock.engines.docker.container_settings import ContainerSettings
+from penstock.engines.docker.failures import ApiError, is_full
+from penstock.engines.docker.helping import helped
+
+log = logging.getLogger(__name__)
+MARK, SHARE = 1 << 30, 20
+"""Nothing starts where less than this is free: so many bytes, and of a smaller disk a twentieth."""
+KIBIBYTE = 1024
+SECONDS = 10.0
+"""Between two looks."""
+FIX = "penstock volumes df; penstock jobs delete; penstock volumes delete; on the host: docker system prune"
+
+
+class Space:
+    def __init__(self, api: Api, made: ContainerSettings) -> None:
+        self._api, self._made = api, made
+        self.free: int | None = None
+        """Bytes, as last seen; None: not seen yet."""
+        self._total = 0
+        self._doubted = False
+        self._looking: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        if self._looking:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    @property
+    def full(self) -> str | None:
+        """Why nothing new starts there, as the rest of a sentence about the host."""
+        mark = min(MARK, self._total // SHARE)
+        if self.free is None or self.free > mark:
+            return None
+        had = f"{show_bytes(self.free)} of {show_bytes(self._total)}" if self._total else "no room"
+        return f"has a full disk ({had} free): nothing new starts there until room is made ({FIX})"
+
+    def doubt(self) -> None:
+        """It may be full: look soon, and as long as it is."""
+        self._doubted = True
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_until_free())
+
+    async def _look_until_free(self) -> None:
+        while self._doubted or self.full:
+            self._doubted = False
+            try:
+                await self.look()
+            except ApiError as error:
+                log.info("what the disk of %s has free is not known: %s", self._api.host, error.message)
+            await asyncio.sleep(SECONDS)
+
+    async def look(self) -> None:
+        made = self._made
+        try:
+            said = await helped(self._api, made.helper_image, made.installation, ["df", "-Pk", "/"])
+        except ApiError as error:
+            if not is_full(error):
+                raise
+            self.free = 0
+            return
+        _, total, _, free, *_ = said.splitlines()[-1].split()
+        self._total, self.free = int(total) * KIBIBYTE, int(free) * KIBIBYTE
