@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from bench.table import Line, show
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling import Ask, Held, Job, Pool
+from penstock.domain.scheduling.demand import Ask, Held, Job
+from penstock.domain.scheduling.pool import Pool
 
 NODES, GPUS, WAITING, GROUPS = 1000, 8, 10_000, 20
 PRODUCTS = ("Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3")

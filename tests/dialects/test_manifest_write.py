@@ -13,7 +13,7 @@ from penstock.dialects.manifest import ManifestWorkload, write_manifest
 from penstock.dialects.manifest.expansion import escaped, expanded
 from penstock.dialects.manifest.mounts import default_shared_memory, is_usual
 from penstock.dialects.task import read_task
-from penstock.domain.envs import is_ours
+from penstock.domain.environment import is_ours
 from penstock.domain.workloads import (
     UNLIMITED,
     Array,

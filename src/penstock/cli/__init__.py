@@ -1,4 +1,4 @@
-"""The command line: words in, words out. It speaks only HTTP, through the client; one file per noun.
+"""The command line. It speaks only HTTP, through the client; a command's path is its file's path.
 
 What `jobs list` imports decides how fast every command feels, so modules are imported when their command is used.
 """

@@ -1,4 +1,4 @@
-"""`penstock adm …`, called `pwmadm` too: who may use a server, and who did what there."""
+"""`penstock adm` (also `pwmadm`): manage users, groups, tokens and the audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock apply`: whole files of documents, Kubernetes' manifests among them."""
+"""`penstock apply`: create or update everything a file of documents describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock auth …`: who you are at a server."""
+"""`penstock auth`: sign in to a server, sign out, and show who you are there."""
 
 from __future__ import annotations
 

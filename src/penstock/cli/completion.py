@@ -1,4 +1,4 @@
-"""`penstock completion`: the shell's script, and names to complete from a server that already runs."""
+"""`penstock completion`: print the shell's completion script and complete names from a running server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock convert`: the same workload in another way of writing."""
+"""`penstock convert`: rewrite a workload as a task, a document or a Kubernetes manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock delete`: one thing by its name, or all that a file describes."""
+"""`penstock delete`: delete one thing by its name, or everything a file describes."""
 
 from __future__ import annotations
 

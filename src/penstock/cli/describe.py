@@ -1,4 +1,4 @@
-"""`penstock describe`: everything about one thing, and what happened to it in order."""
+"""`penstock describe`: show everything about one thing and its events in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock doctor`: what is installed, what is missing, what works. It must work where nothing else does."""
+"""`penstock doctor`: show what is installed, missing and working. It must work where nothing else does."""
 
 from __future__ import annotations
 

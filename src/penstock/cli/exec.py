@@ -1,4 +1,4 @@
-"""`penstock exec`: a program in a running job."""
+"""`penstock exec`: run a program in a running job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock explain`: why a workload waits, node by node."""
+"""`penstock explain`: show why a workload waits, node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock get`: one table for each kind of thing."""
+"""`penstock get`: list things of one kind in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock inspect`: what the engine knows of a workload, in the engine's own words."""
+"""`penstock inspect`: show what the engine knows of a workload, in the engine's own words."""
 
 from __future__ import annotations
 

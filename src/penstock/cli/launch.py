@@ -1,4 +1,4 @@
-"""Starting the server: one at a time per data directory, apart from the terminal, and known to be healthy.
+"""Start the server in the background, once per data directory, and wait until it is healthy.
 
 The new process gets the write end of a pipe (PENSTOCK_READY_FD) and writes one line of JSON to it: where it listens
 once it is healthy, or the error that stopped it. End of file without a line means it died; its log says why.

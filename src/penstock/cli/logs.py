@@ -1,4 +1,4 @@
-"""`penstock logs`: document 003's spelling of `penstock jobs logs`."""
+"""`penstock logs`: PWM's spelling of `penstock jobs logs`."""
 
 from __future__ import annotations
 

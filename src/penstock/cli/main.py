@@ -1,4 +1,4 @@
-"""The program: the tree of commands, and what becomes of an error."""
+"""The program: the tree of commands, and how an error is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock nodes`, and how nodes and GPUs are shown."""
+"""`penstock nodes`: list nodes and GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock port-forward`: a port of a running job as a port of this machine, for this machine alone."""
+"""`penstock port-forward`: make a port of a running job a local port of this machine."""
 
 from __future__ import annotations
 

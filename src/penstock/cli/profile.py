@@ -1,4 +1,4 @@
-"""`penstock profile …`: servers by a name of one's own."""
+"""`penstock profile`: keep several servers under names of your own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock run`: a job from one line, without a file."""
+"""`penstock run`: run a job from one line, without a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock server …`: start, stop, look at the server of this machine."""
+"""`penstock server`: start, stop and look at the server of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock shell`: a shell in a running workload, or on a volume."""
+"""`penstock shell`: open a shell in a running workload or on a volume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock ssh-proxy`: standard input and output as a connection to a port of a running job, for ssh."""
+"""`penstock ssh-proxy`: connect stdin and stdout to a port of a running job, as ssh's ProxyCommand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock stop`: end what runs; it stays listed."""
+"""`penstock stop`: stop workloads; they stay listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock token …`: what proves who you are over TCP."""
+"""`penstock token`: create, list, rotate and delete the tokens that identify you over TCP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock top`: what a workload or a node uses now, again and again."""
+"""`penstock top`: show what a workload or a node uses, refreshed until you leave."""
 
 from __future__ import annotations
 

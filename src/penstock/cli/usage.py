@@ -1,4 +1,4 @@
-"""`penstock usage`: who took how much of the machines."""
+"""`penstock usage`: show who used how much of the machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock version`: this program's, and that of the server it talks to."""
+"""`penstock version`: show the versions of this program and of the server it talks to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock volumes …`."""
+"""`penstock volumes`: create, list, resize, enter and delete volumes."""
 
 from __future__ import annotations
 

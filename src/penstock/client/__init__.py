@@ -1,4 +1,4 @@
-"""The client: HTTP only. Finds the server, proves who asks, and gives back parsed JSON or our own exceptions.
+"""The client: HTTP only. It finds the server, authenticates and returns parsed JSON or our exceptions.
 
 Every command imports this, so it imports little: no http.client, urllib, pathlib or ssl unless an address needs it.
 """

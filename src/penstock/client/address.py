@@ -1,4 +1,4 @@
-"""Where the server is: a URL that was named, the machine's server, or the user's own.
+"""Find the server: a URL that was named, the machine's server or the user's own.
 
 Paths are text here: pathlib costs every command 8 ms.
 """

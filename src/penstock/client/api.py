@@ -1,4 +1,4 @@
-"""Client: one method per HTTP verb, answers as parsed JSON, errors as the exceptions the server raised."""
+"""The HTTP client: one method per verb, answers as parsed JSON, errors as the exceptions the server raised."""
 
 from __future__ import annotations
 

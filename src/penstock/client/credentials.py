@@ -1,4 +1,4 @@
-"""Who a person said they are, per server: credentials.json, readable by its owner only."""
+"""The token for each server, kept in credentials.json, which only its owner can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers by a name of one's own, side by side, each with its token: profiles.json, readable by its owner only."""
+"""Servers under names of the user's own, each with its token, in profiles.json."""
 
 from __future__ import annotations
 

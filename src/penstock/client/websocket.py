@@ -1,4 +1,4 @@
-"""WebSocket over one socket: as much of it as a program's input and output need, and nothing to import for it.
+"""A WebSocket client, as much of it as the input and output of a program need.
 
 Nothing waits here. What cannot be sent yet is kept until `flush`; `receive` gives what has come.
 """

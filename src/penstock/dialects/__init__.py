@@ -1,1 +1,1 @@
-"""Text to nouns and back: one folder or file per way of writing. Every problem has its line and column."""
+"""Parse and write text: one folder per way of writing. Every problem has its line and column."""

@@ -1,4 +1,4 @@
-"""A workload in another way of writing: as a task, as a document, as a manifest."""
+"""Rewrite a workload in another way of writing: as a task, a document or a manifest."""
 
 from __future__ import annotations
 

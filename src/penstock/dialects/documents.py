@@ -1,4 +1,4 @@
-"""A text of one or several documents to what each of them is: a task, a manifest, one of ours; all problems at once."""
+"""Split a text into documents and tell what each one is: a task, a manifest or a typed document."""
 
 from __future__ import annotations
 

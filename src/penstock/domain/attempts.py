@@ -1,4 +1,4 @@
-"""What follows the end of an attempt: another one, because the program failed, its node did, or it is to go on."""
+"""Decide what follows the end of an attempt: another one, and when, or none."""
 
 from __future__ import annotations
 

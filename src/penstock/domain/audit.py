@@ -1,4 +1,4 @@
-"""Entry: one line of who did what. Deed: what somebody wanted to do."""
+"""Audit entries: who did what, with what result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of document 003 and the words for each. It imports nothing, so that the command line can have it."""
+"""The kinds of documents and the words for each. It imports nothing, so that the command line can use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of every noun: immutable, typed, refuses what it does not know."""
+"""The base of every noun: immutable, typed, and refusing unknown fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node and GPU: what there is to run on."""
+"""Nodes and GPUs: what there is to run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run's units add up to the workload's end."""
+"""Derive a workload's end from the ends of its units."""
 
 from __future__ import annotations
 

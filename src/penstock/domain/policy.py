@@ -1,4 +1,4 @@
-"""Who may do which verb on which kind in which group. Deny is the default; every question goes through `Rights`."""
+"""Who may do which verb on which kind in which group. The default is to deny."""
 
 from __future__ import annotations
 

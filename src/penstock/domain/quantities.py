@@ -1,4 +1,4 @@
-"""Amounts as people write them: Kubernetes quantities, CPUs, durations. Exact; no floating point anywhere."""
+"""Parse and format Kubernetes quantities, CPUs and durations, exactly and without floating point."""
 
 from __future__ import annotations
 

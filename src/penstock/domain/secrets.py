@@ -1,4 +1,4 @@
-"""What is a secret, or looks like one, is shown as being there, never by its value."""
+"""Recognise secrets and mask their values."""
 
 from __future__ import annotations
 

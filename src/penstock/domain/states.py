@@ -1,4 +1,4 @@
-"""The life of a workload: its states, why each was entered, and the one table of how they follow one another."""
+"""The life cycle of a workload: its states, the reasons for them and the table of transitions."""
 
 from __future__ import annotations
 

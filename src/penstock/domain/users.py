@@ -1,4 +1,4 @@
-"""User: who is asking, how we know, and as whom their work runs."""
+"""Users: who is asking, how we know, and which account their work runs as."""
 
 from __future__ import annotations
 

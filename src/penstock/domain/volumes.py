@@ -1,4 +1,4 @@
-"""Volume: a place for data, used by name."""
+"""Volumes: places for data, used by name."""
 
 from __future__ import annotations
 

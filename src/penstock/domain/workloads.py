@@ -1,4 +1,4 @@
-"""Workload: something to run, as it was asked for and as it is."""
+"""Workloads: something to run, as it was asked for and as it is."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.domain.envs import is_ours
+from penstock.domain.environment import is_ours
 from penstock.engines.base import Launch
 
 CAPABILITIES = (

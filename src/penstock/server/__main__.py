@@ -1,4 +1,4 @@
-"""`python -m penstock.server`: starts here, says on PENSTOCK_READY_FD that it is healthy or why it is not."""
+"""`python -m penstock.server`: start, and tell on PENSTOCK_READY_FD that it is healthy or why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application: routes, the gate before them, and one shape for every error."""
+"""The application: routes, the checks before them, one shape for every error, and the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What every request passes before a route sees it: the Host header, the kind and the size of its body and who sends
-it, the origin of a WebSocket."""
+"""Check every request before a route sees it: Host header, kind and size of the body, and the sender."""
 
 from __future__ import annotations
 

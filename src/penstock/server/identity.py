@@ -1,4 +1,4 @@
-"""From a request to its caller, and whether the table of routes lets them in: one way for every route."""
+"""Identify the caller of a request and check the table of permissions."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ def inherited_listeners() -> list[socket.socket]:
         os.environ.pop(name, None)
     if not count.isdigit() or meant != str(os.getpid()):
         return []
-    return [_listener(number) for number in range(FIRST, FIRST + int(count))]
+    return [_inherited_listener(number) for number in range(FIRST, FIRST + int(count))]
 
 
-def _listener(number: int) -> socket.socket:
+def _inherited_listener(number: int) -> socket.socket:
     try:
         os.set_inheritable(number, False)
         found = socket.socket(fileno=number)

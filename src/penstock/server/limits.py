@@ -1,4 +1,4 @@
-"""How much of the server one connection, one account or one address may have before anybody knows who it is.
+"""Limits on connections of one account or address, before anybody knows who it is.
 
 Without limits a stranger needs no token to use the server up: with headers that never end, with connections that say
 nothing, or with so many of them that no descriptor is left. Deadlines are counted in ticks of one second, by one look

@@ -1,4 +1,4 @@
-"""The sockets a server listens on: a Unix socket, always, and a TCP port where it may have one.
+"""The sockets a server listens on: a Unix socket, a TCP port, or those systemd hands over.
 
 Callers show their tokens to whoever holds the port they know. A server whose port somebody may know therefore never
 takes another one: whoever took it meanwhile, such as a job, would get the next token. It goes without TCP, says who

@@ -1,4 +1,4 @@
-"""`python -m penstock.server.liveness`: whether the server here has stopped answering, for what would then restart it.
+"""`python -m penstock.server.liveness`: tell whether the server here has stopped answering.
 
 It asks over the server's own socket, where the limits on connections do not count: one that many strangers talk to at
 once is not dead. One that nobody listens for yet waits, for a database, a cluster or its turn, and is left to it.

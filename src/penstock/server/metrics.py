@@ -1,4 +1,4 @@
-"""Prometheus text, made when it is asked for."""
+"""Prometheus metrics, computed when they are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: by the kernel, never by what they say.
+"""Identify the process at the other end of a connection, by the kernel.
 
 On a Unix socket the kernel tells the uid (SO_PEERCRED). On loopback TCP it can be found out, too: /proc/net/tcp has the
 uid and the inode of the other socket, and processes of this PID namespace must hold that inode, and they alone. A job

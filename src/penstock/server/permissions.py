@@ -1,4 +1,4 @@
-"""The one table: what each route needs. A route that is missing here is shut for everyone."""
+"""The table of routes: the verb and kind each one needs. A route that is missing here is shut."""
 
 from __future__ import annotations
 

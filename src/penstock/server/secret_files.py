@@ -1,4 +1,4 @@
-"""Settings that are the server's alone, read from files that only its account can read.
+"""Read secret settings from files that only the server's account can read.
 
 Everyone on a machine reads its configuration, since every command needs it. So what nobody else may know stands in a
 file of its own (`telegram_token_file`), or comes as a credential of systemd under the name of the setting.

@@ -1,4 +1,4 @@
-"""After the records were lost: what an engine has kept of ours becomes records again.
+"""Rebuild lost records from what an engine has kept of ours.
 
 What the store knows is left alone. A workload that is found has its attempt already launched, and the reconciler finds
 out what became of it. Where a cluster schedules it begins as QUEUED; on a Docker host it keeps the place it has, and

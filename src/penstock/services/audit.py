@@ -1,4 +1,4 @@
-"""Who did what: a line in the same write as the deed, so that neither is ever without the other."""
+"""Write the audit in the same transaction as the change it records."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.domain.scheduling import Answer
+from penstock.domain.scheduling.explain import Answer
 from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload

@@ -1,4 +1,4 @@
-"""Watches what the GPUs of running workloads do: counts how long they work, and reports those that do nothing.
+"""Watch the GPUs of running workloads and report those that do nothing.
 
 What cannot be seen is never called idle. The clock of a workload is in memory: after a restart, and after every look at
 which not all of its GPUs could be seen, it starts anew. That it was reported stands in its record, so it is not again

@@ -1,4 +1,4 @@
-"""From what a person wrote (an id or a name) to the one thing they may touch. Not yours reads like not there."""
+"""Resolve an id or a name to the one thing the caller may touch. Another user's thing is not found."""
 
 from __future__ import annotations
 

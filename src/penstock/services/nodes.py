@@ -1,4 +1,4 @@
-"""Nodes and GPUs: what there is, what is free, and who has the rest."""
+"""List nodes and GPUs: what there is, what is free, and who uses the rest."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], 
             if not left[follower]:
                 heappush(ready, follower)
     circles = _circles({number: next(other for other in waits[number] if other in left) for number in left})
-    return order, [_problem([documents[number] for number in circle]) for circle in circles]
+    return order, [_cycle([documents[number] for number in circle]) for circle in circles]
 
 
 def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
@@ -67,7 +67,7 @@ def _circles(waits: Mapping[int, int]) -> list[list[int]]:
     return circles
 
 
-def _problem(circle: Sequence[Document]) -> Problem:
+def _cycle(circle: Sequence[Document]) -> Problem:
     names = [identity(each)[2] for each in circle]
     shown = [*names[:NAMED], *(["…"] if len(names) > NAMED else []), names[0]]
     first = circle[0]

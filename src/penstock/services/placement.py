@@ -16,8 +16,10 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.nodes import Host, Node, unseen
 from penstock.domain.quantities import parse_cpus
-from penstock.domain.scheduling import Ask, Cause, Explanation, Held, Job, Pool, ask_of
-from penstock.domain.scheduling.rooms import Free
+from penstock.domain.scheduling.capacity import Free
+from penstock.domain.scheduling.demand import Ask, Held, Job, ask_of
+from penstock.domain.scheduling.explain import Cause, Explanation
+from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING, Reason
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload

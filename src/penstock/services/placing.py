@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.scheduling import Ask, Cause, Held, Job, Place
+from penstock.domain.scheduling.demand import Ask, Held, Job, Place
+from penstock.domain.scheduling.explain import Cause
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Wants, Workload
 from penstock.services.places import LOCAL

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.domain.scheduling import Job
+from penstock.domain.scheduling.demand import Job
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload

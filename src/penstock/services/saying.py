@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.domain.scheduling import Cause, Pool
-from penstock.domain.scheduling.causes import SCHEDULING
+from penstock.domain.scheduling.explain import SCHEDULING, Cause
+from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING
 from penstock.domain.workloads import Workload
 from penstock.services.bell import Bell

@@ -11,8 +11,8 @@ from penstock.domain.model import now
 from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
-from penstock.domain.scheduling import Cause, Job
-from penstock.domain.scheduling.causes import no_room
+from penstock.domain.scheduling.demand import Job
+from penstock.domain.scheduling.explain import Cause, no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Volume

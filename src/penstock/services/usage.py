@@ -1,4 +1,4 @@
-"""Who took how much of the machines: for everyone's eyes who may see the workloads, and for good."""
+"""Who used how much of the machines, for those who may see the workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what, with what result. Lines are added and read, never changed."""
+"""The audit: entries are added and read, never changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that mean what they say: no driver begins or ends a transaction behind our back.
+"""Database connections whose transactions begin and end only where we say, on file systems that can lock.
 
 Both drivers are put into autocommit, and BEGIN, SAVEPOINT and COMMIT are statements of ours (session.py). Python's
 sqlite3 would otherwise begin only before an INSERT, and never IMMEDIATE.

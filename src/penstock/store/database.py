@@ -1,4 +1,4 @@
-"""The database as the rest of the server sees it: `await db.read(...)`, `await db.write(...)`, `await db.changed(...)`.
+"""The database as the server uses it: `await db.read(...)`, `await db.write(...)`, `await db.changed(...)`.
 
     volumes = await db.read(lambda tx: tx.volumes.find("data", group))
     await db.write(lambda tx: tx.volumes.add(volume, account))

@@ -1,4 +1,4 @@
-"""Which workload has which GPU, and which CPU to itself: a row each, so that no two ever have one.
+"""Which workload has which GPU and CPU: a row each, so that no two ever have one.
 
 Rows are taken when a workload is placed and given back with the change that ends it or puts it back. Both are lines of
 the audit, in the same write.

@@ -1,4 +1,4 @@
-"""What people are still to be told: written with the state it is about, removed once it was heard."""
+"""Notifications to be sent, written with the state they are about and removed once delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room on the disk that is the database's own, so that one that something else has filled can still be cleared.
+"""Keep space on the disk for the database, so that a full disk can be cleared.
 
 To overwrite what a file has already takes no further room on ext4, XFS and tmpfs. So the database file keeps free pages
 inside, and the write-ahead log and its index keep the size they have had. SQLite would remove or empty the latter two

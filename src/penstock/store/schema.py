@@ -1,4 +1,4 @@
-"""Which schema a database has, and how it comes to have ours."""
+"""The version of a database's schema, and its upgrade to ours."""
 
 from __future__ import annotations
 

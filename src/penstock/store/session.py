@@ -1,4 +1,4 @@
-"""A thread's own connection, and the transactions on it. Blocking; threads.py is what makes it not block."""
+"""Blocking transactions on a thread's own connection."""
 
 from __future__ import annotations
 

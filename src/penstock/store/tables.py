@@ -1,4 +1,4 @@
-"""The tables. Whole nouns are JSON text beside the few columns that are searched or sorted by.
+"""The tables: whole nouns as JSON beside the few columns that are searched or sorted by.
 
 Times are whole milliseconds since 1970, in UTC: the same number, and the same order, in both databases.
 `seq` grows with each row and orders every list; AUTOINCREMENT, so that a number is never given twice and a cursor

@@ -1,4 +1,4 @@
-"""Tokens as they are kept: never the token, only its hash."""
+"""Tokens, of which only the hash is stored."""
 
 from __future__ import annotations
 

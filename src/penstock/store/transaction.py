@@ -1,4 +1,4 @@
-"""What a repository runs its statements in, and the few forms values take on their way into a row.
+"""What repositories run statements in: value conversion and list cursors.
 
 SQLAlchemy writes the SQL, once for each statement; from then on the driver's own cursor runs it. Executing through
 SQLAlchemy each time costs five times as much, and on one interpreter that is what bounds how many can submit.

@@ -1,4 +1,4 @@
-"""What was taken of the machines and by whom: a row for each stretch of time in which a workload had its places.
+"""Usage: a row for each stretch of time in which a workload held resources.
 
 Written with the moves that begin and end it, and kept when everything else about the workload is gone. What still runs
 counts up to now.

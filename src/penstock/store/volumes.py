@@ -1,4 +1,4 @@
-"""Volumes as they are kept."""
+"""Volumes in the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads as they are kept: the row with its summary, the history, the units and the mounts."""
+"""Workloads in the database: the row with its summary, history, units and mounts, and lists of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the wire: bodies that are asked for and answers that are given, in one place for OpenAPI."""
+"""The bodies of requests and answers, in one place for OpenAPI."""
 
 from __future__ import annotations
 

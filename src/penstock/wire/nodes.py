@@ -1,4 +1,4 @@
-"""Nodes and GPUs as they are answered."""
+"""Answers about nodes and GPUs."""
 
 from __future__ import annotations
 

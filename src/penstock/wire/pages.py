@@ -1,4 +1,4 @@
-"""A page of a list, and the short answers that several nouns give."""
+"""Pages of a list, and short answers that several nouns share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users, groups and who did what, as they are answered."""
+"""Answers about users, groups and the audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server answers about itself, about who asks, and about tokens."""
+"""Answers about the server, the caller and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was taken of the machines, as it is answered."""
+"""Answers about usage over time."""
 
 from __future__ import annotations
 

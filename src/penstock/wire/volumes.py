@@ -1,4 +1,4 @@
-"""Volumes as they are answered."""
+"""Answers about volumes."""
 
 from __future__ import annotations
 

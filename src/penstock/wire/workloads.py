@@ -1,4 +1,4 @@
-"""Workloads as they are answered: the line of a list, the whole, and what a text of documents became."""
+"""Answers about workloads: a line of a list, the whole, why it waits, and what a text became."""
 
 from __future__ import annotations
 

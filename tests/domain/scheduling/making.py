@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from penstock.domain.nodes import Gpu, GpuProcess, Node
-from penstock.domain.scheduling import Ask, Held, Job, Place, Pool
+from penstock.domain.scheduling.demand import Ask, Held, Job, Place
+from penstock.domain.scheduling.pool import Pool
 from penstock.domain.users import Group
 
 GI = 1024**3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.nodes import Allows
-from penstock.domain.scheduling.causes import no_room
+from penstock.domain.scheduling.explain import no_room
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import (

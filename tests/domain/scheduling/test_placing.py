@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.nodes import Allows
-from penstock.domain.scheduling import ask_of
+from penstock.domain.scheduling.demand import ask_of
 from penstock.domain.users import Group, Limits
 from penstock.domain.workloads import Array, Requests, Resources, Selectors, Spec
 from tests.domain.scheduling.making import (

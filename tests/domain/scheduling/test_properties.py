@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling import Ask, Held, Job, Place, Pool
-from penstock.domain.scheduling.fitting import count, first_end, half
+from penstock.domain.scheduling.demand import Ask, Held, Job, Place
+from penstock.domain.scheduling.fit import count, first_end, half
+from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import A10, NOW, V100, ask, gpus, job, node, stranger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.domain.scheduling.causes import beyond_limit
+from penstock.domain.scheduling.explain import beyond_limit
 from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.making import ask, decided, job, later, node, pool_of, running
 

@@ -1,4 +1,4 @@
-"""`penstock jobs …`: one file per command, imported when it is used."""
+"""`penstock jobs`: one file per command, imported when it is used."""
 
 from __future__ import annotations
 

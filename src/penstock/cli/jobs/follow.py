@@ -1,4 +1,4 @@
-"""Following a job: its log to stdout as it comes, why it waits and how it ended to stderr.
+"""Follow a job: its log goes to stdout, why it waits and how it ended to stderr.
 
 A server that goes away is waited for. The log is then asked for from its start, and what was shown is dropped.
 """

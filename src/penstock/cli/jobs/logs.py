@@ -1,4 +1,4 @@
-"""`penstock jobs logs`."""
+"""`penstock jobs logs`: print or follow the log of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock jobs retry`."""
+"""`penstock jobs retry`: start another attempt of a job that has ended."""
 
 from __future__ import annotations
 

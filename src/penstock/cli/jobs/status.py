@@ -1,4 +1,4 @@
-"""`penstock jobs status`: everything about one job."""
+"""`penstock jobs status`: show everything about one job."""
 
 from __future__ import annotations
 

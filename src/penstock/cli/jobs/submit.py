@@ -1,4 +1,4 @@
-"""`penstock jobs submit`: send a task file as it is, send the code it names, follow what it prints."""
+"""`penstock jobs submit`: send a task file and the code it names, then follow the log."""
 
 from __future__ import annotations
 

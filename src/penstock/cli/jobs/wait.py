@@ -1,4 +1,4 @@
-"""`penstock jobs wait`."""
+"""`penstock jobs wait`: wait until jobs reach a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pwmcli`: document 003's words and no others, and how its kinds are shown. Each word is penstock's own command."""
+"""`pwmcli`: PWM's commands and table columns. Each command is one of penstock's own."""
 
 from __future__ import annotations
 

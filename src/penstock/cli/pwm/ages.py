@@ -1,4 +1,4 @@
-"""How long ago, as document 003 writes it: `0:05`, `3 h`, `2 d`."""
+"""Write ages as PWM does: `0:05`, `3 h`, `2 d`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes, CPUs and GPUs in document 003's columns. All come from the list of nodes."""
+"""Show nodes, CPUs and GPUs in PWM's columns; all three come from the list of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users and groups, in the manner of document 003's tables."""
+"""Show users and groups in PWM's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes and storages in document 003's columns."""
+"""Show volumes and storages in PWM's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads in document 003's columns."""
+"""Show workloads in PWM's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The typed documents of document 003: Workload, Volume, Storage, Node, Group and User to our nouns, and back.
+"""PWM's typed documents: Workload, Volume, Storage, Node, Group and User, read and written.
 
 A key that is not known is an error with its path and what would be right. Imported only where a document is read or
 written: submitting a task does not need it.

@@ -1,4 +1,4 @@
-"""`image` and `config`: what runs, with which variables and labels."""
+"""Read `image` and `config`: what runs, with which variables and labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.dialects.task.labels import read_labels
 from penstock.dialects.task.programs import SCRIPT_LIMIT, TOO_LONG, arguments
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.text import Items, Node, Pairs, Scalar, is_null
-from penstock.domain.envs import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
+from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
 from penstock.errors import Problem

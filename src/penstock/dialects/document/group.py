@@ -1,4 +1,4 @@
-"""kind Group: what its people may hold at once, and what their workloads have unless they say otherwise."""
+"""Read a Group: limits of its members and defaults of their workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`metadata` of a document: the name, which each kind has its own rules for, and the group."""
+"""Read `metadata` of a document: the name, by the rules of its kind, and the group."""
 
 from __future__ import annotations
 

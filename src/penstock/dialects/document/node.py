@@ -1,4 +1,4 @@
-"""kind Node: a Docker engine that takes work."""
+"""Read a Node: a Docker engine that takes work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports, in `config` and in `network`: where a workload listens. None is published on a host."""
+"""Read the ports in `config` and `network` where a workload listens. None is published on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One document of ours to its noun; every problem with its place."""
+"""Read one document into its noun and report every problem with its place."""
 
 from __future__ import annotations
 

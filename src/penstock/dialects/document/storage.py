@@ -1,4 +1,4 @@
-"""kind Storage: where volumes come from, an NFS export or a node's own disk."""
+"""Read a Storage: an NFS export or a node's own disk that volumes come from."""
 
 from __future__ import annotations
 

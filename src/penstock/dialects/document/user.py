@@ -1,4 +1,4 @@
-"""kind User: the groups someone is in, and what they may do in each."""
+"""Read a User: the groups they are in and their rights in each."""
 
 from __future__ import annotations
 

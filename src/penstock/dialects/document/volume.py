@@ -1,4 +1,4 @@
-"""kind Volume: a place for data, on a storage or where the engine makes volumes."""
+"""Read a Volume: its size and the storage it comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`volumes` of a workload: each a volume by name, or, with a size or medium and no name, scratch.
+"""Read `volumes` of a workload: a volume by name or, with a size or medium and no name, scratch.
 
 A volume with a `storage` is made there on its first use; one without, on the disk of the node that it is first used
 on. Only `autoCreate: false` says that it must be there, and a dataset of the shared group is never made by itself.

@@ -1,4 +1,4 @@
-"""kind Workload: document 003's own keys, and the task's for what it has none for."""
+"""Read a Workload: PWM's own keys, and a task's keys for what PWM has none for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nouns to the shortest documents that read back to the same."""
+"""Write nouns as the shortest documents that read back to the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Kubernetes manifests of document 002: Pods, Jobs and claims to our nouns, field by field, and back.
+"""Kubernetes manifests: Pods, Jobs and PersistentVolumeClaims, read field by field, and written.
 
 A field that is not carried is an error with its path; nothing is dropped in silence. Imported only where a manifest is
 read or written: submitting a task does not need it.

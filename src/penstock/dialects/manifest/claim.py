@@ -1,4 +1,4 @@
-"""A PersistentVolumeClaim's `spec`: a volume to be made."""
+"""Read a PersistentVolumeClaim's `spec` as a volume to be created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one container of a workload: its image, program, variables, resources and mounts."""
+"""Read the one container of a workload: image, command, variables, resources and mounts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.task.programs import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.text import Node
-from penstock.domain.envs import (
+from penstock.domain.environment import (
     ENTRIES_LIMIT,
     ENTRY_LIMIT,
     TOTAL_LIMIT,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
@@ -31,7 +31,7 @@ def referenced(text: str) -> set[str]:
 def escaped(text: str) -> str:
     """So written that Kubernetes hands on exactly this text. A `$(` that holds more than one word names no variable
     and stays: scripts remain readable."""
-    return _replaced(text, lambda found: f"${found[0]}" if VARIABLE.match(found[1]) else found[0], "$$$$")
+    return _replaced(text, lambda found: f"${found[0]}" if VARIABLE_NAME.match(found[1]) else found[0], "$$$$")
 
 
 def _replaced(text: str, named: Callable[[re.Match[str]], str], dollar: str) -> str:

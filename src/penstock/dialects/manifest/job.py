@@ -1,4 +1,4 @@
-"""A Job's `spec`: how often its Pod runs and is repeated."""
+"""Read a Job's `spec` and the headless Service its Pods find each other by."""
 
 from __future__ import annotations
 

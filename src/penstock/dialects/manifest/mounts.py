@@ -1,4 +1,4 @@
-"""`volumes` and `volumeMounts`: claims become mounts, emptyDirs scratch."""
+"""Read `volumes` and `volumeMounts`: claims become mounts, emptyDirs become scratch."""
 
 from __future__ import annotations
 

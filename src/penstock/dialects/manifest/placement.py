@@ -1,4 +1,4 @@
-"""`affinity` and `nodeSelector`: which GPU products will do. Nothing else about nodes is a user's to say."""
+"""Read `affinity` and `nodeSelector`: which GPU products will do. Nothing else about nodes may be chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pod's `spec`, which a Job's template has, too."""
+"""Read a Pod's `spec`, which a Job's template has, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One manifest to what it is, a workload or a volume; every problem with its place."""
+"""Read one manifest as a workload or a volume and report every problem with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets of the cluster that a manifest names: `secretKeyRef`, `envFrom` and `imagePullSecrets`."""
+"""Read references to Secrets: `secretKeyRef`, `envFrom` and `imagePullSecrets`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from penstock.dialects.fields import PlacedReading, Shape, lacks, read_fields, sequence
 from penstock.dialects.text import Node
-from penstock.domain.envs import ENTRIES_LIMIT
+from penstock.domain.environment import ENTRIES_LIMIT
 from penstock.domain.names import shorten
 from penstock.domain.workloads import FromSecret
 

@@ -1,4 +1,4 @@
-"""A Spec to the manifest that does the same with kubectl alone; comments above it say what no manifest can."""
+"""Write a Spec as the manifest that does the same with kubectl alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.dialects.manifest.service import JOB_LABELS
 from penstock.dialects.manifest.unsaid import unsaid
 from penstock.dialects.manifest.written import amounts, from_secrets, kept_text, own_variables, places, single_secrets
 from penstock.dialects.writing import OnOneLine, Words, dump, only_said
-from penstock.domain.envs import is_ours
+from penstock.domain.environment import is_ours
 from penstock.domain.workloads import UNLIMITED, Spec
 
 IMAGE = "python:3.13-slim"

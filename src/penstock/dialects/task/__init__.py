@@ -1,4 +1,4 @@
-"""The task YAML of document 001, SkyPilot's fields included."""
+"""SkyPilot-style task YAML, read and written."""
 
 from penstock.dialects.task.read import Task, read_task, read_task_json
 from penstock.dialects.task.write import write_task

@@ -1,4 +1,4 @@
-"""`accelerators`: how many GPUs a node asks for, and which will do.
+"""Read `accelerators`: how many GPUs a node asks for, and which products will do.
 
 `2` and `any:2` are GPUs of any product; `A10`, `A10:1` and `{A10: 1}` are one wish; a mapping or list of several means
 any one of them. YAML reads `{A10:1}` as a key without a value, so a key alone is taken as the whole wish.

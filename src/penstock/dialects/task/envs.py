@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from penstock.dialects.reading import Reading, kind_of
 from penstock.dialects.text import Node, Scalar, is_null
-from penstock.domain.envs import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
+from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
 from penstock.errors import Problem

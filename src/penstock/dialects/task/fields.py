@@ -1,4 +1,4 @@
-"""The keys of a task that hold one value each."""
+"""Read the keys of a task that hold a single value."""
 
 from __future__ import annotations
 

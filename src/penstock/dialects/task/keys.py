@@ -1,4 +1,4 @@
-"""Which keys a task has, which of SkyPilot's do nothing here, and what to say about any other."""
+"""The keys a task has, those of SkyPilot that do nothing here, and the answer to any other."""
 
 from __future__ import annotations
 

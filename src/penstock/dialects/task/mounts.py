@@ -1,4 +1,4 @@
-"""`volumes`: mount path to what is there.
+"""Read `volumes`: which volume or scratch is mounted at which path.
 
 `/data: ml-data` is a volume, `/data: ml-data:ro` read-only, `/data: {name: ml-data, read_only: true}` the same written
 out. A mapping without a `name` is scratch, which lives and dies with the job: `/scratch: {size: 10Gi}` on disk,

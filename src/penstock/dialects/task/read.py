@@ -1,4 +1,4 @@
-"""A task's text to a Spec: one pass over its keys, all problems at once."""
+"""Read a task's text into a Spec and report all problems at once."""
 
 from __future__ import annotations
 

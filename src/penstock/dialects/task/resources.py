@@ -1,4 +1,4 @@
-"""`resources`: what each node asks for."""
+"""Read `resources`: what each node asks for, with SkyPilot's `any_of` and `ordered`."""
 
 from __future__ import annotations
 

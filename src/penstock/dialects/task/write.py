@@ -1,4 +1,4 @@
-"""A Spec to the shortest task YAML that reads back to the same."""
+"""Write a Spec as the shortest task that reads back to the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What groups and their members hold, beside what they may: beyond a limit a job waits, and is in nobody's way."""
+"""Limits of groups and their members: a job beyond a limit waits and delays nobody."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.domain.quantities import show_cpus
-from penstock.domain.scheduling.asks import Ask, Held, Job
+from penstock.domain.scheduling.demand import Ask, Held, Job
 from penstock.domain.users import Group, Limits
 
 

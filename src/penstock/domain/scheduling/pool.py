@@ -1,4 +1,4 @@
-"""The nodes, what runs on them and what waits for them: told by events, asked for decisions and reasons."""
+"""The scheduler's state: nodes, what runs on them and what waits; asked for decisions and reasons."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from itertools import islice
 from typing import Any
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling import explaining
-from penstock.domain.scheduling.asks import Held, Job
-from penstock.domain.scheduling.causes import Cause
-from penstock.domain.scheduling.explaining import Explanation
+from penstock.domain.scheduling import explain as explaining
+from penstock.domain.scheduling.capacity import Room, usable
+from penstock.domain.scheduling.demand import Held, Job
+from penstock.domain.scheduling.explain import Cause, Explanation
+from penstock.domain.scheduling.index import Shapes
 from penstock.domain.scheduling.limits import Amount, Usage
-from penstock.domain.scheduling.never import fits_ever
+from penstock.domain.scheduling.obstacles import fits_ever
 from penstock.domain.scheduling.queue import Kind, Line, Queue
-from penstock.domain.scheduling.reservations import Reservation
-from penstock.domain.scheduling.rooms import Room, usable
-from penstock.domain.scheduling.rounds import Round, ways, wish
-from penstock.domain.scheduling.shapes import Shapes
+from penstock.domain.scheduling.reserve import Reservation
+from penstock.domain.scheduling.round import Round, ways, wish
 from penstock.domain.users import Group
 
 

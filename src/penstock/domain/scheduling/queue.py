@@ -1,4 +1,4 @@
-"""Who waits, and whose turn it is: by priority, then fair between groups, then first come first served.
+"""The order of the queue: by priority, then fair between groups, then first come first served.
 
 Among equal priorities the group goes first that holds the smallest share of what there is, counted by the resource it
 holds most of. Groups with equal shares, and the jobs of one group, go in the order in which they came.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from datetime import datetime
 from heapq import merge
 
-from penstock.domain.scheduling.asks import Ask, Job
+from penstock.domain.scheduling.demand import Ask, Job
 from penstock.domain.scheduling.limits import Amount, Usage
 
 Came = tuple[datetime, str]

@@ -1,1 +1,1 @@
-"""Workloads as containers of Docker engines, which are nodes by the documents that name them."""
+"""Workloads as containers on Docker engines, which are nodes registered by documents."""

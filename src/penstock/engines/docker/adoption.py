@@ -1,4 +1,4 @@
-"""What a server whose store was lost finds on its hosts: the records that stand beside containers and volumes.
+"""Find records beside containers and volumes after the server's database was lost.
 
 Whoever may use Docker on a host may write labels, too: a record counts only on the very thing it is about. What is
 marked as ours and is no such thing is named, so that an admin hears of it; nothing is ever removed for it.

@@ -1,4 +1,4 @@
-"""CPUs that containers have to themselves, and the others that all the rest of a host's containers share.
+"""Give containers CPUs of their own, and share the rest among all others.
 
 Docker knows nothing of CPUs that are someone's alone: those who share are moved off them, whenever a container with its
 own is made or has ended. Which are whose is read from the containers, so a server that comes back puts it right.

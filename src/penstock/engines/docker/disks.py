@@ -1,4 +1,4 @@
-"""What containers hold on their disks, where they asked for a size: looked up now and then, and ended if it is more.
+"""Measure the disk use of containers that asked for a limit, and end those beyond it.
 
 Docker limits neither what is written into a container nor a volume. The next look waits twenty times as long as one
 takes, so that looking at many files never becomes most of the work.

@@ -1,4 +1,4 @@
-"""The engine of a pool of Docker hosts, without anything of ours installed on them.
+"""The Docker engine: a pool of Docker hosts, with nothing of ours installed on them.
 
 Each host is watched by a link of its own (`link`, `hosts`): reading costs it nothing. A run is containers that are
 started step by step (`launching`) from a body of ours (`containers`, `script`), and is what they are (`runs`,

@@ -1,4 +1,4 @@
-"""All Docker hosts: connected side by side, looked at side by side, each as alone as if there were no others."""
+"""All Docker hosts, connected and watched side by side, each independent of the others."""
 
 from __future__ import annotations
 

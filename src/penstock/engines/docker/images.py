@@ -1,4 +1,4 @@
-"""Images on a host: those that are there are used, others are pulled, and why that failed is said in plain words."""
+"""Use an image that is there, pull one that is not, and say plainly why a pull failed."""
 
 from __future__ import annotations
 

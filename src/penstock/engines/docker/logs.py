@@ -1,4 +1,4 @@
-"""Logs, as Docker keeps them beside each container: read, followed, and gone on with where a connection was cut.
+"""Read and follow the logs Docker keeps, and resume after a lost connection.
 
 Each piece comes behind its time. Who comes back asks for what is not older than the last one had, and leaves out as
 many of that very moment as were had.

@@ -1,4 +1,4 @@
-"""What is ours on a Docker host, and what it is called. Names follow from ids, so every step can be repeated."""
+"""Names and labels of our containers, networks and volumes. They follow from ids, so steps can be repeated."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The networks that groups have on a host: each is made when it is first needed, and goes when nothing of its group is
-there any more."""
+"""The network a group has on a host: created when it is first needed, and only once."""
 
 from __future__ import annotations
 

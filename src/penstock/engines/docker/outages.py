@@ -1,4 +1,4 @@
-"""When a host's Docker was not there, from what it and its containers still show: also if nobody looked meanwhile.
+"""Tell when a host's Docker was restarted, from its own events and its containers.
 
 Docker makes its own network anew whenever it starts, and does not say otherwise since when it runs.
 """

@@ -1,4 +1,4 @@
-"""What a container runs: a program as it is, or the minder that Kubernetes' containers have, too.
+"""The command of a container: the user's program as it is, or the minder.
 
 Docker has no termination message: what the minder writes down stands in a file that is put into the container before it
 starts, and fetched from it after its end.

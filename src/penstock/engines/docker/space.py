@@ -1,4 +1,4 @@
-"""How much room the disk of a Docker host has, and whether anything new may start there.
+"""Measure what a host's disk has free, and say when it is too full for new work.
 
 Docker does not say: a small container looks. It looks when the host is reached, when a job has failed there, when a
 start has had no room, when somebody asks what volumes hold, and as long as there is too little.

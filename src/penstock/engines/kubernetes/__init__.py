@@ -1,1 +1,1 @@
-"""Workloads and volumes on a Kubernetes cluster. connection.py is the only file that knows lightkube."""
+"""Workloads and volumes on a Kubernetes cluster. api/connection.py is the only file that knows lightkube."""

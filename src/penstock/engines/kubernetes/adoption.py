@@ -1,4 +1,4 @@
-"""What a server whose store was lost finds in the cluster: the records that stand beside Jobs and claims.
+"""Find records beside Jobs and claims after the server's database was lost.
 
 Labels and annotations can be written by others, too: a record counts only on the very object it is about, of the owner
 that object says. What is marked as ours and is no such thing is named, so that an admin hears of it.

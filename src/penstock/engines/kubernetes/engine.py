@@ -1,4 +1,4 @@
-"""The engine of a Kubernetes cluster. Kubernetes schedules, restarts, binds and cleans up; this makes it usable.
+"""The Kubernetes engine. Kubernetes schedules, restarts, binds and cleans up; this makes it usable.
 
 What users ask for becomes Jobs and claims (`runs`, `claims`), made where they belong (`namespaces`) from a pod of ours
 (`pods`, `script`). What there is comes from caches that watches keep up to date (`cluster`, `observing`): reading costs

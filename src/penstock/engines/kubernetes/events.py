@@ -1,4 +1,4 @@
-"""What Kubernetes says about objects of ours: the latest of it, and never more than fits."""
+"""What Kubernetes said about a run or a volume, in order: about its Job, its pods and its claims."""
 
 from __future__ import annotations
 

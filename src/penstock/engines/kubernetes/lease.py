@@ -1,4 +1,4 @@
-"""One server works in a namespace: the one that holds its Lease. Two would take over, stop and delete each other's.
+"""The Lease that lets one server work in a namespace: two would stop and delete each other's work.
 
 The holder renews it every few seconds. A server of the same installation, by an id in its data directory, takes it at
 once: it was killed, or its replica was. Any other waits as long as the Lease lasts without being renewed, by its own

@@ -1,4 +1,4 @@
-"""What our objects are called and marked with in a cluster. Names follow from ids, so every write can be repeated.
+"""Names and labels of our objects in a cluster. They follow from ids, so writes can be repeated.
 
 Labels are document 001's, for people with kubectl and for selecting; they can be forged by whoever may edit the
 namespace. What we believe about an object stands in its annotations, and only for objects that carry MANAGED.

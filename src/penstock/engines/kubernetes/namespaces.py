@@ -1,4 +1,4 @@
-"""Where things are made: one namespace for all, or one for each user or group, made when first needed."""
+"""Where things are created: one namespace for all, or one for each user or group."""
 
 from __future__ import annotations
 

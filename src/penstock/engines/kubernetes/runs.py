@@ -1,6 +1,4 @@
-"""Starting, stopping and removing runs. Every write has a name or a value that follows from the run, so a second one of
-the same, after a crash or beside the first, changes nothing.
-"""
+"""Start, stop and remove runs. Every write follows from the run, so a repeated one changes nothing."""
 
 from __future__ import annotations
 

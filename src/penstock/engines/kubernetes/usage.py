@@ -1,4 +1,4 @@
-"""What a container prints about itself, and what it means. Needs bash, or a POSIX shell with `sleep` and `tr`."""
+"""Measure what a container uses with a script in it, which needs bash or a POSIX shell."""
 
 from __future__ import annotations
 

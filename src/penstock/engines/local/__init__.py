@@ -1,4 +1,4 @@
-"""The embedded engine: workloads are process trees in bubblewrap sandboxes, volumes are directories, on one machine."""
+"""The embedded engine: process trees in bubblewrap sandboxes, and volumes as directories, on one machine."""
 
 from penstock.engines.local.engine import LocalEngine
 

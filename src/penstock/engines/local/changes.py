@@ -1,4 +1,4 @@
-"""File changes as events of the loop: one inotify descriptor for the whole engine, no thread and no polling."""
+"""Watch the directories of runs and the end of their supervisors, and tell which runs changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program started inside a running node: who it is started by is in `supervisor.enter`, this is the server's end."""
+"""Start a program inside a running node, with its input, output and terminal."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ class Gauges:
             memory_used_bytes=memory.used if memory else None,
             utilization=rates.gpu if rates else None,
             processes=tuple(
-                GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory, name=_name(each.pid)) for each in running
+                GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory, name=_program_name(each.pid))
+                for each in running
             ),
         )
 
@@ -90,5 +91,5 @@ class Gauges:
             return None
 
 
-def _name(pid: int) -> str:
+def _program_name(pid: int) -> str:
     return (read_text(f"/proc/{pid}/comm") or "").strip()

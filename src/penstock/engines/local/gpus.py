@@ -1,4 +1,4 @@
-"""GPUs: what NVML knows of them, and the machine-wide lock on each."""
+"""Find GPUs through NVML, measure their load, and lock each one machine-wide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARY = "libnvidia-ml.so.1"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Whoever may write in the directory of locks can put a link or a pipe there."""
-PATIENCE = 0.2
+LOCK_PATIENCE = 0.2
 """Seconds a lock is tried for."""
 
 
@@ -74,7 +74,7 @@ def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[in
         with disk_errors(directory / uuid):
             fd = _open(folder, uuid)
         held.callback(os.close, fd)
-        if not locks.take(fd, PATIENCE):
+        if not locks.take(fd, LOCK_PATIENCE):
             raise DevicesBusy([uuid])
         found.append(fd)
     return found
@@ -99,7 +99,7 @@ def locked(directory: Path, uuids: Sequence[str]) -> Iterator[str]:
 
 def _free(folder: int, uuid: str) -> bool:
     try:
-        fd = os.open(_name(uuid), os.O_RDONLY | _CAREFUL, dir_fd=folder)
+        fd = os.open(_lock_name(uuid), os.O_RDONLY | _CAREFUL, dir_fd=folder)
     except FileNotFoundError:
         return True
     except OSError:
@@ -153,7 +153,7 @@ def _untrusted(directory: Path, why: str, fix: str) -> Unavailable:
     return Unavailable(f"The GPUs cannot be locked: {directory} {why}.", hint=fix)
 
 
-def _name(uuid: str) -> str:
+def _lock_name(uuid: str) -> str:
     """The directory is the machine's, and others have their locks there, too."""
     return f"penstock-{uuid}"
 
@@ -161,8 +161,8 @@ def _name(uuid: str) -> str:
 def _open(folder: int, uuid: str) -> int:
     """Without O_CREAT first: the kernel refuses that on another user's file in a sticky directory."""
     with suppress(FileNotFoundError):
-        return os.open(_name(uuid), os.O_RDWR | _CAREFUL, dir_fd=folder)
-    fd = os.open(_name(uuid), os.O_RDWR | os.O_CREAT | _CAREFUL, 0o666, dir_fd=folder)
+        return os.open(_lock_name(uuid), os.O_RDWR | _CAREFUL, dir_fd=folder)
+    fd = os.open(_lock_name(uuid), os.O_RDWR | os.O_CREAT | _CAREFUL, 0o666, dir_fd=folder)
     with suppress(PermissionError):
         os.fchmod(fd, 0o666)
     return fd

@@ -1,4 +1,4 @@
-"""Where things are below the data directory."""
+"""The paths below the data directory, and the locks there."""
 
 from __future__ import annotations
 

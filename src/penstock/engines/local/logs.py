@@ -1,4 +1,4 @@
-"""The reading side of a node's log: offsets that go on for ever, over the segments that were kept."""
+"""Read and follow logs: however many follow a run, its files are watched and read once."""
 
 from __future__ import annotations
 

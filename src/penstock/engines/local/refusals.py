@@ -1,4 +1,4 @@
-"""What of a spec can never be done on this machine, and what will be done otherwise than one might think."""
+"""What can never run on this machine, and what runs differently than one might expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body read in one step: what the most asked route takes. FastAPI's own way costs more than storing the job."""
+"""Read a request body in one step, for the hottest route: FastAPI's own way costs more than storing the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/docs: Swagger UI from the package, so that it works with no network; /openapi.json."""
+"""Serve Swagger UI at /docs from the package, so that it works offline, and /openapi.json."""
 
 from __future__ import annotations
 

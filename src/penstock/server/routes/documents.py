@@ -1,5 +1,6 @@
-"""/v1/apply, /v1/delete, /v1/stop, /v1/convert: whole texts of documents; /v1/documents: what there is, as such texts.
-What reads and writes them is imported here."""
+"""Routes for texts of documents: apply, delete, stop, convert and export.
+What reads and writes them is imported here.
+"""
 
 from __future__ import annotations
 

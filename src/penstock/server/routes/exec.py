@@ -1,4 +1,4 @@
-"""/v1/workloads/{ref}/exec and /v1/volumes/{ref}/shell: a program's input and output over a WebSocket.
+"""Routes for exec and volume shells: a program's input and output over a WebSocket.
 
 Messages are binary, and the first byte of each says what it is about, as with `kubectl exec`: 0 input, 1 output,
 2 errors, 3 how it ended, 4 the terminal's size, 5 the command, 255 that a channel ends. The command is the first

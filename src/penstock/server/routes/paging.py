@@ -1,4 +1,4 @@
-"""Lists: pages with a cursor, and waiting for a change instead of asking again and again."""
+"""Lists in pages with a cursor, and waiting for a change instead of polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/users, /v1/groups, /v1/audit and the first admin."""
+"""Routes for users, groups, the audit and the first admin."""
 
 from __future__ import annotations
 

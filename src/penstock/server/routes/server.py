@@ -1,4 +1,4 @@
-"""The server about itself: health, metrics, who is asking, what there is, what is missing."""
+"""Routes about the server itself: health, metrics, version, checks and the caller."""
 
 from __future__ import annotations
 

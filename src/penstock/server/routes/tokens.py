@@ -1,4 +1,4 @@
-"""/v1/tokens."""
+"""Routes for tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/usage."""
+"""Routes for usage."""
 
 from __future__ import annotations
 

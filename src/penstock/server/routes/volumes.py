@@ -1,4 +1,4 @@
-"""/v1/volumes and /v1/storage-classes."""
+"""Routes for volumes and storage classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/workloads and /v1/uploads."""
+"""Routes for workloads and uploads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a database made by an older version becomes one of ours. A released migration is never edited."""
+"""Migrations of older databases. A released migration is never edited."""

@@ -1,4 +1,4 @@
-"""Work that may take long and must not keep the supervisor from watching: done by a child of its own.
+"""Do slow work in a child process, so that the supervisor keeps watching.
 
 The child holds none of our descriptors but the one it is given: no lock and no end of a pipe lives on in it when we are
 killed. What it does can be done again, or is of no use without us.

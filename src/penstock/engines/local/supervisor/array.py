@@ -1,4 +1,4 @@
-"""Which index of an array runs where: a place takes the next one when nothing of the last is left in it.
+"""Run the indexes of an array: a place takes the next one when nothing of the last is left in it.
 
 However long an array is, only what runs takes up room here and on the disk.
 """

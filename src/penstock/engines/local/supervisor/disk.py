@@ -1,4 +1,4 @@
-"""How much each node holds on the disk, looked up from time to time as kubelet does, where a limit was asked for.
+"""Measure now and then how much disk each node uses, where it asked for a limit.
 
 A scan costs as much as there are files, so it is done by a child, one at a time, and the next one waits at least twenty
 times as long as the last one took.

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and JSON without the 15 ms that importing `json` costs."""
+"""Write files that are whole or not there, and JSON without the 15 ms that importing `json` costs."""
 
 # ruff: noqa: PTH104, PTH108, PTH120
 from __future__ import annotations

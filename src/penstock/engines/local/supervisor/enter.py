@@ -1,4 +1,4 @@
-"""Starts one program inside a running node, from outside it, and ends that program with whoever asked for it.
+"""Start one program inside a running node from outside, and end it with whoever asked for it.
 
 The server starts one of these for each `exec`. It joins the node's control groups, takes on its account and forks into
 its PID namespace. The child goes on into the other namespaces, gives up every privilege that takes, says `ready` and

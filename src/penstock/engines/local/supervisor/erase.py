@@ -1,4 +1,4 @@
-"""Remove a directory and all below it, without following a link out of it.
+"""Remove a directory and everything below it without following a link out of it.
 
 Every step is relative to an open directory. One found very deep inside is moved up to the top before it is emptied, so
 that neither depth nor path length matters. Stopped half way, it can simply be done again; two who do it at once do no

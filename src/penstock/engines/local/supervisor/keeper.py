@@ -1,4 +1,4 @@
-"""Stands where bubblewrap stands when there is no sandbox: the parent that leaves no process of a node behind.
+"""The parent of a node's processes where there is no sandbox: it leaves none behind.
 
 Orphans of the node come to it (a subreaper), so everything the node started is below it. When the node's first process
 has ended, or the supervisor is gone (hang-up on stdin), it kills what is left and reaps it. Told to stop (TERM), it

@@ -1,4 +1,4 @@
-"""What a node prints, in segments named by the offset of their first byte.
+"""Write what a node prints, in segments named by the offset of their first byte.
 
 The first four and the newest four of eight segments are kept, so a log never outgrows its limit and both its beginning
 and its end are there; readers see the gap from the offsets. An index of (offset, time), at most one a second, answers

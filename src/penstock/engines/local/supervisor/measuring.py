@@ -1,4 +1,4 @@
-"""Bytes below a directory whose owner may exchange anything in it while we look, and we may be root.
+"""Count the bytes below a directory whose owner may swap anything in it meanwhile.
 
 Only one directory is open at a time, however deep it goes. The next one is opened by its name in the one before and
 never through a link; the way back is `..`, and it counts only if it leads where we came from.

@@ -1,4 +1,4 @@
-"""What lies in a sandbox that was just made, before anything of the user's runs in it.
+"""Check what lies in a new sandbox before anything of the user's runs in it.
 
 Bubblewrap finds what it mounts by path, and a job that has the directory around it may exchange it for a link at any
 moment. So what was opened beforehand is compared with what lies at its path in the sandbox.

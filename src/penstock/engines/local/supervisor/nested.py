@@ -1,4 +1,4 @@
-"""Mounts inside a volume: moved there by descriptors, since others may exchange any directory on the way at any moment.
+"""Move mounts to their places inside a volume by descriptors, since a job may swap directories meanwhile.
 
 Bubblewrap has mounted them elsewhere in the sandbox. A child of the supervisor goes in, with the rights of whoever owns
 the sandbox's mounts, before anything of the user's runs there.

@@ -1,4 +1,4 @@
-"""How a node ended, in the words of the domain."""
+"""Decide how a node ended: state, reason, message and exit code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The private folder of a node, made from a list: the server makes it for those that start at once, the supervisor for
-each later index of an array."""
+"""Create the private folder of a node from a list."""
 
 # ruff: noqa: PTH101, PTH102, PTH118, PTH211
 from __future__ import annotations

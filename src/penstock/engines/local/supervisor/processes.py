@@ -1,4 +1,4 @@
-"""Process trees and counters of control groups, read from /proc and /sys."""
+"""Read process trees and counters of control groups from /proc and /sys."""
 
 # ruff: noqa: PTH106, PTH115, PTH123, PTH208
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One node of a run, or one index of an array, once it was started: its pipes, its sandbox, its log and its end."""
+"""One node of a run, or one index of an array, that was started: its pipes, sandbox, log and end."""
 
 from __future__ import annotations
 

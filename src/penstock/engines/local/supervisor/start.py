@@ -1,4 +1,4 @@
-"""Starting a node's sandbox. What is imported here is waited for; see `main`."""
+"""Start a node's sandbox. Every import here delays the job's first line; see `main`."""
 
 from __future__ import annotations
 

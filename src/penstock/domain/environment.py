@@ -1,4 +1,4 @@
-"""Environment variables of a workload: legal names, limits of the kernel, and the names that are ours."""
+"""Environment variables of a workload: legal names, the kernel's limits and the names Penstock sets."""
 
 from __future__ import annotations
 

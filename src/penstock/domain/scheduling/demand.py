@@ -1,4 +1,4 @@
-"""What a workload asks for, and what it has once it is placed."""
+"""What a workload asks for, and what it holds once it is placed."""
 
 from __future__ import annotations
 

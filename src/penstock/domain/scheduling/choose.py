@@ -1,15 +1,15 @@
-"""Which nodes a job gets: packed, so that whole nodes stay free, or spread if it asks for that."""
+"""Choose nodes for a job: packed, so that whole nodes stay free, or spread if it asks for that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from penstock.domain.scheduling.asks import Job, Place
-from penstock.domain.scheduling.fitting import count, fill
-from penstock.domain.scheduling.reservations import Kept, beside, over
-from penstock.domain.scheduling.rooms import Free, Room
-from penstock.domain.scheduling.shapes import Choice, Shape
+from penstock.domain.scheduling.capacity import Free, Room
+from penstock.domain.scheduling.demand import Job, Place
+from penstock.domain.scheduling.fit import count, fill
+from penstock.domain.scheduling.index import Choice, Shape
+from penstock.domain.scheduling.reserve import Kept, beside, over
 
 
 class Choosing:

@@ -1,4 +1,4 @@
-"""One round over the queue: whoever's turn it is gets places, or room is kept for it."""
+"""One round over the queue: each job gets nodes, or room is reserved for it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
-from penstock.domain.scheduling.asks import FOR_EVER, Ask, Held, Job, lasts
-from penstock.domain.scheduling.choosing import Choosing
-from penstock.domain.scheduling.fitting import half
-from penstock.domain.scheduling.keeping import reserve
+from penstock.domain.scheduling.capacity import Room
+from penstock.domain.scheduling.choose import Choosing
+from penstock.domain.scheduling.demand import FOR_EVER, Ask, Held, Job, lasts
+from penstock.domain.scheduling.fit import half
+from penstock.domain.scheduling.index import Shape, Shapes
 from penstock.domain.scheduling.limits import Amount, Usage
 from penstock.domain.scheduling.queue import Came, Kind, Line, Queue, Waiting, came
-from penstock.domain.scheduling.reservations import RESERVATIONS, Reservation
-from penstock.domain.scheduling.rooms import Room
-from penstock.domain.scheduling.shapes import Shape, Shapes
+from penstock.domain.scheduling.reserve import RESERVATIONS, Reservation, reserve
 
 KINDS = 256
 """So many different asks are looked at in one go."""

@@ -1,4 +1,4 @@
-"""How many places of one ask a node has room for, and which GPUs and CPUs they get."""
+"""Compute how many replicas fit on a node, and which GPUs and CPUs they get."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.asks import Ask, Place
-from penstock.domain.scheduling.rooms import Free, Room
+from penstock.domain.scheduling.capacity import Free, Room
+from penstock.domain.scheduling.demand import Ask, Place
 
 PLENTY = 1 << 20
 """Places on a node for something that takes nothing."""

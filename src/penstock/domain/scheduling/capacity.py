@@ -1,4 +1,4 @@
-"""One node, what is taken of it, and what is left."""
+"""One node: its capacity, what is used of it and what is free."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling.asks import Held, Place
+from penstock.domain.scheduling.demand import Held, Place
 
 Key = tuple[int, int, int, int, str]
 Moment = tuple[int, datetime, str]

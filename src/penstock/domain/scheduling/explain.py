@@ -1,4 +1,4 @@
-"""Why a job does not start now, in its owner's words: in one sentence, and node by node.
+"""Explain why a job does not start now: in one sentence, and node by node.
 
 Nodes of groups it may not use are never mentioned: they read as if they were not there.
 """
@@ -11,17 +11,27 @@ from datetime import datetime
 
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.asks import Ask, Job
-from penstock.domain.scheduling.causes import Cause, beyond_limit, no_node_fits, no_room
-from penstock.domain.scheduling.fitting import count, needed_cpus, needed_memory, share
+from penstock.domain.scheduling.capacity import Room
+from penstock.domain.scheduling.demand import Ask, Job
+from penstock.domain.scheduling.fit import count, needed_cpus, needed_memory, share
+from penstock.domain.scheduling.index import Shape, Shapes
 from penstock.domain.scheduling.limits import Amount, Usage
-from penstock.domain.scheduling.never import NO_NODE, never, never_shared
-from penstock.domain.scheduling.obstacles import Obstacle, closed, foreign, gpu_words, never_there, obstacles, short
+from penstock.domain.scheduling.obstacles import (
+    NO_NODE,
+    Obstacle,
+    closed,
+    foreign,
+    gpu_words,
+    never,
+    never_shared,
+    never_there,
+    obstacles,
+    short,
+)
 from penstock.domain.scheduling.queue import Came, came
-from penstock.domain.scheduling.reservations import Kept, Reservation, beside, over
-from penstock.domain.scheduling.rooms import Room
-from penstock.domain.scheduling.rounds import ways, wish
-from penstock.domain.scheduling.shapes import Shape, Shapes
+from penstock.domain.scheduling.reserve import Kept, Reservation, beside, over
+from penstock.domain.scheduling.round import ways, wish
+from penstock.domain.states import Reason, State
 
 KEPT = "room is kept for those ahead in the queue"
 NAMED = 3
@@ -250,3 +260,40 @@ def _left(key: str, ask: Ask, room: Room) -> int:
     if key == "accelerators":
         return sum(left for product, left in room.free.gpus.items() if ask.takes_product(product))
     return room.free.cpus_milli if key == "cpus" else room.free.memory_bytes
+
+
+RULES = frozenset({Reason.QUOTA, Reason.NOT_ALLOWED, Reason.NO_NODE_FITS})
+SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}
+"""What a scheduler says of those that it looked at."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    reason: Reason
+    message: str
+
+    @property
+    def state(self) -> State:
+        """Turned down until something else than room changes; or it is to come as soon as there is room."""
+        return State.DENIED if self.by_rule else State.QUEUED
+
+    @property
+    def by_rule(self) -> bool:
+        return self.reason in RULES
+
+    def behind(self, ahead: int) -> Cause:
+        """With its place in the queue, unless it is turned down."""
+        return self if self.by_rule or not ahead else Cause(self.reason, f"{self.message}; {ahead} ahead in the queue")
+
+
+def no_room(message: str) -> Cause:
+    return Cause(Reason.NO_AVAILABLE_RESOURCES, message)
+
+
+def no_node_fits(reasons: Iterable[str]) -> Cause:
+    said = f"can never start on the nodes there are now: {'; '.join(reasons)}; it starts once a node can run it"
+    return Cause(Reason.NO_NODE_FITS, said)
+
+
+def beyond_limit(message: str) -> Cause:
+    return Cause(Reason.QUOTA, message)

@@ -1,4 +1,4 @@
-"""Which nodes have room for one place of an ask, now and later: kept up to date node by node.
+"""An index of which nodes have room for one replica, now and later, updated node by node.
 
 A shape is what all places of a kind have in common, so that ten thousand waiting jobs of twenty kinds cost twenty
 looks at a node that changed, and none at those that did not.
@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import accumulate
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.asks import Ask
-from penstock.domain.scheduling.fitting import count, first_end, share
+from penstock.domain.scheduling.capacity import Key, Moment, Room, whole
+from penstock.domain.scheduling.demand import Ask
+from penstock.domain.scheduling.fit import count, first_end, share
 from penstock.domain.scheduling.obstacles import possible
-from penstock.domain.scheduling.rooms import Key, Moment, Room, whole
 from penstock.domain.users import EVERYTHING
 
 Step = tuple[int, Moment | Key, str, int]
