@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.document import Noun, NounDocument, WorkloadDocument
+from penstock.dialects.document.types import Noun, NounDocument, WorkloadDocument
 from penstock.dialects.documents import read_documents
 from penstock.domain.workloads import Spec
 from penstock.errors import Invalid

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.dialects.documents import read_documents
-from penstock.dialects.manifest import ManifestWorkload
-from penstock.dialects.task import Task
+from penstock.dialects.manifest.read import ManifestWorkload
+from penstock.dialects.task.read import Task
 from penstock.domain.workloads import Spec
 from penstock.errors import Invalid
 

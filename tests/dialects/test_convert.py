@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.dialects.convert import Target, convert
-from penstock.dialects.task import read_task
+from penstock.dialects.task.read import read_task
 from penstock.errors import Invalid
 from tests.dialects.documents import a, spec_of, under_workload
 from tests.document003 import CPU_TEST, DATASET, FIRST_TEST, TENSORFLOW, USER_FILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.document import AskedVolume
+from penstock.dialects.document.types import AskedVolume
 from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.policy import WORDS
 from penstock.domain.users import Group, Limits, Membership, User

@@ -7,9 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.dialects.convert import Target, convert
-from penstock.dialects.document import AskedVolume, NounDocument, WorkloadDocument, write_noun, write_workload
+from penstock.dialects.document.types import AskedVolume, NounDocument, WorkloadDocument
+from penstock.dialects.document.write import write_noun, write_workload
 from penstock.dialects.documents import read_documents
-from penstock.dialects.task import read_task, write_task
+from penstock.dialects.task.read import read_task
+from penstock.dialects.task.write import write_task
 from penstock.domain.model import now
 from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.policy import WORDS

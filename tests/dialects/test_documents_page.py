@@ -10,7 +10,7 @@ import pytest
 from penstock.dialects.document.config import CONFIG, IMAGE_SHAPE
 from penstock.dialects.document.group import DEFAULTS, GROUP, LIMITS
 from penstock.dialects.document.node import GPU, NODE
-from penstock.dialects.document.plugins import PLUGINS
+from penstock.dialects.document.notify import PLUGINS
 from penstock.dialects.document.ports import NETWORK
 from penstock.dialects.document.selectors import CPU, SELECTORS
 from penstock.dialects.document.selectors import GPU as GPU_SELECTOR

@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dialects.documents import TaskDocument, read_documents
-from penstock.dialects.manifest import ManifestVolume, ManifestWorkload, NewClaim
-from penstock.dialects.manifest.amounts import AMOUNTS, RESOURCES
 from penstock.dialects.manifest.claim import PVC
 from penstock.dialects.manifest.container import CONTAINER
-from penstock.dialects.manifest.job import JOB
+from penstock.dialects.manifest.job import JOB, SERVICE
+from penstock.dialects.manifest.metadata import METADATA
 from penstock.dialects.manifest.mounts import EMPTY_DIR, MOUNT, VOLUME
-from penstock.dialects.manifest.names import METADATA
 from penstock.dialects.manifest.placement import AFFINITY
 from penstock.dialects.manifest.pod import POD as POD_SHAPE
-from penstock.dialects.manifest.service import SERVICE
-from penstock.dialects.text import FILE_LIMIT, SIZE_LIMIT
+from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload, NewClaim
+from penstock.dialects.manifest.resources import AMOUNTS, RESOURCES
+from penstock.dialects.yaml import FILE_LIMIT, SIZE_LIMIT
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Requests, Resources, Scratch, Spec
 from penstock.errors import Invalid

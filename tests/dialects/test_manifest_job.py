@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.dialects.documents import read_documents
-from penstock.dialects.manifest import ManifestVolume
-from penstock.dialects.manifest.refused import JOB_REFUSED
+from penstock.dialects.manifest.read import ManifestVolume
+from penstock.dialects.manifest.unsupported import JOB_REFUSED
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import UNLIMITED, Array
 from tests.dialects.manifests import CLAIM, SMALL_JOB, SMALL_POD, problems_of, spec_of, task_of, under_job

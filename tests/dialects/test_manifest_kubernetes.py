@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from penstock.dialects.manifest import write_manifest
-from penstock.dialects.manifest.expansion import expanded
+from penstock.dialects.manifest.container import expanded
+from penstock.dialects.manifest.write import write_manifest
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Requests, Resources, Scratch, Spec
 from tests.dialects.manifests import POD, SMALL_POD, SWEEP, spec_of
 from tests.rig.cluster import Rig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.manifest.refused import CONTAINER_REFUSED, POD_REFUSED
+from penstock.dialects.manifest.unsupported import CONTAINER_REFUSED, POD_REFUSED
 from penstock.domain.workloads import UNLIMITED, Requests
 from tests.dialects.manifests import (
     POD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.manifest.refused import VOLUME_REFUSED
+from penstock.dialects.manifest.unsupported import VOLUME_REFUSED
 from penstock.domain.workloads import Medium, Mount, Scratch
 from tests.dialects.manifests import problems_of, spec_of, task_of, under_container, under_pod
 

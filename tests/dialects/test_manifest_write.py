@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from penstock.dialects.convert import Target, convert
 from penstock.dialects.documents import read_documents
-from penstock.dialects.manifest import ManifestWorkload, write_manifest
-from penstock.dialects.manifest.expansion import escaped, expanded
+from penstock.dialects.manifest.container import escaped, expanded
 from penstock.dialects.manifest.mounts import default_shared_memory, is_usual
-from penstock.dialects.task import read_task
+from penstock.dialects.manifest.read import ManifestWorkload
+from penstock.dialects.manifest.write import write_manifest
+from penstock.dialects.task.read import read_task
 from penstock.domain.environment import is_ours
 from penstock.domain.workloads import (
     UNLIMITED,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.task import keys, read, read_task, resources
+from penstock.dialects.task import keys, read, resources
+from penstock.dialects.task.read import read_task
 from penstock.domain.workloads import Mount, Resources, Spec
 from tests.dialects.reading import notices_of, problems_of, resources_of, spec_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.task import read_task
+from penstock.dialects.task.read import read_task
 from penstock.domain.workloads import Spec
 from penstock.errors import Invalid
 

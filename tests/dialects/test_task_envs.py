@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.task import read_task
+from penstock.dialects.task.read import read_task
 from tests.dialects.reading import notices_of, problems_of, spec_of
 
 

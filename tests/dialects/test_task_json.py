@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from penstock.dialects.task import keys, read_task, read_task_json
+from penstock.dialects.task import keys
+from penstock.dialects.task.read import read_task, read_task_json
 from penstock.domain.workloads import Mount, Resources, Spec
 from penstock.errors import Invalid
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.dialects.task import read_task, write_task
-from penstock.dialects.task.notices import HOW_IT_ENDED
+from penstock.dialects.task.notify import HOW_IT_ENDED
+from penstock.dialects.task.read import read_task
+from penstock.dialects.task.write import write_task
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.quantities import LARGEST

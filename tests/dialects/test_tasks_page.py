@@ -12,7 +12,8 @@ from penstock.dialects.manifest.container import CONTAINER
 from penstock.dialects.manifest.job import JOB
 from penstock.dialects.manifest.mounts import EMPTY_DIR
 from penstock.dialects.manifest.pod import POD
-from penstock.dialects.task import keys, read_task
+from penstock.dialects.task import keys
+from penstock.dialects.task.read import read_task
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "tasks.md").read_text()
 TASK, MANIFESTS = PAGE.split("## Kubernetes manifests")

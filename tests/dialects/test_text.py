@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.dialects.task import Task, read_task
-from penstock.dialects.text import DEPTH_LIMIT, SIZE_LIMIT, read_mapping
+from penstock.dialects.task.read import Task, read_task
+from penstock.dialects.yaml import DEPTH_LIMIT, SIZE_LIMIT, read_mapping
 from penstock.errors import Invalid
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.dialects.task import read_task
+from penstock.dialects.task.read import read_task
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.errors import InUse, Invalid, NotFound

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from penstock.dialects.document import AskedVolume, NounDocument, WorkloadDocument, write_noun, write_workload
+from penstock.dialects.document.types import AskedVolume, NounDocument, WorkloadDocument
+from penstock.dialects.document.write import write_noun, write_workload
 from penstock.dialects.documents import Document, TaskDocument, read_documents
 from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload, NewClaim
 from penstock.dialects.manifest.write import IMAGE, write_manifest
-from penstock.dialects.task import Task
+from penstock.dialects.task.read import Task
 from penstock.dialects.task.write import write_task
-from penstock.dialects.text import invalid
+from penstock.dialects.yaml import invalid
 from penstock.domain.volumes import AccessMode
 from penstock.errors import Problem
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from penstock.dialects.document.nouns import AskedVolume, NounDocument, WorkloadDocument
 from penstock.dialects.document.read import document
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, sequence, text
+from penstock.dialects.document.types import AskedVolume, NounDocument, WorkloadDocument
 from penstock.dialects.manifest.job import Services
 from penstock.dialects.manifest.read import (
     CLAIM,
@@ -24,9 +23,10 @@ from penstock.dialects.manifest.read import (
     manifest,
     services,
 )
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, read_fields, sequence, text
+from penstock.dialects.task.checks import Place
 from penstock.dialects.task.read import Task, task_of
-from penstock.dialects.task.together import Place
-from penstock.dialects.text import Node, Pairs, Scalar, invalid, read_mappings
+from penstock.dialects.yaml import Node, Pairs, Scalar, invalid, read_mappings
 from penstock.domain.kinds import APPLIED, READ_ONLY, kind_named
 from penstock.domain.names import shorten
 from penstock.errors import Problem

@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from penstock.dialects.document import NounDocument, WorkloadDocument
+from penstock.dialects.document.types import NounDocument, WorkloadDocument
 from penstock.dialects.documents import Document, TaskDocument, Whole, read_whole, twice
-from penstock.dialects.manifest import ManifestVolume, ManifestWorkload
-from penstock.dialects.text import in_order
+from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload
+from penstock.dialects.yaml import in_order
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller, Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.dialects.task import Task
+from penstock.dialects.task.read import Task
 from penstock.dialects.task.write import as_task
 from penstock.domain.policy import EVERYTHING
 from penstock.domain.secrets import MASK, masked

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from penstock.dialects.documents import Document, Whole, identity
-from penstock.dialects.text import in_order, invalid
+from penstock.dialects.yaml import in_order, invalid
 from penstock.domain.audit import Deed
 from penstock.domain.names import shorten
 from penstock.errors import Forbidden, Invalid, Problem

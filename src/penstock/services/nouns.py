@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.dialects.document import AskedVolume, NounDocument
+from penstock.dialects.document.types import AskedVolume, NounDocument
 from penstock.domain.audit import Deed
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb

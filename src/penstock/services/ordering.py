@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from penstock.dialects.document import NounDocument
+from penstock.dialects.document.types import NounDocument
 from penstock.dialects.documents import Document, identity
-from penstock.dialects.manifest import ManifestVolume
+from penstock.dialects.manifest.read import ManifestVolume
 from penstock.errors import Problem
 
 NAMED = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.dialects.task import Task
+from penstock.dialects.task.read import Task
 from penstock.domain.names import shorten
 from penstock.domain.nodes import Host
 from penstock.domain.policy import EVERYTHING, Kind, Rights, Verb

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.dialects.task import Task, read_task
+from penstock.dialects.task.read import Task, read_task
 from penstock.domain.model import now
 from penstock.domain.names import new_id
 from penstock.domain.policy import Kind, Verb

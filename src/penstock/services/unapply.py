@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
-from penstock.dialects.document import NounDocument, WorkloadDocument
+from penstock.dialects.document.types import NounDocument, WorkloadDocument
 from penstock.dialects.documents import Document, read_documents
-from penstock.dialects.manifest import ManifestVolume
+from penstock.dialects.manifest.read import ManifestVolume
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.states import WAITING

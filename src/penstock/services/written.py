@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.dialects.document import AskedVolume, Noun, write_noun, write_workload
+from penstock.dialects.document.types import AskedVolume, Noun
+from penstock.dialects.document.write import write_noun, write_workload
 from penstock.domain.policy import Kind, Verb, refusal
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Volume

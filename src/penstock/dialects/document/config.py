@@ -7,12 +7,11 @@ import shlex
 from typing import Any
 
 from penstock.dialects.document.ports import NAMED, ports
-from penstock.dialects.fields import PlacedReading, Refusal, Shape, lacks, read_fields, sequence
-from penstock.dialects.reading import kind_of
-from penstock.dialects.task.labels import read_labels
-from penstock.dialects.task.programs import SCRIPT_LIMIT, TOO_LONG, arguments
+from penstock.dialects.reader import PlacedReading, Refusal, Shape, kind_of, lacks, read_fields, sequence
+from penstock.dialects.task.program import SCRIPT_LIMIT, TOO_LONG, arguments
 from penstock.dialects.task.resources import IMAGE
-from penstock.dialects.text import Items, Node, Pairs, Scalar, is_null
+from penstock.dialects.task.selectors import read_labels
+from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
 from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE

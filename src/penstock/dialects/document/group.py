@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.fields import PlacedReading, Shape, flag, placed, read_fields
-from penstock.dialects.reading import Reading
+from penstock.dialects.reader import PlacedReading, Reading, Shape, flag, placed, read_fields
 from penstock.dialects.task.fields import HIGHEST, duration
 from penstock.dialects.task.mounts import size
 from penstock.dialects.task.resources import cpus
-from penstock.dialects.text import Node, Scalar
+from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.users import Group, Limits
 
 LARGEST = 1_000_000

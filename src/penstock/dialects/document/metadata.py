@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.dialects.fields import PlacedReading, Reader, Refusal, Shape, lacks, read_fields
+from penstock.dialects.reader import PlacedReading, Reader, Refusal, Shape, lacks, read_fields
 from penstock.dialects.task.mounts import group, is_reference
-from penstock.dialects.text import Node
+from penstock.dialects.yaml import Node
 from penstock.domain.names import USER, name_problem, shorten
 from penstock.domain.users import EVERYTHING, SHARED_GROUP
 from penstock.errors import Problem

@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.fields import PlacedReading, Shape, flag, lacks, placed, read_fields, sequence
+from penstock.dialects.reader import PlacedReading, Shape, flag, lacks, placed, read_fields, sequence
 from penstock.dialects.task.accelerators import GPUS_LIMIT, PRODUCT
-from penstock.dialects.task.labels import node_labels
 from penstock.dialects.task.mounts import size
-from penstock.dialects.text import Items, Node, Scalar
+from penstock.dialects.task.selectors import node_labels
+from penstock.dialects.yaml import Items, Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.nodes import Allows, Gpu, Host
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.fields import PlacedReading, Refusal, Shape, as_it_is, lacks, read_fields, sequence
-from penstock.dialects.task.reaching import LARGEST, PORTS_LIMIT, PROTOCOLS, port
-from penstock.dialects.text import Node, Pairs, Scalar, is_null
+from penstock.dialects.reader import PlacedReading, Refusal, Shape, as_it_is, lacks, read_fields, sequence
+from penstock.dialects.task.ports import LARGEST, PORTS_LIMIT, PROTOCOLS, port
+from penstock.dialects.yaml import Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 from penstock.domain.workloads import Port
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from penstock.dialects.document.group import group
 from penstock.dialects.document.metadata import EXAMPLES, Metadata, metadata
 from penstock.dialects.document.node import node
-from penstock.dialects.document.nouns import Noun, NounDocument, WorkloadDocument
 from penstock.dialects.document.storage import storage
+from penstock.dialects.document.types import Noun, NounDocument, WorkloadDocument
 from penstock.dialects.document.user import user
 from penstock.dialects.document.volume import volume
 from penstock.dialects.document.workload import workload
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, lacks, placed, read_fields, text
-from penstock.dialects.text import Node, Pairs
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, lacks, placed, read_fields, text
+from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
 WORKLOAD, GROUP = "Workload", "Group"

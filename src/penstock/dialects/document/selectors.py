@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.dialects.fields import PlacedReading, Shape, flag, placed, read_fields
-from penstock.dialects.reading import Reading
+from penstock.dialects.reader import PlacedReading, Reading, Shape, flag, placed, read_fields
 from penstock.dialects.task.accelerators import ANY, GPUS_LIMIT, PRODUCT, PRODUCTS_LIMIT
-from penstock.dialects.task.labels import node_labels
 from penstock.dialects.task.resources import cpus
-from penstock.dialects.task.selecting import cpu_product, node_name
-from penstock.dialects.text import Items, Node, Scalar
+from penstock.dialects.task.selectors import cpu_product, node_labels, node_name
+from penstock.dialects.yaml import Items, Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.users import EVERYTHING
 from penstock.domain.workloads import Resources, Selectors

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.fields import PlacedReading, Refusal, Shape, lacks, placed, read_fields, text
-from penstock.dialects.task.selecting import node_name
-from penstock.dialects.text import Node
+from penstock.dialects.reader import PlacedReading, Refusal, Shape, lacks, placed, read_fields, text
+from penstock.dialects.task.selectors import node_name
+from penstock.dialects.yaml import Node
 from penstock.domain.names import shorten
 from penstock.domain.volumes import Storage, StorageKind
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.fields import PlacedReading, Refusal, Shape, flag, lacks, mapping, placed, read_fields, sequence
+from penstock.dialects.reader import PlacedReading, Refusal, Shape, flag, lacks, mapping, placed, read_fields, sequence
 from penstock.dialects.task.mounts import group
-from penstock.dialects.text import PROBLEMS_SHOWN, Items, Node, Scalar
+from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Scalar
 from penstock.domain.kinds import ALIASES
 from penstock.domain.names import shorten
 from penstock.domain.policy import WORDS

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.document.nouns import AskedVolume
+from penstock.dialects.document.types import AskedVolume
 from penstock.dialects.document.volumes import policy
-from penstock.dialects.fields import PlacedReading, Refusal, Shape, placed, read_fields
-from penstock.dialects.reading import Reading
+from penstock.dialects.reader import PlacedReading, Reading, Refusal, Shape, placed, read_fields
 from penstock.dialects.task.mounts import made_on, storage, sub_path
-from penstock.dialects.text import Items, Node
+from penstock.dialects.yaml import Items, Node
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes
 from penstock.domain.volumes import AccessMode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.fields import PlacedReading, Shape, flag, lacks, read_fields, sequence
+from penstock.dialects.reader import PlacedReading, Shape, flag, lacks, read_fields, sequence
 from penstock.dialects.task.mounts import (
     MOUNTS_LIMIT,
     SCRATCH,
@@ -18,7 +18,7 @@ from penstock.dialects.task.mounts import (
     made_on,
     sub_path,
 )
-from penstock.dialects.text import Node, Pairs
+from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.users import EVERYTHING, SHARED_GROUP

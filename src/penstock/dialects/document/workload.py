@@ -6,17 +6,17 @@ from typing import Any
 
 from penstock.dialects.document.config import config, image
 from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.document.nouns import WorkloadDocument
-from penstock.dialects.document.plugins import plugins
+from penstock.dialects.document.notify import plugins
 from penstock.dialects.document.ports import network
 from penstock.dialects.document.selectors import Selected, selectors
+from penstock.dialects.document.types import WorkloadDocument
 from penstock.dialects.document.volumes import volumes
-from penstock.dialects.fields import PlacedReading, Refusal, Shape, lacks, placed, read_fields
+from penstock.dialects.reader import PlacedReading, Refusal, Shape, lacks, placed, read_fields
 from penstock.dialects.task import read as task
-from penstock.dialects.task.reaching import once
+from penstock.dialects.task.checks import check_together, nearest
+from penstock.dialects.task.ports import once
 from penstock.dialects.task.resources import disk, memory, requests, requests_below
-from penstock.dialects.task.together import check_together, nearest
-from penstock.dialects.text import Node
+from penstock.dialects.yaml import Node
 from penstock.domain.names import shorten
 from penstock.errors import Problem
 

@@ -6,11 +6,11 @@ import shlex
 from typing import Any
 
 from penstock.dialects.document.node import declared_uuid
-from penstock.dialects.document.nouns import AskedVolume, Noun
+from penstock.dialects.document.types import AskedVolume, Noun
 from penstock.dialects.document.volumes import unsaid_storage
 from penstock.dialects.document.workload import DRIVERS
-from penstock.dialects.task.notices import HOW_IT_ENDED, TELEGRAM
-from penstock.dialects.task.reaching import show_port
+from penstock.dialects.task.notify import HOW_IT_ENDED, TELEGRAM
+from penstock.dialects.task.ports import show_port
 from penstock.dialects.task.write import (
     plain,
     secrets,
@@ -22,7 +22,7 @@ from penstock.dialects.task.write import (
     show_seconds,
     show_size,
 )
-from penstock.dialects.writing import OnOneLine, Words, dump, only_said
+from penstock.dialects.writer import OnOneLine, Words, dump, only_said
 from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.users import EVERYTHING, Group, Limits, Membership, User
 from penstock.domain.volumes import Storage, StorageKind

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, fields_of, read_fields, sequence
-from penstock.dialects.manifest.names import reference
-from penstock.dialects.manifest.refused import PVC_PLAIN, PVC_REFUSED
-from penstock.dialects.text import Node, Scalar
+from penstock.dialects.manifest.metadata import reference
+from penstock.dialects.manifest.unsupported import PVC_PLAIN, PVC_REFUSED
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, fields_of, read_fields, sequence
+from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes
 from penstock.domain.volumes import AccessMode

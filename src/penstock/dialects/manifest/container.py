@@ -1,26 +1,22 @@
-"""Read the one container of a workload: image, command, variables, resources and mounts."""
+"""Read the one container of a workload: image, command, variables, resources and mounts.
+
+A known name is replaced by its value, an unknown one stays as it is, and `$$` is one `$`. Here it happens when a
+manifest is read, so that a Spec holds what the program will get.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from penstock.dialects.fields import (
-    PlacedReading,
-    Shape,
-    as_it_is,
-    lacks,
-    read_fields,
-    sequence,
-    text,
-)
-from penstock.dialects.manifest.amounts import resources
-from penstock.dialects.manifest.expansion import expanded, expanded_length, referenced
-from penstock.dialects.manifest.refused import CONTAINER_PLAIN, CONTAINER_REFUSED
+from penstock.dialects.manifest.resources import resources
 from penstock.dialects.manifest.secrets import all_variables, variable_of
-from penstock.dialects.task.programs import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
+from penstock.dialects.manifest.unsupported import CONTAINER_PLAIN, CONTAINER_REFUSED
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, lacks, read_fields, sequence, text
+from penstock.dialects.task.program import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import IMAGE
-from penstock.dialects.text import Node
+from penstock.dialects.yaml import Node
 from penstock.domain.environment import (
     ENTRIES_LIMIT,
     ENTRY_LIMIT,
@@ -198,3 +194,43 @@ CONTAINER = Shape(
     CONTAINER_REFUSED,
     CONTAINER_PLAIN,
 )
+
+
+REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    return _replaced(text, lambda found: values.get(found[1], found[0]), "$")
+
+
+def expanded_length(text: str, values: Mapping[str, str]) -> int:
+    """At most so many characters: known before the text is made, which may be far longer than what it is made of."""
+    named = (name for name in _names(text) if name in values)
+    return len(text) + sum(len(values[name]) for name in named)
+
+
+def referenced(text: str) -> set[str]:
+    """The names a text asks for."""
+    return set(_names(text))
+
+
+def escaped(text: str) -> str:
+    """So written that Kubernetes hands on exactly this text. A `$(` that holds more than one word names no variable
+    and stays: scripts remain readable."""
+    return _replaced(text, lambda found: f"${found[0]}" if VARIABLE_NAME.match(found[1]) else found[0], "$$$$")
+
+
+def _replaced(text: str, named: Callable[[re.Match[str]], str], dollar: str) -> str:
+    """Behind the last ')' no name can end; not to look for one there keeps the time in proportion to the length."""
+    if "$" not in text:
+        return text
+    end = text.rfind(")") + 1
+    head = REFERENCE.sub(lambda found: dollar if found[1] is None else named(found), text[:end])
+    return head + text[end:].replace("$$", dollar)
+
+
+def _names(text: str) -> list[str]:
+    if "$" not in text:
+        return []
+    return [found[1] for found in REFERENCE.finditer(text, 0, text.rfind(")") + 1) if found[1] is not None]

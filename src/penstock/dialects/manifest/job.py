@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, fields_of, read_fields, text, whole
-from penstock.dialects.manifest.names import Metadata, template_metadata
+from penstock.dialects.manifest.metadata import Metadata, template_metadata
 from penstock.dialects.manifest.pod import pod_spec, told_of_restarts
-from penstock.dialects.manifest.refused import JOB_PLAIN, JOB_REFUSED, SUBDOMAIN
+from penstock.dialects.manifest.unsupported import JOB_PLAIN, JOB_REFUSED, SUBDOMAIN
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, fields_of, mapping, read_fields, text, whole
 from penstock.dialects.task.fields import NODES_LIMIT, SECONDS_LIMIT
-from penstock.dialects.task.repeating import ATTEMPTS_LIMIT, COUNT_LIMIT, array_of
-from penstock.dialects.text import Node, Scalar
+from penstock.dialects.task.retries import ATTEMPTS_LIMIT, COUNT_LIMIT, array_of
+from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED
 
@@ -136,3 +136,29 @@ JOB = Shape(
 )
 QUEUED = Shape({**JOB.readers, "suspend": text}, JOB.refused, JOB.plain)
 """A queue's Job may be written suspended: the queue lets it go."""
+
+
+JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
+WHY = "only a headless Service that names the Pods of a Job in the same file is carried"
+HINT = "clusterIP: None, and selector: {job-name: NAME}"
+
+
+def service(reading: PlacedReading, node: Node, path: str) -> str | None:
+    """The Job it is for."""
+    said = read_fields(reading, node, path, SERVICE)
+    if said.get("clusterIP") != "None":
+        reading.problem(WHY, node, f"{path}.clusterIP", HINT)
+    selector = said.get("selector")
+    labels = mapping(reading, *selector) if selector else []
+    if len(labels) != 1 or labels[0][0].text not in JOB_LABELS:
+        reading.problem(WHY, node, f"{path}.selector", HINT)
+        return None
+    return reading.text(labels[0][1], f"{path}.selector")
+
+
+PUBLISHED = (WHY, "remove it")
+SERVICE = Shape(
+    {"clusterIP": text, "selector": as_it_is},
+    dict.fromkeys(("ports", "type", "publishNotReadyAddresses", "clusterIPs", "externalName"), PUBLISHED),
+    {"type": {"ClusterIP"}, "publishNotReadyAddresses": {"true", "false"}},
+)

@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.dialects.fields import (
-    PlacedReading,
-    Shape,
-    flag,
-    lacks,
-    read_fields,
-    sequence,
-    text,
-)
-from penstock.dialects.manifest.amounts import size
-from penstock.dialects.manifest.names import reference
-from penstock.dialects.manifest.refused import MOUNT_PLAIN, MOUNT_REFUSED, VOLUME_REFUSED
+from penstock.dialects.manifest.metadata import reference
+from penstock.dialects.manifest.resources import size
+from penstock.dialects.manifest.unsupported import MOUNT_PLAIN, MOUNT_REFUSED, VOLUME_REFUSED
+from penstock.dialects.reader import PlacedReading, Shape, flag, lacks, read_fields, sequence, text
 from penstock.dialects.task.mounts import MOUNTS_LIMIT, Mounted
-from penstock.dialects.text import Node, Pairs
+from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.paths import SHARED_MEMORY, NotAMountPath, mount_path
 from penstock.domain.quantities import show_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.fields import (
+from penstock.dialects.reader import (
     PlacedReading,
     Shape,
     as_it_is,
@@ -16,7 +16,7 @@ from penstock.dialects.fields import (
     text,
 )
 from penstock.dialects.task.accelerators import ANY, PRODUCT, PRODUCTS_LIMIT
-from penstock.dialects.text import Node
+from penstock.dialects.yaml import Node
 from penstock.domain.names import shorten
 
 PRODUCT_LABEL = "nvidia.com/gpu.product"

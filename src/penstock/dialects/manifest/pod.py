@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, read_fields, sequence, text, whole
 from penstock.dialects.manifest.container import container
 from penstock.dialects.manifest.mounts import is_usual, mounted
 from penstock.dialects.manifest.placement import affinity, node_selector, products
-from penstock.dialects.manifest.refused import POD_PLAIN, POD_REFUSED
 from penstock.dialects.manifest.secrets import pull_secrets
+from penstock.dialects.manifest.unsupported import POD_PLAIN, POD_REFUSED
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, read_fields, sequence, text, whole
 from penstock.dialects.task.fields import SECONDS_LIMIT
-from penstock.dialects.text import Node
+from penstock.dialects.yaml import Node
 from penstock.domain.names import shorten
 from penstock.domain.paths import SHARED_MEMORY
 from penstock.domain.workloads import UNLIMITED, Resources

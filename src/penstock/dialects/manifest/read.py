@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, placed, read_fields, text
 from penstock.dialects.manifest.claim import claim
-from penstock.dialects.manifest.job import Services, job
-from penstock.dialects.manifest.names import Metadata, metadata
+from penstock.dialects.manifest.job import Services, job, service
+from penstock.dialects.manifest.metadata import Metadata, metadata
 from penstock.dialects.manifest.pod import pod
-from penstock.dialects.manifest.service import service
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, placed, read_fields, text
 from penstock.dialects.task.read import Task
-from penstock.dialects.text import Node, Pairs, Scalar
+from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Spec

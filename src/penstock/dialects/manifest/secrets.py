@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.fields import PlacedReading, Shape, lacks, read_fields, sequence
-from penstock.dialects.text import Node
+from penstock.dialects.reader import PlacedReading, Shape, lacks, read_fields, sequence
+from penstock.dialects.yaml import Node
 from penstock.domain.environment import ENTRIES_LIMIT
 from penstock.domain.names import shorten
 from penstock.domain.workloads import FromSecret

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Items, Node, Pairs, Scalar, is_null
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 
 Wish = tuple[int, tuple[str, ...]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Node, Scalar
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import name_problem, shorten
 from penstock.domain.quantities import NotAQuantity, parse_duration
 

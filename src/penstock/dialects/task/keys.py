@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import PROBLEMS_SHOWN, Node, Pairs, Scalar, is_null
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import PROBLEMS_SHOWN, Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 
 Reader = Callable[[Reading, Node, str], Any]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.reading import Reading
+from penstock.dialects.reader import Reading
 from penstock.dialects.task.keys import Reader, read_keys
-from penstock.dialects.text import Node, Pairs, Scalar
+from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import USER, VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.paths import sub_path as directory_below

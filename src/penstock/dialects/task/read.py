@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.task.envs import envs, merged
+from penstock.dialects.reader import Reading
+from penstock.dialects.task.after import after, queue
+from penstock.dialects.task.checks import Place, check_run, check_together, nearest, places_in
+from penstock.dialects.task.environment import envs, merged
 from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, priority, workdir
 from penstock.dialects.task.keys import IGNORED, RESOURCES, Reader, read_keys
-from penstock.dialects.task.labels import labels
 from penstock.dialects.task.mounts import mounts
-from penstock.dialects.task.notices import notify
-from penstock.dialects.task.programs import run, setup
-from penstock.dialects.task.reaching import ports, terminal
-from penstock.dialects.task.repeating import array, requeue, restart, restarts_on_errors, retries
+from penstock.dialects.task.notify import notify
+from penstock.dialects.task.ports import ports, terminal
+from penstock.dialects.task.program import run, setup
 from penstock.dialects.task.resources import resources
-from penstock.dialects.task.selecting import selectors
-from penstock.dialects.task.together import Place, check_run, check_together, nearest, places_in
-from penstock.dialects.task.waiting import after, queue
-from penstock.dialects.text import Items, Node, Pairs, Scalar, from_values, invalid, place, read_mapping
+from penstock.dialects.task.retries import array, requeue, restart, restarts_on_errors, retries
+from penstock.dialects.task.selectors import labels, selectors
+from penstock.dialects.yaml import Items, Node, Pairs, Scalar, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem
 from penstock.domain.workloads import UNLIMITED, Spec
 from penstock.errors import Invalid

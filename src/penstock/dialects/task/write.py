@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.task.notices import HOW_IT_ENDED
-from penstock.dialects.task.reaching import show_port
-from penstock.dialects.writing import OnOneLine, Words, dump, only_said
+from penstock.dialects.task.notify import HOW_IT_ENDED
+from penstock.dialects.task.ports import show_port
+from penstock.dialects.writer import OnOneLine, Words, dump, only_said
 from penstock.domain.quantities import BINARY, show_cpus
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Notice, Port, Resources, Scratch, Selectors, Spec
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from penstock.dialects.task import read_task_json
+from penstock.dialects.task.read import read_task_json
 from penstock.domain.model import iso, now
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.states import ENDED, State

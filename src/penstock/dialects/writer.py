@@ -1,4 +1,4 @@
-"""YAML as people write it: blocks for scripts, one line for what is short."""
+"""Write YAML as people do: blocks for scripts, one line for what is short."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What a document of each kind reads as."""
+"""The types that documents of each kind are read into."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from penstock.dialects.task.checks import Place, nearest
 from penstock.dialects.task.read import Task
-from penstock.dialects.task.together import Place, nearest
 from penstock.domain.model import Model
 from penstock.domain.nodes import Host
 from penstock.domain.users import Group, User

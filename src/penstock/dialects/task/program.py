@@ -1,9 +1,9 @@
-"""`setup` and `run`: scripts for bash; or, for `run`, a program and its arguments as a list."""
+"""Read `setup` and `run`: scripts for bash or, for `run`, a program and its arguments."""
 
 from __future__ import annotations
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Items, Node, is_null
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Items, Node, is_null
 
 SCRIPT_LIMIT = 256 * 1024
 ARGUMENTS_LIMIT = 1000

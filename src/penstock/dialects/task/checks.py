@@ -1,12 +1,12 @@
-"""What is right alone and wrong together, in a task and in every other text that says the same."""
+"""Check combinations of keys that are valid alone and wrong together, in every way of writing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Node, Pairs, place
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Node, Pairs, place
 from penstock.domain.names import shorten
 from penstock.domain.paths import WORKDIR, NotAMountPath, mount_path
 from penstock.domain.workloads import UNLIMITED, Medium, Resources

@@ -1,10 +1,10 @@
-"""`array`, `retries`, `requeue`, `restart`: how often the same thing runs."""
+"""Read `array`, `retries`, `requeue` and `restart`: how often the same thing runs."""
 
 from __future__ import annotations
 
-from penstock.dialects.reading import Reading
+from penstock.dialects.reader import Reading
 from penstock.dialects.task.keys import read_keys
-from penstock.dialects.text import Node, Pairs, Scalar
+from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED, Array
 

@@ -1,4 +1,4 @@
-"""`notify`: who is told when a task enters which state.
+"""Read `notify`: who is notified when a task enters which state.
 
 `telegram:12345` and `https://example.com/hook` are told how it ended; a mapping names the states for each.
 """
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Items, Node, Pairs, is_null
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Items, Node, Pairs, is_null
 from penstock.domain.names import shorten
 from penstock.domain.states import State
 from penstock.domain.workloads import Notice

@@ -1,13 +1,12 @@
-"""`plugins`: who is told when the workload enters which state."""
+"""Read `plugins`: who is notified when the workload enters which state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.dialects.fields import PlacedReading, Reader, Shape, lacks, read_fields, sequence
-from penstock.dialects.reading import Reading
-from penstock.dialects.task.notices import HOW_IT_ENDED, NOTICES_LIMIT, each_once, states_of, telegram, webhook
-from penstock.dialects.text import Items, Node
+from penstock.dialects.reader import PlacedReading, Reader, Reading, Shape, lacks, read_fields, sequence
+from penstock.dialects.task.notify import HOW_IT_ENDED, NOTICES_LIMIT, each_once, states_of, telegram, webhook
+from penstock.dialects.yaml import Items, Node
 from penstock.domain.workloads import Notice
 
 Told = list[tuple[Node, str, Notice]]

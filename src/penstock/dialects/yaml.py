@@ -1,4 +1,4 @@
-"""YAML as nodes with positions, from text nobody vouches for.
+"""Parse YAML from untrusted text into nodes with positions, within limits of size and depth.
 
 The parser's events are taken one by one and every limit is checked as they come (size before, depth and the number of
 nodes during, aliases counted as often as they repeat), so a small file never becomes a large tree. Scalars stay as
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from penstock.dialects.syntax import syntax_problem
+from penstock.dialects.yaml_errors import syntax_problem
 from penstock.domain.names import shorten
 from penstock.errors import Invalid, Problem
 

@@ -1,9 +1,9 @@
-"""`after` and `queue`: what a task waits for before it may start."""
+"""Read `after` and `queue`: what a task waits for before it may start."""
 
 from __future__ import annotations
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Items, Node
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Items, Node
 from penstock.domain.names import NAME, NAME_LIMIT, VOLUME_REFERENCE, shorten
 
 AFTER_LIMIT = 100

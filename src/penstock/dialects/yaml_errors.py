@@ -1,4 +1,4 @@
-"""The YAML parser's complaints in plain words."""
+"""Put the YAML parser's complaints into plain words."""
 
 from __future__ import annotations
 

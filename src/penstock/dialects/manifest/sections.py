@@ -1,4 +1,4 @@
-"""The parts of a manifest that is written: amounts, places, and the variables Penstock would set."""
+"""Write the sections of a manifest: resources, affinity, and the variables Penstock would set."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.dialects.manifest.amounts import GPU
 from penstock.dialects.manifest.mounts import default_shared_memory
+from penstock.dialects.manifest.resources import GPU
 from penstock.dialects.task.write import show_milli, show_size
-from penstock.dialects.writing import OnOneLine, Quoted, only_said
+from penstock.dialects.writer import OnOneLine, Quoted, only_said
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import SHARED_MEMORY
 from penstock.domain.workloads import FromSecret, Medium, Resources, Scratch, Spec

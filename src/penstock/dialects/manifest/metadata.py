@@ -1,14 +1,14 @@
-"""`metadata`, and the names a manifest gives to things."""
+"""Read `metadata` and the names a manifest gives to things."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from penstock.dialects.fields import PlacedReading, Shape, below, lacks, mapping, read_fields
+from penstock.dialects.reader import PlacedReading, Shape, below, lacks, mapping, read_fields
+from penstock.dialects.task.after import queue
 from penstock.dialects.task.mounts import is_reference
-from penstock.dialects.task.waiting import queue
-from penstock.dialects.text import Node
+from penstock.dialects.yaml import Node
 from penstock.domain.names import name_problem, shorten
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -1,10 +1,10 @@
-"""Fields of Kubernetes that a workload does not have: why, and what to use instead."""
+"""Kubernetes fields that a workload does not have: why, and what to use instead."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.dialects.fields import Refusal
+from penstock.dialects.reader import Refusal
 
 FALSE = frozenset({"false", "False", "FALSE"})
 TRUE = frozenset({"true", "True", "TRUE"})

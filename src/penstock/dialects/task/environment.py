@@ -1,11 +1,11 @@
-"""`envs` and `secrets`: variables, with what the command line says laid over them."""
+"""Read `envs` and `secrets`, overlaid with the variables of the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.dialects.reading import Reading, kind_of
-from penstock.dialects.text import Node, Scalar, is_null
+from penstock.dialects.reader import Reading, kind_of
+from penstock.dialects.yaml import Node, Scalar, is_null
 from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE

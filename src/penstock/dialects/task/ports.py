@@ -1,11 +1,11 @@
-"""`ports` and `terminal`: how a person reaches what runs."""
+"""Read `ports` and `terminal`: how a person reaches a running program."""
 
 from __future__ import annotations
 
 import re
 
-from penstock.dialects.reading import Reading
-from penstock.dialects.text import Items, Node
+from penstock.dialects.reader import Reading
+from penstock.dialects.yaml import Items, Node
 from penstock.domain.names import shorten
 from penstock.domain.workloads import Port
 

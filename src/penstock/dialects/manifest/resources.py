@@ -1,13 +1,13 @@
-"""`resources` of a container: limits, and requests where they are less."""
+"""Read `resources` of a container: limits, and requests where they are less."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.dialects.fields import PlacedReading, Shape, as_it_is, below, read_fields
+from penstock.dialects.reader import PlacedReading, Shape, as_it_is, below, read_fields
 from penstock.dialects.task.accelerators import GPUS_LIMIT
 from penstock.dialects.task.resources import SMALLEST_MEMORY
-from penstock.dialects.text import Node, Pairs
+from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus
 from penstock.domain.workloads import Requests, Resources
