@@ -16,7 +16,7 @@ import pytest
 
 from penstock.engines.base import Engine, Launch, Run, Session
 from penstock.errors import Conflict, PenstockError
-from penstock.wire import Measure
+from penstock.wire.measures import Measure
 from tests.engines.executing import running
 from tests.engines.launching import a_launch, ended, log_of, outcome, run_of
 

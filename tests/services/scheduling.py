@@ -22,7 +22,8 @@ from penstock.errors import Unavailable
 from penstock.server.parts import Parts
 from penstock.settings import Settings
 from penstock.store.database import Database
-from penstock.wire import Submission, WorkloadView
+from penstock.wire.requests import Submission
+from penstock.wire.workloads import WorkloadView
 
 ANN = Caller(user="ann", proof=Proof.token, uid=None)
 ADMIN = Caller(user="root", proof=Proof.socket, uid=os.geteuid(), runs_server=True)

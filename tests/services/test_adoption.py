@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.states import State
 from penstock.domain.volumes import Phase
 from penstock.engines.base import Run
-from penstock.wire import NewToken, NewVolume
+from penstock.wire.requests import NewToken, NewVolume
 from tests.services.scheduling import ADMIN, ANN, Kept, ended, running, submit, until
 
 

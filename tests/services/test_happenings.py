@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from penstock.services.happenings import _in_order
-from penstock.wire import EventView
+from penstock.wire.pages import EventView
 
 
 def event(at: str, reason: str) -> EventView:

@@ -10,7 +10,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Group, Limits, Membership, User
 from penstock.engines.base import LogQuery, Run
 from penstock.errors import Invalid
-from penstock.wire import NewVolume, Submission
+from penstock.wire.requests import NewVolume, Submission
 from tests.services.scheduling import ADMIN, ANN, Kept, ended, running, submit, until
 
 

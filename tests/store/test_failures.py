@@ -17,7 +17,7 @@ import pytest
 
 from penstock.errors import PenstockError, StartRefused, StorageFull, Unavailable
 from penstock.store.database import Database
-from penstock.store.failures import translated
+from penstock.store.errors import translated
 from tests.postgresql import Cluster
 from tests.store.making import a_workload
 

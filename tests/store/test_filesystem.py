@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartRefused
-from penstock.store import filesystem
+from penstock.store import connections
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
@@ -35,16 +35,16 @@ me@host:/ /mnt/ssh fuse.sshfs rw 0 0
     ],
 )
 def test_the_deepest_and_last_mount_says_what_a_directory_is_on(path: str, kind: str):
-    assert filesystem.kind_of(Path(path), MOUNTS) == kind
+    assert connections.kind_of(Path(path), MOUNTS) == kind
 
 
 @pytest.mark.parametrize("path", ["/home/ann", "/over/x", "/mnt/ssh/x"])
 def test_a_network_file_system_is_refused_with_the_way_out(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
+    monkeypatch.setattr(connections, "_MOUNTS", mounts)
     with pytest.raises(StartRefused, match="network file system") as refused:
-        filesystem.refuse_network(Path(path))
+        connections.refuse_network(Path(path))
     assert "database_url" in (refused.value.hint or "")
 
 
@@ -52,5 +52,5 @@ def test_a_network_file_system_is_refused_with_the_way_out(path: str, tmp_path: 
 def test_a_local_disk_is_taken(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
-    filesystem.refuse_network(Path(path))
+    monkeypatch.setattr(connections, "_MOUNTS", mounts)
+    connections.refuse_network(Path(path))

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import sqlite
 
 from penstock.domain.states import SHORT, State
 from penstock.errors import Invalid
-from penstock.store import listing
+from penstock.store import workloads
 from penstock.store.database import Database
 from penstock.store.session import Store
 from tests.store.making import a_workload
@@ -90,14 +90,14 @@ async def test_a_cursor_that_is_none_of_ours_is_invalid(db: Database):
 
 @pytest.mark.parametrize("groups", [1, 3, None])
 @pytest.mark.parametrize("by_name", [True, False])
-@pytest.mark.parametrize("states", [listing.LISTED, frozenset({State.QUEUED, State.EXITED})], ids=["all", "some"])
+@pytest.mark.parametrize("states", [workloads.LISTED, frozenset({State.QUEUED, State.EXITED})], ids=["all", "some"])
 async def test_no_list_reads_more_than_an_index_leads_to(
     tmp_path: Path, groups: int | None, by_name: bool, states: frozenset
 ):
     path = tmp_path / "penstock.db"
     async with await Database.open(f"sqlite:///{path}"):
         pass
-    compiled = listing.page(states, groups, by_name).compile(
+    compiled = workloads.page(states, groups, by_name).compile(
         dialect=sqlite.dialect(paramstyle="named"), compile_kwargs={"render_postcompile": True}
     )
     connection = sqlite3.connect(path)

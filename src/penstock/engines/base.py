@@ -15,7 +15,8 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Unit, Workload
-from penstock.wire import Check, GpuMeasure, Measure, NodeMeasure
+from penstock.wire.measures import GpuMeasure, Measure, NodeMeasure
+from penstock.wire.server import Check
 
 GpuUse = dict[str, tuple[GpuMeasure | None, ...]]
 """By id of a workload: of each GPU that it has what it does, and None where that cannot be seen."""

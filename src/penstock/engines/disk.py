@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.domain.quantities import parse_bytes, show_bytes
 from penstock.errors import StorageFull
 from penstock.settings import Settings
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 MARK, SHARE = 1 << 30, 20
 """Where `min_free` says nothing: so many bytes, and of a smaller disk a twentieth."""

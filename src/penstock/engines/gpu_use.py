@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import GpuUse
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 IDLE_UNSEEN = "idle_timeout: what GPUs do is not seen here, so nothing is called idle"
 IDLE_PARTLY_UNSEEN = "idle_timeout: on some nodes what GPUs do is not seen, so nothing is called idle there"

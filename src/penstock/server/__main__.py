@@ -36,9 +36,9 @@ from penstock.server.secret_files import with_secrets
 from penstock.services.accounts import root_account
 from penstock.settings import Settings, is_set, load
 from penstock.store.database import Database
-from penstock.store.lead import Lead
+from penstock.store.leader import Lead
 from penstock.store.session import Store
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 log = logging.getLogger("penstock")
 CHECKING = 5.0

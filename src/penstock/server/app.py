@@ -49,7 +49,7 @@ from penstock.server.routes import (
     workloads,
 )
 from penstock.settings import Settings
-from penstock.wire import ErrorBody
+from penstock.wire.pages import ErrorBody
 
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."

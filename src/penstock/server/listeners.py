@@ -19,7 +19,7 @@ from pathlib import Path
 from penstock.errors import StartRefused
 from penstock.server.holders import who_listens
 from penstock.settings import Settings, machine_port
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 TRIES = 10
 LONGEST_PATH = 100

@@ -26,7 +26,7 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.services.records import UNPLACED
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
 RETRY = 2.0

@@ -45,7 +45,8 @@ from penstock.services.uploads import Uploads
 from penstock.services.volumes import Volumes
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Application, Applied, NewVolume, Submission
+from penstock.wire.requests import Application, NewVolume, Submission
+from penstock.wire.workloads import Applied
 
 CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
 

@@ -9,7 +9,7 @@ from penstock.domain.workloads import Workload
 from penstock.services import lookup
 from penstock.services.reconcile import Reconciler
 from penstock.store.database import Database
-from penstock.wire import Explained, ExplainedNode, ObstacleView
+from penstock.wire.workloads import Explained, ExplainedNode, ObstacleView
 
 
 class Explaining:

@@ -11,7 +11,7 @@ from penstock.engines.base import Engine, Event, Run
 from penstock.services import lookup
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import EventView
+from penstock.wire.pages import EventView
 
 BAD = frozenset({State.CRASHED, State.STUCK, State.UNKNOWN})
 BEGINS = frozenset({Reason.SUBMITTED, Reason.RETRY, Reason.REQUEUED, Reason.RESTARTED})

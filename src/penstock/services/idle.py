@@ -30,7 +30,7 @@ from penstock.services.reconcile import Reconciler
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 log = logging.getLogger(__name__)
 OURSELVES = "(penstock)"

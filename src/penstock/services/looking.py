@@ -13,7 +13,7 @@ from penstock.services import lookup
 from penstock.services.nodes import Nodes
 from penstock.services.sessions import Sessions, said_of
 from penstock.store.database import Database
-from penstock.wire import Inspection, MeasureView, NodeMeasure
+from penstock.wire.measures import Inspection, MeasureView, NodeMeasure
 
 
 class Looking:

@@ -17,7 +17,8 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.services.reconcile import Reconciler
 from penstock.store.database import Database
-from penstock.wire import GpuMeasure, GpuPoolView, GpuRow, GpuView, HolderView, NodeMeasure, NodeView
+from penstock.wire.measures import GpuMeasure, NodeMeasure
+from penstock.wire.nodes import GpuPoolView, GpuRow, GpuView, HolderView, NodeView
 
 NOT_OURS = "not of Penstock"
 ELSEWHERE = "another server on this machine"

@@ -21,7 +21,8 @@ from penstock.services.planned import CONFIGURED, CREATED, FAILED, NOT_CHANGED, 
 from penstock.services.volumes import Volumes
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Applied, NewVolume
+from penstock.wire.requests import NewVolume
+from penstock.wire.workloads import Applied
 
 ORDER = ("Group", "User", "Storage", "Node", "Volume")
 """What others need first."""

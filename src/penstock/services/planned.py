@@ -11,7 +11,8 @@ from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.errors import Conflict
-from penstock.wire import Applied, NewVolume
+from penstock.wire.requests import NewVolume
+from penstock.wire.workloads import Applied
 
 CREATED, CONFIGURED, RESIZED, NOT_CHANGED, FAILED = "created", "configured", "resized", "not changed", "failed"
 

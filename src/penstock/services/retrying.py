@@ -24,7 +24,8 @@ from penstock.services.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Retry, WorkloadView
+from penstock.wire.requests import Retry
+from penstock.wire.workloads import WorkloadView
 
 
 class Retrying:

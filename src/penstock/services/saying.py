@@ -16,7 +16,7 @@ from penstock.domain.workloads import Workload
 from penstock.services.bell import Bell
 from penstock.services.placing import write_said
 from penstock.store.database import Database
-from penstock.wire import Summary
+from penstock.wire.workloads import Summary
 
 Shown = TypeVar("Shown", bound=Summary)
 Causes = Callable[[Iterable[str]], Mapping[str, Cause]]

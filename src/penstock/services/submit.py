@@ -35,7 +35,8 @@ from penstock.services.volumes import Volumes
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import DryRun, NewVolume, Submission, WorkloadView
+from penstock.wire.requests import NewVolume, Submission
+from penstock.wire.workloads import DryRun, WorkloadView
 
 _WRITTEN = {
     "node": ("selectors", "node"),

@@ -18,7 +18,8 @@ from penstock.services.people import NO_GROUP, People
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.tokens import Token
-from penstock.wire import NewToken, NewTokenView, TokenView
+from penstock.wire.requests import NewToken
+from penstock.wire.server import NewTokenView, TokenView
 
 PREFIX = "pst_"
 REMEMBERED = 1.0

@@ -28,7 +28,8 @@ from penstock.services.volumes import Volumes
 from penstock.services.workloads import Workloads
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Applied, Documents, Summary
+from penstock.wire.requests import Documents
+from penstock.wire.workloads import Applied, Summary
 
 log = logging.getLogger(__name__)
 STOPPING, NOT_RUNNING = "is being stopped", "not running"

@@ -24,7 +24,8 @@ from penstock.services.wishes import class_of, larger_volume, new_volume, no_dir
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import NewVolume, VolumeUse, VolumeView
+from penstock.wire.requests import NewVolume
+from penstock.wire.volumes import VolumeUse, VolumeView
 
 UNSAID = "1Gi"
 """What one has that nobody gave a size, where it must have one."""

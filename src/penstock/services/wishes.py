@@ -11,7 +11,7 @@ from penstock.domain.quantities import NotAQuantity, parse_bytes
 from penstock.domain.users import Caller
 from penstock.domain.volumes import AccessMode, Storage, StorageClass, Volume
 from penstock.errors import Conflict, Invalid, Problem
-from penstock.wire import NewVolume
+from penstock.wire.requests import NewVolume
 
 SHARED = (AccessMode.ReadWriteMany,)
 ALONE = (AccessMode.ReadWriteOnce,)

@@ -19,7 +19,7 @@ from penstock.services.reconcile import Reconciler
 from penstock.services.saying import Shown, as_of_now, texts_as_of_now
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import Summary, WorkloadView
+from penstock.wire.workloads import Summary, WorkloadView
 
 LARGEST_PAGE = 500
 PAGES_KEPT = 100

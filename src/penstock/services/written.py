@@ -16,7 +16,8 @@ from penstock.services.people import People
 from penstock.services.places import Places
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire import DocumentView, Summary
+from penstock.wire.documents import DocumentView
+from penstock.wire.workloads import Summary
 
 PAGED = ("Workload", "Volume")
 """These are too many to be in memory whole."""

@@ -9,9 +9,8 @@ from sqlalchemy import Select, insert, select
 
 from penstock.domain.audit import Entry
 from penstock.domain.policy import Kind, Verb
-from penstock.store.cursors import read_cursor, write_cursor
 from penstock.store.tables import audit as a
-from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
+from penstock.store.transaction import Transaction, from_ms, read_cursor, storable, to_ms, value, write_cursor
 
 _ADD = insert(a).inline()
 _DELETED = (

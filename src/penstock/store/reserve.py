@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from penstock.store.failures import full
+from penstock.store.errors import full
 
 log = logging.getLogger(__name__)
 SIZE, SHARE = 8 << 20, 20

@@ -11,12 +11,12 @@ from sqlalchemy import Dialect, Engine
 
 from penstock.errors import StorageFull
 from penstock.store.audit import Audit
-from penstock.store.failures import translated
+from penstock.store.documents import Registered
+from penstock.store.errors import translated
+from penstock.store.idempotency import Submissions
 from penstock.store.locks import Locks
 from penstock.store.outbox import Outbox
-from penstock.store.registered import Registered
 from penstock.store.reserve import Reserve
-from penstock.store.submissions import Submissions
 from penstock.store.tokens import Tokens
 from penstock.store.transaction import Transaction
 from penstock.store.usage import Usage

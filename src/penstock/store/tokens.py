@@ -8,9 +8,17 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 
 from penstock.domain.model import Model, Time
-from penstock.store.cursors import read_cursor, write_cursor
 from penstock.store.tables import tokens as t
-from penstock.store.transaction import Transaction, could_be_stored, from_ms, storable, to_ms, value
+from penstock.store.transaction import (
+    Transaction,
+    could_be_stored,
+    from_ms,
+    read_cursor,
+    storable,
+    to_ms,
+    value,
+    write_cursor,
+)
 
 _columns = [column for column in t.c if column.name != "hash"]
 

@@ -7,6 +7,7 @@ So statements are made at import (or behind a cache), take named values, and giv
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -15,6 +16,7 @@ from typing import Any
 from sqlalchemy import BindParameter, ClauseElement, Dialect, bindparam
 
 from penstock.domain.names import NAME, NAME_LIMIT
+from penstock.errors import Invalid, Problem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -100,3 +102,24 @@ def could_be_stored(ref: str) -> bool:
 def storable(text: str) -> str:
     """Text as both databases take it: no NUL, no half of a surrogate pair."""
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+NEWEST = 2**63 - 1
+
+
+def write_cursor(seq: int) -> str:
+    return urlsafe_b64encode(b"s%d" % seq).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None) -> int:
+    """The row a page begins at; without a cursor, the newest there is."""
+    if cursor is None:
+        return NEWEST
+    try:
+        text = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError:
+        text = ""
+    if len(cursor) > 40 or not (text[:1] == "s" and text[1:].isdigit() and 0 < int(text[1:]) <= NEWEST):
+        problem = Problem("is not a cursor of a list", field="cursor", hint="use `next` of the page before as it is")
+        raise Invalid("The cursor is wrong.", problems=[problem])
+    return int(text[1:])

@@ -11,9 +11,17 @@ from sqlalchemy import Select, delete, insert, or_, select, update
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Volume
 from penstock.errors import NameTaken
-from penstock.store.cursors import read_cursor, write_cursor
 from penstock.store.tables import volumes as v
-from penstock.store.transaction import Transaction, could_be_stored, group_names, group_values, to_ms, value
+from penstock.store.transaction import (
+    Transaction,
+    could_be_stored,
+    group_names,
+    group_values,
+    read_cursor,
+    to_ms,
+    value,
+    write_cursor,
+)
 
 _alive = v.c.phase != Phase.Deleting.value
 _by_id = v.c.id == value("ref")

@@ -1,19 +1,26 @@
-"""Workloads in the database: the row with its summary, history, units and mounts, and lists of them."""
+"""Workloads in the database: the row with its summary, history, units and mounts, and lists of them.
+
+An index can be read off its end only for one state of one group at a time. So a list narrowed by states or to several
+groups reads the newest rows of each from a covering index, and merges those few: never a scan past what is not wanted,
+never a sort of all.
+The page comes back as a single row. SQLite's driver gives up the interpreter's lock for each row it steps to, and on a
+busy server it would have to queue up for it a hundred times.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Update, delete, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Select, Update, delete, func, insert, select, true, union_all, update
 
 from penstock.domain.model import iso, now
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State, check_move
 from penstock.domain.workloads import Change, Unit, Workload
 from penstock.errors import Conflict
-from penstock.store import listing
-from penstock.store.cursors import read_cursor, write_cursor
 from penstock.store.locks import Locks, is_locking
 from penstock.store.outbox import Outbox
 from penstock.store.tables import dependencies as d
@@ -26,13 +33,16 @@ from penstock.store.transaction import (
     Values,
     could_be_stored,
     from_ms,
+    group_names,
     group_values,
+    read_cursor,
     storable,
     to_ms,
     value,
+    write_cursor,
 )
 from penstock.store.usage import Usage
-from penstock.wire import Summary
+from penstock.wire.workloads import Summary
 
 FOUND_LIMIT = 20
 """How many of one name a search gives: enough to say that it is ambiguous."""
@@ -119,10 +129,10 @@ class Workloads:
         if row:
             return [Workload.model_validate_json(row[0])]
         found: list[Workload] = []
-        for states in (listing.LISTED - ENDED, listing.LISTED & ENDED):
+        for states in (LISTED - ENDED, LISTED & ENDED):
             within = () if group is None else (group,)
             values = {"name": ref, "start": read_cursor(None), "count": FOUND_LIMIT - len(found)}
-            statement = listing.documents(states, None if group is None else 1, True)
+            statement = documents(states, None if group is None else 1, True)
             rows = self._tx.rows(statement, values | group_values(within))
             found += [Workload.model_validate_json(row[0]) for row in rows]
         return found
@@ -178,18 +188,18 @@ class Workloads:
         cursor: str | None = None,
     ) -> tuple[list[str], str | None]:
         """Summaries as JSON text, newest first, of these groups or (None) all, and where the next page begins."""
-        wanted = listing.LISTED if states is None else listing.LISTED.intersection(states)
+        wanted = LISTED if states is None else LISTED.intersection(states)
         if statuses is not None:
             wanted = frozenset(state for state in wanted if SHORT[state] in statuses)
         values = {"name": name, "start": read_cursor(cursor), "count": limit + 1} | group_values(groups or ())
         nowhere = groups is not None and not groups
         if not wanted or nowhere or (name is not None and not could_be_stored(name)):
             return [], None
-        statement = listing.page(wanted, None if groups is None else len(groups), name is not None)
+        statement = page(wanted, None if groups is None else len(groups), name is not None)
         [(texts, count, last)] = self._tx.rows(statement, values)
         if not count:
             return [], None
-        summaries = texts.split(listing.SEPARATOR)
+        summaries = texts.split(SEPARATOR)
         return summaries[:limit], write_cursor(last) if count > limit else None
 
     def history(self, id: str) -> tuple[Change, ...]:
@@ -259,7 +269,7 @@ class Workloads:
 
     def counts(self) -> dict[str, int]:
         """How many there are of each status."""
-        counted = dict.fromkeys((SHORT[state] for state in State if state in listing.LISTED), 0)
+        counted = dict.fromkeys((SHORT[state] for state in State if state in LISTED), 0)
         for state, number in self._tx.rows(_COUNTS):
             if state != State.DELETED:
                 counted[SHORT[State(state)]] += number
@@ -326,3 +336,50 @@ def _expiry(workload: Workload) -> int | None:
     if not over or workload.ended_at is None or workload.spec.ttl is None:
         return None
     return min(to_ms(workload.ended_at) + workload.spec.ttl * 1000, FAR)
+
+
+SEPARATOR = "\n"
+"""JSON text never has a bare one."""
+
+LISTED = frozenset(State) - {State.DELETED}
+
+_start = value("start")
+_count = value("count")
+
+
+@lru_cache(maxsize=512)
+def page(states: frozenset[State], groups: int | None, by_name: bool) -> Select[str, int, Any]:
+    """The texts joined, how many there are, and the number of the last. Takes the groups, name, start and count."""
+    chosen = _chosen(states, groups, by_name).subquery()
+    rows = select(w.c.seq, w.c.summary).where(w.c.seq.in_(select(chosen.c.seq))).order_by(w.c.seq.desc()).subquery()
+    return select(func.aggregate_strings(rows.c.summary, SEPARATOR), func.count(), func.min(rows.c.seq))
+
+
+@lru_cache(maxsize=512)
+def documents(states: frozenset[State], groups: int | None, by_name: bool) -> Select[Any]:
+    """The newest whole workloads. Takes the same."""
+    chosen = _chosen(states, groups, by_name).subquery()
+    return select(w.c.doc).where(w.c.seq.in_(select(chosen.c.seq))).order_by(w.c.seq.desc())
+
+
+def _chosen(states: frozenset[State], groups: int | None, by_name: bool) -> Select[Any]:
+    narrow: list[ColumnElement[bool]] = [w.c.seq <= _start]
+    if by_name:
+        narrow.append(w.c.name == value("name"))
+    if states >= LISTED and not by_name:
+        # Deleted ones are few and soon gone: stepping over them is cheaper than sixteen searches.
+        wanted: list[ColumnElement[bool]] = [w.c.state != State.DELETED.value]
+    else:
+        wanted = [w.c.state == state.value for state in sorted(states - {State.DELETED})]
+    within = [[]] if groups is None else [[w.c.group_name == value(name)] for name in group_names(groups)]
+    each = [_newest(*narrow, *group, state) for group in within for state in wanted]
+    if not each:
+        return _newest(w.c.seq < 0)
+    if len(each) == 1:
+        return each[0]
+    merged = union_all(*(select(newest.subquery().c.seq) for newest in each)).subquery()
+    return select(merged.c.seq).order_by(merged.c.seq.desc()).limit(_count)
+
+
+def _newest(*narrow: ColumnElement[bool]) -> Select[Any]:
+    return select(w.c.seq).where(*narrow).order_by(w.c.seq.desc()).limit(_count)

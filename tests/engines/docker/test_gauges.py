@@ -14,7 +14,8 @@ from penstock.engines.base import Launch
 from penstock.engines.docker import gauges
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.machine import NO_NETWORK
-from penstock.wire import Check, GpuMeasure
+from penstock.wire.measures import GpuMeasure
+from penstock.wire.server import Check
 from tests.engines.docker.opening import document, left_behind, opened, settings_for
 from tests.engines.launching import a_launch, ended, printed, run_of
 from tests.hosts.gpus import MEMORY_MB, uuid

@@ -8,7 +8,7 @@ from penstock.domain.workloads import Array, Resources, Spec
 from penstock.engines.kubernetes.exporters import gpus_of
 from penstock.engines.kubernetes.names import INDEX
 from penstock.engines.kubernetes.objects import Pod
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 from tests.store.making import a_workload
 
 IDLE, BUSY = GpuMeasure(uuid="GPU-0", utilization=0), GpuMeasure(uuid="GPU-1", utilization=90)

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engines.kubernetes.usage import LOOK, read_usage
 from penstock.errors import Unavailable
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 MARK = "0123456789abcdef"
 

@@ -9,7 +9,7 @@ from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.space import FIX
 from penstock.settings import Settings
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 
 def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:

@@ -50,7 +50,8 @@ from penstock.engines.docker.runs import Runs
 from penstock.engines.gpu_use import by_place
 from penstock.errors import Unavailable
 from penstock.settings import Settings
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire.measures import Measure, NodeMeasure
+from penstock.wire.server import Check
 
 
 class DockerEngine:

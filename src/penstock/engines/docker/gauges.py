@@ -24,7 +24,7 @@ from penstock.engines.docker.helping import ended
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 log = logging.getLogger(__name__)
 PATIENCE = 10.0

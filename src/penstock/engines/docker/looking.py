@@ -18,7 +18,7 @@ from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.seen import Seen
 from penstock.errors import Conflict
-from penstock.wire import GpuMeasure, Measure, ProcessMeasure
+from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 COLUMNS = "pid,user,pcpu,rss,args"
 """What `ps` is asked for; it tells CPU on average since the process began."""

@@ -18,7 +18,7 @@ from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.link import Link
 from penstock.engines.docker.looking import gpus_of, unseen
 from penstock.engines.traffic import Traffic, read_traffic
-from penstock.wire import NodeMeasure
+from penstock.wire.measures import NodeMeasure
 
 KIBIBYTE = 1 << 10
 TICK = 0.01

@@ -18,7 +18,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api import Api, Fields
 from penstock.engines.docker.helping import helped
 from penstock.engines.docker.seen import Seen
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
 TABLE = "--format=csv,noheader,nounits"

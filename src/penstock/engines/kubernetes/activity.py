@@ -23,7 +23,7 @@ from penstock.engines.kubernetes.inventory import is_ready
 from penstock.engines.kubernetes.kubelet_pages import NUMBERS, USE, Sample, Use, is_wanted, read_sample, read_use
 from penstock.engines.kubernetes.kubelets import LOG, Kubelets, Unseen
 from penstock.engines.kubernetes.objects import Node, NodeMetrics
-from penstock.wire import NodeMeasure
+from penstock.wire.measures import NodeMeasure
 
 LONGEST_SECONDS = 30.0
 """Between two measurements of which a rate is made: what was longer ago is not now."""

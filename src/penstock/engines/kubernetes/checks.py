@@ -33,7 +33,7 @@ from penstock.engines.kubernetes.objects import (
     StorageClass,
 )
 from penstock.settings import Settings
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 OLDEST, NEWEST = 30, 36
 WATCH = ("list", "watch")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple
 
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 PERCENT, RATIO, USED_MIB = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
 MOST = {PERCENT: 100.0, RATIO: 1.0, USED_MIB: float(1 << 30)}

@@ -56,7 +56,8 @@ from penstock.engines.kubernetes.runs import Runs
 from penstock.engines.kubernetes.sending import Sending
 from penstock.errors import Forbidden
 from penstock.settings import Settings
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire.measures import Measure, NodeMeasure
+from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from penstock.engines.kubernetes.failures import ApiError, Denied, Forbidden, Tr
 from penstock.engines.kubernetes.inventory import requests
 from penstock.engines.kubernetes.objects import Pod
 from penstock.engines.kubernetes.trimming import OVER
-from penstock.wire import GpuMeasure
+from penstock.wire.measures import GpuMeasure
 
 log = logging.getLogger(__name__)
 LABELS = (

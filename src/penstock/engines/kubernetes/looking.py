@@ -23,7 +23,7 @@ from penstock.engines.kubernetes.script import BASH
 from penstock.engines.kubernetes.streams import ExecFailed
 from penstock.engines.kubernetes.usage import LOOK, read_usage
 from penstock.errors import Conflict, Unavailable
-from penstock.wire import Measure
+from penstock.wire.measures import Measure
 
 SECONDS = 30.0
 MOST_BYTES = 8 << 20

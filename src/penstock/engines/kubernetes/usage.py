@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from penstock.domain.model import now
 from penstock.errors import Unavailable
-from penstock.wire import GpuMeasure, Measure, ProcessMeasure
+from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 LOOK = r"""
 mark=$1

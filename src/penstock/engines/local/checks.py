@@ -16,7 +16,7 @@ from penstock.engines.local.sandbox import Payload, command, setpriv_prefix
 from penstock.engines.local.scripts import DEFAULT_PATH
 from penstock.errors import Unavailable
 from penstock.settings import Settings
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 INSTALL_BWRAP = "sudo apt-get install -y bubblewrap"
 ALLOW_BWRAP = (

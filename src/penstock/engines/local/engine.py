@@ -58,7 +58,8 @@ from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.local.watching import Watching
 from penstock.errors import PenstockError, StorageFull
 from penstock.settings import Settings
-from penstock.wire import Check, Measure, NodeMeasure
+from penstock.wire.measures import Measure, NodeMeasure
+from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000

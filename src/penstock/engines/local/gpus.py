@@ -17,7 +17,7 @@ from penstock.engines.local import locks
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.sandbox import Bind
 from penstock.errors import Unavailable
-from penstock.wire import Check
+from penstock.wire.server import Check
 
 LIBRARY = "libnvidia-ml.so.1"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")

@@ -16,7 +16,7 @@ from penstock.engines.local.gauges import Reading
 from penstock.engines.local.measuring import SAMPLE_SECONDS, TICKS, measured_gpus
 from penstock.engines.local.supervisor.processes import read_text
 from penstock.engines.traffic import Traffic, read_traffic
-from penstock.wire import NodeMeasure
+from penstock.wire.measures import NodeMeasure
 
 
 async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> NodeMeasure:

@@ -16,7 +16,7 @@ from penstock.domain.nodes import Gpu
 from penstock.engines.local.gauges import Reading
 from penstock.engines.local.inside import Inside, Process, part_of, processes
 from penstock.engines.local.supervisor.processes import counter, read_text
-from penstock.wire import GpuMeasure, Measure, ProcessMeasure
+from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 SAMPLE_SECONDS = 0.5
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -22,7 +22,9 @@ from penstock.server.routes.paging import AllUsers, Listing, words
 from penstock.server.routes.volumes import PHASES
 from penstock.server.routes.workloads import STATUSES
 from penstock.services.workloads import LARGEST_PAGE
-from penstock.wire import DryRun, NewVolume, Submission, Summary, VolumeView
+from penstock.wire.requests import NewVolume, Submission
+from penstock.wire.volumes import VolumeView
+from penstock.wire.workloads import DryRun, Summary
 
 router = APIRouter(tags=["document 001"])
 TASK_EXAMPLE = {"name": "hello", "run": "echo hello"}

@@ -13,7 +13,9 @@ from fastapi import APIRouter, Query, Response
 from penstock.server.identity import Asked, of_everything
 from penstock.server.routes.bodies import Key
 from penstock.server.routes.paging import Cursor, Everything, Limit, answer, one_page, page_of
-from penstock.wire import Application, ApplyResults, Conversion, Converted, DocumentPage, Documents
+from penstock.wire.documents import DocumentPage
+from penstock.wire.requests import Application, Conversion, Documents
+from penstock.wire.workloads import ApplyResults, Converted
 
 router = APIRouter(tags=["documents"])
 

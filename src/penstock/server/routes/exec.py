@@ -25,7 +25,7 @@ from penstock.domain.users import Caller
 from penstock.engines.base import Session, Terminal
 from penstock.errors import BadRequest, PenstockError, Unavailable
 from penstock.server.identity import Asked, Asking
-from penstock.wire import ErrorBody
+from penstock.wire.pages import ErrorBody
 
 router = APIRouter(tags=["exec"])
 log = logging.getLogger(__name__)

@@ -11,7 +11,9 @@ from penstock.domain.policy import Kind
 from penstock.server.identity import Asked
 from penstock.server.routes.exec import Line, Part, given, needs_websocket, over
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
-from penstock.wire import ErrorBody, Explained, Inspection, MeasureView, NodeMeasurePage
+from penstock.wire.measures import Inspection, MeasureView, NodeMeasurePage
+from penstock.wire.pages import ErrorBody
+from penstock.wire.workloads import Explained
 
 router = APIRouter(tags=["looking"])
 

@@ -10,7 +10,9 @@ from penstock.domain.users import Group, User
 from penstock.errors import Invalid, Problem
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of, page_of_few
-from penstock.wire import AuditPage, Deleted, FirstAdmin, FirstUser, GroupPage, NewToken, UserPage
+from penstock.wire.pages import Deleted
+from penstock.wire.people import AuditPage, FirstAdmin, GroupPage, UserPage
+from penstock.wire.requests import FirstUser, NewToken
 
 router = APIRouter(tags=["people"])
 

@@ -16,7 +16,8 @@ from penstock.server.identity import Asked, require_membership
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
 from penstock.server.secret_files import with_secrets
 from penstock.settings import load as load_settings
-from penstock.wire import CheckList, GpuPage, Health, NodePage, ServerView, Whoami
+from penstock.wire.nodes import GpuPage, NodePage
+from penstock.wire.server import CheckList, Health, ServerView, Whoami
 
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["server"])

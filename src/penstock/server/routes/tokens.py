@@ -8,7 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of
-from penstock.wire import Deleted, NewToken, NewTokenView, TokenPage
+from penstock.wire.pages import Deleted
+from penstock.wire.requests import NewToken
+from penstock.wire.server import NewTokenView, TokenPage
 
 router = APIRouter(tags=["tokens"])
 

@@ -12,7 +12,9 @@ from penstock.domain.volumes import Phase
 from penstock.server.identity import Asked, of_everything, require_all_groups
 from penstock.server.routes.bodies import Key
 from penstock.server.routes.paging import Cursor, Limit, Listing, answer, page_of, page_of_few, until_changed, words
-from penstock.wire import Deleted, Events, NewVolume, Resize, StorageClassPage, VolumePage, VolumeView
+from penstock.wire.pages import Deleted, Events
+from penstock.wire.requests import NewVolume, Resize
+from penstock.wire.volumes import StorageClassPage, VolumePage, VolumeView
 
 router = APIRouter(tags=["volumes"])
 PHASES = (Phase.Pending, Phase.Bound, Phase.Lost)

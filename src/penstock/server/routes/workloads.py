@@ -15,7 +15,9 @@ from penstock.engines.base import LogQuery
 from penstock.server.identity import Asked, of_everything, require_all_groups
 from penstock.server.routes.bodies import KEY, Key, documented, read_body
 from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
-from penstock.wire import Deleted, DryRun, Events, Retry, Submission, Summary, SummaryPage, Uploaded, WorkloadView
+from penstock.wire.pages import Deleted, Events, Uploaded
+from penstock.wire.requests import Retry, Submission
+from penstock.wire.workloads import DryRun, Summary, SummaryPage, WorkloadView
 
 router = APIRouter(tags=["workloads"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from penstock.store.guards import AUDIT_STAYS
+from penstock.store.tables import AUDIT_STAYS
 
 revision = "0006"
 down_revision = "0005"

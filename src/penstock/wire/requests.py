@@ -1,4 +1,4 @@
-"""Bodies that are asked for: an unknown key is an error, as everywhere."""
+"""Request bodies. An unknown key is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was made under which idempotency key, so that a request sent twice makes one thing."""
+"""What was made under which idempotency key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several servers on one PostgreSQL database works: the one that holds its lock. The others wait for it.
+"""Elect one of several servers on one PostgreSQL database by a lock.
 
 The lock is held on a connection that does nothing else, and the kernel tells as soon as that is gone. Then another may
 have the lock already, so whoever lost it must not do one thing more.
@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from penstock.errors import StartRefused, Unavailable
 from penstock.store.connections import CONNECT_SECONDS, LOCK, SEEN_SOON, make_engine, parse_url
-from penstock.store.failures import translated
+from penstock.store.errors import translated
 
 log = logging.getLogger(__name__)
 LOOK = 1.0

@@ -1,4 +1,4 @@
-"""Storages as they are answered."""
+"""Answers about storages."""
 
 from __future__ import annotations
 

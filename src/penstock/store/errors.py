@@ -1,4 +1,4 @@
-"""The one edge where what a database says about its disk or its connection becomes an error of ours.
+"""Map what a database says about its disk or its connection to our own errors.
 
 Anything else, a statement that is wrong, a rule of the schema that was broken, is a defect and stays what it is.
 """

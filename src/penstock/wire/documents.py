@@ -1,4 +1,4 @@
-"""What there is, as documents that `apply` takes again."""
+"""Answers: things as documents that `apply` takes again."""
 
 from __future__ import annotations
 

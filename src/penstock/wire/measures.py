@@ -1,4 +1,4 @@
-"""What runs and what it uses, as it is answered: what cannot be seen from where we look is None, never 0."""
+"""Answers about usage. What cannot be measured is None, never 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admins write down: users, groups, nodes and storages, each by kind, group and name."""
+"""Users, groups, nodes and storages that admins register, by kind, group and name."""
 
 from __future__ import annotations
 
