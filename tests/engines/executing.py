@@ -11,7 +11,7 @@ import pytest
 
 from penstock.engines.base import Engine, Launch, Run, Session, Terminal
 from penstock.errors import Conflict
-from penstock.services.sessions import SHELL
+from penstock.services.workloads.sessions import SHELL
 from tests.engines.launching import a_launch, ended, printed, run_of
 
 WAITS = "echo up; sleep 600"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.services.notifying import SIGNATURE, signature
+from penstock.services.notifications import SIGNATURE, signature
 from tests.dripping import Dripping
 from tests.running import RunningServer, StartFailed, start_server
 

@@ -20,7 +20,7 @@ import pytest
 
 from penstock.domain.policy import OF_NO_GROUP, OF_THE_HOUSE, PERSONAL, Kind, Verb, granted
 from penstock.server.permissions import NEEDS
-from penstock.services.tokens import hashed
+from penstock.services.people.tokens import hashed
 from tests.running import RunningServer, start_server
 
 ASKED = sorted(key for key, need in NEEDS.items() if need[0] is not Verb.public)

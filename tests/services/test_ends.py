@@ -10,7 +10,7 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Spec, Unit, Workload
-from penstock.services import records
+from penstock.services.reconcile import records
 from penstock.store.database import Database
 from penstock.store.session import Store
 from tests.store.making import MOMENT, a_workload, run_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.services.happenings import _in_order
+from penstock.services.workloads.events import _in_order
 from penstock.wire.pages import EventView
 
 

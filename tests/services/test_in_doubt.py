@@ -13,8 +13,8 @@ from penstock.domain.users import SHARED_GROUP
 from penstock.domain.workloads import Wants, Workload
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
-from penstock.services.runs import Runs
-from penstock.services.uploads import Uploads
+from penstock.services.reconcile.step import Runs
+from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store

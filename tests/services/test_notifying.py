@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.services.notifying import Notifying
+from penstock.services.notifications import Notifying
 from penstock.settings import Settings
 from penstock.store.database import Database
 from tests.server.test_notifying import PATIENCE, Listener, listener

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.services import posting
-from penstock.services.posting import Host, NotHeard, host_of
+from penstock.services import notifications
+from penstock.services.notifications import Host, NotHeard, host_of
 from tests.dripping import Dripping
 from tests.rig.certificates import Certificates
 
@@ -73,7 +73,7 @@ async def test_any_other_answer_is_not_heard_and_leads_nowhere(host, answering):
 
 
 async def test_an_answer_that_never_ends_is_left_at_the_deadline(host, monkeypatch):
-    monkeypatch.setattr(posting, "SECONDS", 0.5)
+    monkeypatch.setattr(notifications, "SECONDS", 0.5)
     with Dripping() as dripping:
         with pytest.raises(NotHeard, match=r"did not answer within 0\.5 s"):
             await host.post(f"{dripping.address}/hooks", b"{}", {})
@@ -91,13 +91,13 @@ async def test_https_speaks_only_with_whom_the_machine_trusts(host, answering, t
     certificates.begin()
     certificates.make("localhost", "/CN=localhost")
     answering.socket = _tls(certificates).wrap_socket(answering.socket, server_side=True)
-    posting._authorities.cache_clear()
+    notifications._authorities.cache_clear()
     with pytest.raises(NotHeard, match="certificate verify failed"):
         await host.post(f"https://{answering.place}/hooks", b"{}", {})
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
-    posting._authorities.cache_clear()
+    notifications._authorities.cache_clear()
     await host.post(f"https://{answering.place}/hooks", b"{}", {})
-    posting._authorities.cache_clear()
+    notifications._authorities.cache_clear()
     assert answering.heard.get(timeout=PATIENCE) == ("/hooks", answering.place, b"{}")
 
 

@@ -159,8 +159,8 @@ async def test_an_end_the_engine_was_not_told_of_is_told_by_the_next_server(plac
 
 
 async def test_of_one_that_fails_again_and_again_only_the_newest_attempts_are_kept(parts, kept, monkeypatch):
-    monkeypatch.setattr("penstock.services.records.KEPT", 3)
-    monkeypatch.setattr("penstock.services.reconcile.KEPT", 3)
+    monkeypatch.setattr("penstock.services.reconcile.records.KEPT", 3)
+    monkeypatch.setattr("penstock.services.reconcile.reconciler.KEPT", 3)
     monkeypatch.setattr("penstock.domain.attempts.LONGEST_WAIT", 0)
     made = await submit(parts, "retries: 5\nrun: exit 1\n")
     done = await ended(parts, made.id)

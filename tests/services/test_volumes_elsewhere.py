@@ -10,7 +10,7 @@ from penstock.dialects.task.read import read_task
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.errors import InUse, Invalid, NotFound
-from penstock.services.resolving import _not_theirs_to_write, literal
+from penstock.services.workloads.references import _not_theirs_to_write, literal
 from penstock.wire.requests import NewVolume
 from tests.services.scheduling import ADMIN, ANN, Kept, a_literal, ended, running, submit
 

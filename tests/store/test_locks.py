@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Wants, Workload
-from penstock.services.records import UNPLACED
+from penstock.services.reconcile.records import UNPLACED
 from penstock.store.connections import make_engine, parse_url
 from penstock.store.database import Database
 from penstock.store.session import Session, Store

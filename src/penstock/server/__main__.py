@@ -33,7 +33,7 @@ from penstock.server.parts import Parts
 from penstock.server.peers import PeerProtocol, PeerSocket, close_stalled
 from penstock.server.routes.server import RESTART
 from penstock.server.secret_files import with_secrets
-from penstock.services.accounts import root_account
+from penstock.services.people.accounts import root_account
 from penstock.settings import Settings, is_set, load
 from penstock.store.database import Database
 from penstock.store.leader import Lead

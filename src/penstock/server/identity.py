@@ -18,7 +18,7 @@ from penstock.errors import Forbidden, Invalid, NotFound, Problem, Unauthenticat
 from penstock.server.parts import Parts
 from penstock.server.peers import Peer, is_own_process
 from penstock.server.permissions import NEEDS
-from penstock.services.accounts import user_name
+from penstock.services.people.accounts import user_name
 
 REMEDIES = (
     "Send a token (penstock token create) as 'Authorization: Bearer …', "

@@ -23,7 +23,7 @@ from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
 from penstock.engines.base import Engine, Found, LeftOver, Run
 from penstock.errors import PenstockError, Unavailable
-from penstock.services.records import UNPLACED
+from penstock.services.reconcile.records import UNPLACED
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire.server import Check

@@ -24,9 +24,9 @@ from penstock.domain.users import Group
 from penstock.domain.workloads import Wants, Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
-from penstock.services.bell import Bell
-from penstock.services.people import People
-from penstock.services.reconcile import Reconciler
+from penstock.services.people.people import People
+from penstock.services.reconcile.reconciler import Reconciler
+from penstock.services.wakeup import Bell
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store

@@ -15,7 +15,7 @@ from penstock.domain.quantities import show_cpus
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
-from penstock.services.reconcile import Reconciler
+from penstock.services.reconcile.reconciler import Reconciler
 from penstock.store.database import Database
 from penstock.wire.measures import GpuMeasure, NodeMeasure
 from penstock.wire.nodes import GpuPoolView, GpuRow, GpuView, HolderView, NodeView

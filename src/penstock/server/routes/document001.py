@@ -21,7 +21,7 @@ from penstock.server.routes.bodies import Key
 from penstock.server.routes.paging import AllUsers, Listing, words
 from penstock.server.routes.volumes import PHASES
 from penstock.server.routes.workloads import STATUSES
-from penstock.services.workloads import LARGEST_PAGE
+from penstock.services.workloads.workloads import LARGEST_PAGE
 from penstock.wire.requests import NewVolume, Submission
 from penstock.wire.volumes import VolumeView
 from penstock.wire.workloads import DryRun, Summary

@@ -24,7 +24,7 @@ router = APIRouter(tags=["documents"])
 async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
     """Makes what the text describes: Pod, Job and PersistentVolumeClaim manifests, and tasks. Everything is checked
     first; what is there and the same is not changed."""
-    from penstock.services.apply import Apply
+    from penstock.services.documents.apply import Apply
 
     parts = asked.parts
     applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places, parts.audit)
@@ -36,7 +36,7 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
 async def delete(body: Documents, asked: Asked, force: bool = False) -> Response:
     """Stops and deletes what the text describes, by name; volumes with their data; with `force` also nodes that do not
     answer."""
-    from penstock.services.unapply import Unapply
+    from penstock.services.documents.delete import Unapply
 
     parts = asked.parts
     undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
@@ -46,7 +46,7 @@ async def delete(body: Documents, asked: Asked, force: bool = False) -> Response
 @router.post("/v1/stop", response_model=ApplyResults)
 async def stop(body: Documents, asked: Asked) -> Response:
     """Stops the workloads the text describes, by name. They stay listed, and volumes stay as they are."""
-    from penstock.services.unapply import Unapply
+    from penstock.services.documents.delete import Unapply
 
     parts = asked.parts
     stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
@@ -81,7 +81,7 @@ async def list_documents(
 ) -> Response:
     """What there is as documents that `apply` takes again and finds not changed: the workloads and volumes that are
     listed, and the nodes, storages, groups and users that are written down."""
-    from penstock.services.written import PAGED, Written, document, refuse_unseen
+    from penstock.services.documents.export import PAGED, Written, document, refuse_unseen
 
     parts = asked.parts
     caller = of_everything(asked.caller) if everything else asked.caller

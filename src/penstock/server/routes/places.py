@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from penstock.domain.policy import Kind
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
-from penstock.services.places import said_of_lost
+from penstock.services.infrastructure import said_of_lost
 from penstock.wire.pages import Deleted
 from penstock.wire.storages import StoragePage, StorageView
 

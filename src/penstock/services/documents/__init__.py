@@ -1,0 +1,1 @@
+"""Texts of documents: apply, delete, compare and export."""

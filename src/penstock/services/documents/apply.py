@@ -1,0 +1,392 @@
+"""Apply a text of documents. All of it is checked before any of it is written.
+
+Each thing is made by its name: what is there already and the same is left alone, so that the same text can be applied
+again and again; what is there and different is refused, but for a volume that is to grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from penstock.dialects.document.types import NounDocument, WorkloadDocument
+from penstock.dialects.documents import Document, TaskDocument, Whole, read_whole, twice
+from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload
+from penstock.dialects.yaml import in_order
+from penstock.domain.audit import Deed
+from penstock.domain.policy import Kind, Verb
+from penstock.domain.users import Caller, Group
+from penstock.domain.volumes import Volume
+from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
+from penstock.services import idempotency
+from penstock.services.audit import Audit
+from penstock.services.documents.check import Findings, by_dependency
+from penstock.services.documents.diff import (
+    alive,
+    different,
+    is_same,
+    last_of,
+    open_secrets,
+    volume_differences,
+    with_kept,
+)
+from penstock.services.documents.kinds import (
+    CREATED,
+    FAILED,
+    NOT_CHANGED,
+    RESIZED,
+    Made,
+    Nouns,
+    Planned,
+    Said,
+    placed,
+    together,
+)
+from penstock.services.infrastructure import Places
+from penstock.services.people.people import People
+from penstock.services.volumes.volumes import Volumes
+from penstock.services.workloads.references import Coming, homes_of
+from penstock.services.workloads.submit import Prepared, Submit, sends_workdir
+from penstock.services.workloads.uploads import Uploads
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire.requests import Application, NewVolume, Submission
+from penstock.wire.workloads import Applied
+
+CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
+
+Runnable = TaskDocument | ManifestWorkload | WorkloadDocument
+
+
+class Apply:
+    def __init__(
+        self,
+        db: Database,
+        submit: Submit,
+        volumes: Volumes,
+        uploads: Uploads,
+        people: People,
+        places: Places,
+        audit: Audit,
+    ) -> None:
+        self._db = db
+        self._submit = submit
+        self._volumes = volumes
+        self._uploads = uploads
+        self._people = people
+        self._audit = audit
+        self._nouns = Nouns(db, people, places, volumes, audit)
+
+    async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
+        read = await asyncio.to_thread(read_whole, asked.text, asked.source)
+        _refuse_other_kinds(read, asked)
+        if not read.problems and not asked.dry_run:
+            self._refuse_missing_files(read.documents, asked)
+        plans = await self._plan(caller, read, asked)
+        if any(plan.workload or plan.volume for plan in plans):
+            self._submit.refuse_without_room()
+        if asked.dry_run:
+            return self._would_be_applied(plans)
+        return await self._make_all(caller, plans, key)
+
+    def _would_be_applied(self, plans: Sequence[Planned]) -> tuple[Applied, ...]:
+        """No id of what is not made; and each workload waits for room behind those of the text that come before it."""
+        jobs = [plan.job for plan in plans if plan.job]
+        said = self._submit.outlook_together(jobs) if len(jobs) > 1 else {}
+        return tuple(
+            plan.applied(
+                id=plan.id if plan.result != CREATED else None,
+                message=said.get(plan.id or "", plan.message),
+            )
+            for plan in plans
+        )
+
+    # planning
+
+    async def _plan(self, caller: Caller, read: Whole, asked: Application) -> list[Planned]:
+        """In the order they are made: what others need first. Every problem of every document at once."""
+        documents, found = read.documents, Findings(asked.source, read)
+        if read.problems:
+            asked = asked.model_copy(update={"dry_run": True})
+        found.problems.extend(twice(documents, caller.group))
+        nouns, volumes, workloads = [], [], []
+        made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
+        said = Said.of(documents)
+        for noun in said.documents:
+            with found.of(noun, self._nouns.deed(caller, noun)):
+                nouns.append(await _planned(partial(self._nouns.plan, caller, noun, said)))
+                made.append((nouns[-1], partial(placed, noun)))
+        for document in (each for each in documents if isinstance(each, ManifestVolume)):
+            with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
+                volumes.append(await _planned(partial(self._plan_volume, caller, document)))
+                made.append((volumes[-1], partial(_at, document)))
+        groups = {each.name: each.noun for each in said.documents if isinstance(each.noun, Group)}
+        found.problems.extend(await self._beyond_limits(made, groups))
+        fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
+        coming = Coming(
+            volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
+            larger=[larger for plan in volumes if (larger := plan.larger)],
+            groups=groups,
+            storages=tuple(storage for storage in said.storages if storage.name in fresh),
+            hosts=said.hosts,
+            homes=frozenset().union(*(_homes(caller, each) for each in documents)),
+        )
+        order, circles = by_dependency(documents, caller.group)
+        found.problems.extend(circles)
+        for number in order:
+            each = cast(Runnable, documents[number])
+            with found.of(each, workload_deed(caller, each, Verb.create)):
+                chosen = self._in_group(caller, each, said.groups)
+                plan = await _planned(partial(self._plan_workload, chosen, each, number, asked, coming))
+                workloads.append(plan)
+                coming.add_homes(plan.homes.values())
+                if there := plan.workload or plan.known:
+                    coming.workloads[chosen.group, plan.name] = there
+        await self._refuse(caller, found)
+        return [*nouns, *volumes, *workloads]
+
+    async def _refuse(self, caller: Caller, found: Findings) -> None:
+        error = found.error
+        if isinstance(error, Forbidden):
+            for _, deed, _ in found.refused:
+                await self._audit.denied(caller, deed)
+            error.noted = True
+        if error:
+            raise error
+
+    async def _beyond_limits(
+        self, made: Sequence[tuple[Planned, Callable[[Problem], Problem]]], groups: Mapping[str, Group]
+    ) -> list[Problem]:
+        """What is too much in volumes, all of the text together, each where its document says its size."""
+        volumes = [(volume, at) for plan, at in made if (volume := plan.volume or plan.larger)]
+        found = await self._volumes.beyond_limits([volume for volume, _ in volumes], groups)
+        return [at(problem) for (_, at), problems in zip(volumes, found, strict=True) for problem in problems]
+
+    def _in_group(self, caller: Caller, document: Runnable, groups: frozenset[str]) -> Caller:
+        """In the group it says, which may come with it."""
+        named, task = document.group if isinstance(document, WorkloadDocument) else None, document.task
+        try:
+            return self._people.in_group(caller, named, groups) if named else caller
+        except NotFound as error:
+            problem = Problem(error.message, where=task.where("group"), field=task.field("group"))
+            raise Invalid(error.message, problems=[problem]) from None
+
+    async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
+        claim = document.claim
+        asked = NewVolume(
+            name=claim.name,
+            size=claim.size,
+            storage_class=claim.storage_class,
+            access_modes=[str(mode) for mode in claim.access_modes],
+            storage=None,
+            sub_path=None,
+        )
+        found = await self._db.read(lambda tx: _volume_named(tx, caller, claim.name))
+        try:
+            wanted = await self._volumes.plan(caller, asked)
+            if found is None:
+                return Planned(CLAIM, claim.name, CREATED, volume=wanted, asked=asked)
+            return await self._plan_known_volume(caller, document, found, wanted, asked)
+        except Invalid as error:
+            raise Invalid(error.message, problems=[_at(document, problem) for problem in error.problems]) from None
+
+    async def _plan_known_volume(
+        self, caller: Caller, document: ManifestVolume, found: Volume, wanted: Volume, asked: NewVolume
+    ) -> Planned:
+        fields = ("access_modes", *(("storage_class",) if asked.storage_class else ()))
+        if problems := volume_differences(found, wanted, fields):
+            raise Invalid(f"Volume {found.name} is there and different.", problems=problems)
+        if found.size_bytes == wanted.size_bytes:
+            return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
+        caller.require(Verb.update, Kind.Volume)
+        try:
+            larger = await self._volumes.larger(found, asked.size or "")
+        except Conflict as error:
+            raise Invalid(error.message, problems=[Problem(error.message, field="size", hint=error.hint)]) from None
+        said_size = f"{found.size} to {asked.size}"
+        return Planned(CLAIM, found.name, RESIZED, id=found.id, message=said_size, larger=larger, asked=asked)
+
+    async def _plan_workload(
+        self,
+        caller: Caller,
+        document: Runnable,
+        number: int,
+        asked: Application,
+        coming: Coming,
+    ) -> Planned:
+        task, kind = document.task, kind_of(document)
+        name = task.spec.name
+        if name is None:
+            problem = Problem("is missing: what is applied is found again by it", where=asked.source, field="name")
+            raise Invalid("A task that is applied needs a name.", problems=[problem])
+        there = await self._db.read(lambda tx: alive(tx, caller.group, name))
+        same = next((other for other in there if is_same(other, with_kept(task, other))), None)
+        if same:
+            return Planned(kind, name, NOT_CHANGED, id=same.id, message=f"it is {same.status}", known=same)
+        if there:
+            seen, task = caller.rights.may(Verb.get, Kind.Workload, caller.group), with_kept(task, there[0])
+            problems = open_secrets(task) or [different(there[0], task, seen=seen)]
+            raise Invalid(f"{name} is there and different.", problems=problems)
+        if task.spec.open_secrets:
+            task = with_kept(task, await self._db.read(lambda tx: last_of(tx, caller, name)))
+        sent = asked.files.get(_file(number))
+        submission = Submission.model_validate(
+            {
+                "text": "",
+                "source": asked.source,
+                "files": {"workdir": sent} if sent else {},
+                "venv": asked.venv,
+                "dry_run": asked.dry_run,
+            }
+        )
+        prepared = await self._submit.prepare(caller, task, submission, coming)
+        said = (await self._submit.outlook(prepared)).message if asked.dry_run else prepared.workload.message
+        return Planned(
+            kind,
+            name,
+            CREATED,
+            id=prepared.workload.id,
+            message=said,
+            workload=prepared.workload,
+            job=prepared.job,
+            homes=prepared.homes,
+            caller=caller,
+        )
+
+    def _refuse_missing_files(self, documents: Sequence[Document], asked: Application) -> None:
+        """All directories the texts name, at once."""
+        wanted = {
+            _file(number): document.task.spec.workdir
+            for number, document in enumerate(documents)
+            if not isinstance(document, ManifestVolume | NounDocument) and sends_workdir(document.task.spec)
+        }
+        missing = {name: path for name, path in wanted.items() if name not in asked.files}
+        if missing:
+            raise FilesNeeded(
+                "The workdir is a local directory and must be sent along.",
+                hint="Apply it with the command line, which does so.",
+                files=missing,
+                limit_bytes=self._uploads.limit,
+            )
+
+    # making
+
+    async def _make_all(self, caller: Caller, plans: Sequence[Planned], key: str | None) -> tuple[Applied, ...]:
+        """What stands in the way of one by now is its own result, and the others go on."""
+        made, results = Made(), list[Applied]()
+        for some in together(plans):
+            keys = [_key(key, len(results) + number) for number in range(len(some))]
+            making = (self._make_or_say(caller, plan, key, made) for plan, key in zip(some, keys, strict=True))
+            for plan, applied in zip(some, await asyncio.gather(*making), strict=True):
+                made.note(plan, applied)
+                results.append(applied)
+        return await self._with_places(plans, results)
+
+    async def _make_or_say(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+        try:
+            return await self._make(plan.caller or caller, plan, key, made)
+        except PenstockError as error:
+            said = " ".join([error.message, *map(str, error.problems), error.hint or ""]).strip()
+            return replace(plan, result=FAILED, id=None, message=said).applied()
+
+    async def _with_places(self, plans: Sequence[Planned], results: Sequence[Applied]) -> tuple[Applied, ...]:
+        """What one of several waits for is known when all are in the queue: each was planned as if it were alone."""
+        new = [one.id for plan, one in zip(plans, results, strict=True) if plan.workload and one.id == plan.id]
+        said = await self._submit.said_of([id_ for id_ in new if id_]) if len(new) > 1 else {}
+        return tuple(one.model_copy(update={"message": said[one.id]}) if one.id in said else one for one in results)
+
+    async def _make(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+        """Whoever applies the same at the same time may have been first."""
+        try:
+            return await self._make_planned(caller, plan, key, made)
+        except NameTaken:
+            if plan.again is None:
+                raise
+            return await self._make_planned(caller, await plan.again(), key, made)
+
+    async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+        if plan.write:
+            return plan.applied(result=await plan.write())
+        if plan.result == RESIZED and plan.asked and plan.id:
+            await self._volumes.resize(caller, plan.id, plan.asked.size or "")
+        elif plan.volume and plan.asked:
+            view = await self._volumes.add(caller, plan.volume, plan.asked, key)
+            return plan.applied(id=view.id, message=view.message, notices=view.notices)
+        elif plan.workload:
+            digest = idempotency.digest(caller, plan.workload.spec.model_dump_json().encode())
+            workload = made.resolved(plan.workload)
+            view_of = await self._submit.add(caller, Prepared(workload, plan.homes), key, digest, alone=True)
+            return plan.applied(id=view_of.id, message=workload.message)
+        return plan.applied()
+
+
+async def _planned(again: Callable[[], Awaitable[Planned]]) -> Planned:
+    return replace(await again(), again=again)
+
+
+def _refuse_other_kinds(read: Whole, asked: Application) -> None:
+    if asked.kinds is None:
+        return
+    hint = "penstock apply -f FILE takes it"
+    problems = []
+    for document in read.documents:
+        kind = _kind(document)
+        if kind not in asked.kinds:
+            said = f"a {kind} is not taken here, only {' and '.join(asked.kinds)}"
+            problems.append(Problem(said, where=_kind_place(document), field="kind", hint=hint))
+    if problems:
+        said = f"{asked.source} cannot be applied; nothing was changed."
+        raise Invalid(said, problems=in_order([*read.problems, *problems]))
+
+
+def _kind(document: Document) -> str:
+    if isinstance(document, NounDocument):
+        return document.kind
+    return CLAIM if isinstance(document, ManifestVolume) else kind_of(document)
+
+
+def _kind_place(document: Document) -> str | None:
+    """Where it says its kind; a task says none, and is known by its name."""
+    if isinstance(document, NounDocument | ManifestVolume):
+        return document.place("kind")[0]
+    return document.task.where("kind") or document.task.where("name")
+
+
+def workload_deed(caller: Caller, document: Runnable, verb: Verb) -> Deed:
+    named = document.group if isinstance(document, WorkloadDocument) else None
+    return Deed(verb, Kind.Workload, named or caller.group, document.task.spec.name or "")
+
+
+def kind_of(document: Runnable) -> str:
+    if isinstance(document, ManifestWorkload):
+        return document.kind
+    return WORKLOAD if isinstance(document, WorkloadDocument) else TASK
+
+
+def _homes(caller: Caller, document: Document) -> frozenset[tuple[str, str]]:
+    if isinstance(document, ManifestVolume | NounDocument):
+        return frozenset()
+    named = document.group if isinstance(document, WorkloadDocument) else None
+    return homes_of(document.task.spec, named or caller.group)
+
+
+def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:
+    return next((volume for volume in tx.volumes.find(name, caller.group) if volume.name == name), None)
+
+
+def _at(document: ManifestVolume, problem: Problem) -> Problem:
+    """The problem at the place of the manifest that says it."""
+    where, field = document.place(str(problem.get("field")))
+    return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
+
+
+def _file(number: int) -> str:
+    return f"{number}.workdir"
+
+
+def _key(key: str | None, number: int) -> str | None:
+    return hashlib.sha256(f"{key}/{number}".encode()).hexdigest() if key else None

@@ -1,0 +1,139 @@
+"""Collect every problem of a text, what its sender may not do, and the order to apply it in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from penstock.dialects.document.types import NounDocument
+from penstock.dialects.documents import Document, Whole, identity
+from penstock.dialects.manifest.read import ManifestVolume
+from penstock.dialects.yaml import in_order, invalid
+from penstock.domain.audit import Deed
+from penstock.domain.names import shorten
+from penstock.errors import Forbidden, Invalid, Problem
+from penstock.services.workloads.references import NOT_MADE
+
+LOST = (
+    "Volume {} not found",
+    NOT_MADE,
+    "Task {} not found",
+    "Storage {} not found",
+    "Group {} not found",
+    "there is no group '{}'",
+)
+"""How others say that what they need is not there."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    source: str
+    read: Whole
+    problems: list[Problem] = field(default_factory=list)
+    """Of those that could be read, beyond the text."""
+    refused: list[tuple[Document, Deed, Forbidden]] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, document: Document, deed: Deed) -> Iterator[None]:
+        """Keeps what is wrong with this one, so that the next can be looked at."""
+        try:
+            yield
+        except Invalid as error:
+            self.problems.extend(error.problems)
+        except Forbidden as error:
+            self.refused.append((document, deed, error))
+
+    @property
+    def error(self) -> Forbidden | Invalid | None:
+        """One sentence for all of it. Who may not do it is told that and what is wrong with the text, and no more."""
+        said = f"{self.source} cannot be applied; nothing was changed."
+        unread = self.read.problems
+        if self.refused and len(self.read.documents) == 1 and not unread:
+            return self.refused[0][2]
+        if self.refused:
+            refused = [_problem(document, error) for document, _, error in self.refused]
+            return Forbidden(said, problems=in_order([*unread, *refused]))
+        if unread:
+            return invalid(self.source, [*unread, *self._certain])
+        return Invalid(said, problems=in_order(self.problems)) if self.problems else None
+
+    @property
+    def _certain(self) -> list[Problem]:
+        """Without what is not found because the document that makes it is not right."""
+        lost = {said.format(shorten(name)) for name in self.read.doubtful for said in LOST}
+        return [problem for problem in self.problems if problem["message"] not in lost]
+
+
+def _problem(document: Document, error: Forbidden) -> Problem:
+    _, _, _, (where, named) = identity(document)
+    return Problem(error.message, where=where, field=named, hint=error.hint)
+
+
+NAMED = 10
+"""So many of a circle are named."""
+
+
+def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], list[Problem]]:
+    """Numbers of the workloads, without those that would wait for themselves; these are problems. `home` is the group
+    of those that name none."""
+    waits = _waits(documents, home)
+    left = {number: len(others) for number, others in waits.items()}
+    followers: dict[int, list[int]] = {number: [] for number in waits}
+    for number, others in waits.items():
+        for other in others:
+            followers[other].append(number)
+    ready = [number for number, count in left.items() if not count]
+    heapify(ready)
+    order = []
+    while ready:
+        order.append(number := heappop(ready))
+        del left[number]
+        for follower in followers[number]:
+            left[follower] -= 1
+            if not left[follower]:
+                heappush(ready, follower)
+    circles = _circles({number: next(other for other in waits[number] if other in left) for number in left})
+    return order, [_cycle([documents[number] for number in circle]) for circle in circles]
+
+
+def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
+    """Number of each workload → those of the text that it waits for."""
+    jobs = {n: each for n, each in enumerate(documents) if not isinstance(each, ManifestVolume | NounDocument)}
+    known = {identity(job, home)[1:3]: number for number, job in jobs.items()}
+    return {
+        number: [
+            known[there]
+            for ref in dict.fromkeys(job.task.spec.after)
+            if (there := (identity(job, home)[1], ref)) in known
+        ]
+        for number, job in jobs.items()
+    }
+
+
+def _circles(waits: Mapping[int, int]) -> list[list[int]]:
+    """Of those of which each waits for another of them."""
+    seen: set[int] = set()
+    circles = []
+    for start in waits:
+        way: dict[int, int] = {}
+        at = start
+        while at not in seen:
+            seen.add(at)
+            way[at] = len(way)
+            at = waits[at]
+        if at in way:
+            circles.append(list(way)[way[at] :])
+    return circles
+
+
+def _cycle(circle: Sequence[Document]) -> Problem:
+    names = [identity(each)[2] for each in circle]
+    shown = [*names[:NAMED], *(["…"] if len(names) > NAMED else []), names[0]]
+    first = circle[0]
+    assert not isinstance(first, ManifestVolume | NounDocument)
+    said = f"could never start: {shown[0]} waits for {', which waits for '.join(shown[1:])}"
+    return Problem(
+        said, where=first.task.where("after"), field=first.task.field("after"), hint="leave one of these out"
+    )

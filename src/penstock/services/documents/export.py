@@ -1,0 +1,84 @@
+"""Write what exists as documents that `apply` finds unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.dialects.document.types import AskedVolume, Noun
+from penstock.dialects.document.write import write_noun, write_workload
+from penstock.domain.policy import Kind, Verb, refusal
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Phase, Volume
+from penstock.domain.workloads import Workload
+from penstock.errors import Forbidden
+from penstock.services import lookup
+from penstock.services.infrastructure import Places
+from penstock.services.people.people import People
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire.documents import DocumentView
+from penstock.wire.workloads import Summary
+
+PAGED = ("Workload", "Volume")
+"""These are too many to be in memory whole."""
+
+Found = tuple[list[DocumentView], str | None]
+
+
+class Written:
+    def __init__(self, db: Database, people: People, places: Places) -> None:
+        self._db = db
+        self._people = people
+        self._places = places
+
+    async def page(self, caller: Caller, kind: str, name: str | None, *, limit: int, cursor: str | None) -> Found:
+        """Workloads or volumes the caller may see, and where the next page begins; if one is named, that one."""
+        look = _workloads if kind == "Workload" else _volumes
+        return await self._db.read(lambda tx: look(tx, caller, name, limit, cursor))
+
+    def nouns(self, caller: Caller, kind: str) -> Sequence[Noun]:
+        """Of what is few enough to be in memory whole, those the caller may see."""
+        if kind == "Storage":
+            return self._places.storages(caller)
+        if kind == "Node":
+            return self._places.registered(caller)
+        if kind == "Group":
+            return [group for group in self._people.groups(caller) if self._people.group(group.name)]
+        return self._people.users(caller)
+
+
+def document(kind: str, noun: Noun) -> DocumentView:
+    return DocumentView(kind=kind, name=noun.name, group=getattr(noun, "group", None), text=write_noun(noun))
+
+
+def refuse_unseen(caller: Caller, kind: str) -> None:
+    """Everyone sees their own user and groups; what else, a policy says."""
+    if kind not in ("User", "Group") and not caller.may(Verb.get, Kind(kind)):
+        raise Forbidden(refusal(Verb.get, Kind(kind)))
+
+
+def _workloads(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:
+    if name is not None:
+        return [_workload(lookup.workload(tx, caller, name))], None
+    texts, after = tx.workloads.page(caller.listed(Kind.Workload), limit=limit, cursor=cursor)
+    found = [tx.workloads.get(Summary.model_validate_json(text).id) for text in texts]
+    return [_workload(each) for each in found if each and not each.session], after
+
+
+def _workload(workload: Workload) -> DocumentView:
+    """A task without a name has one of its own by now, and is found again by that."""
+    spec = workload.spec.model_copy(update={"name": workload.name})
+    text = write_workload(spec, workload.group)
+    return DocumentView(kind="Workload", name=workload.name, group=workload.group, text=text)
+
+
+def _volumes(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:
+    if name is not None:
+        return [_volume(lookup.volume(tx, caller, name))], None
+    found, after = tx.volumes.page(caller.listed(Kind.Volume), limit=limit, cursor=cursor)
+    return [_volume(each) for each in found if each.phase is not Phase.Deleting], after
+
+
+def _volume(volume: Volume) -> DocumentView:
+    text = write_noun(AskedVolume.of(volume), volume.group)
+    return DocumentView(kind="Volume", name=volume.name, group=volume.group, text=text)

@@ -1,0 +1,1 @@
+"""Users, groups, tokens and the accounts work runs as."""

@@ -1,0 +1,1 @@
+"""Bring what is wanted and what is together."""

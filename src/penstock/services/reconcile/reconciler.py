@@ -1,0 +1,288 @@
+"""Bring what is wanted (the store) and what is (the engine) together, one workload at a time.
+
+A step reads the record, asks the engine, acts, and writes what it saw. Every step can be repeated, so a crash between
+any two lines is mended by taking the step again: on start all active workloads are stepped once. A workload is stepped
+when it was submitted, stopped or deleted, when what it waits for has ended, when its next attempt is due, and when the
+engine says that its run changed; never just because time has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from penstock.domain.attempts import KEPT
+from penstock.domain.model import now
+from penstock.domain.nodes import Node
+from penstock.domain.quantities import parse_duration
+from penstock.domain.states import WAITING, State
+from penstock.domain.workloads import Workload
+from penstock.engines.base import Engine, Run
+from penstock.errors import PenstockError
+from penstock.services.people.people import People
+from penstock.services.reconcile.expiry import Expiry
+from penstock.services.reconcile.holds import Holdups
+from penstock.services.reconcile.step import Runs
+from penstock.services.scheduler.queue import Placement
+from penstock.services.wakeup import Bell
+from penstock.services.workloads.uploads import Uploads
+from penstock.settings import Settings
+from penstock.store.database import Database
+from penstock.store.session import Store
+
+log = logging.getLogger(__name__)
+RETRY = 1.0
+LONGEST_RETRY = 30.0
+DAY = 24 * 3600
+"""How long what an engine keeps of an ended run besides its log stays for those who look at the cluster itself."""
+
+
+class Reconciler:
+    def __init__(
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        uploads: Uploads,
+        bell: Bell,
+        people: People,
+        nodes: Callable[[], Awaitable[list[Node]]],
+    ) -> None:
+        self._db = db
+        self._engine = engine
+        self._bell = bell
+        self._runs = Runs(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
+        self._holdups = Holdups(db, self.touch)
+        self._expiry = Expiry(db, uploads, timedelta(seconds=parse_duration(settings.retention)), self.touch)
+        self.placement = None if engine.schedules else Placement(db, engine, settings, bell, self.touch, people, nodes)
+        """Where the engine does not schedule."""
+        self._steps: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._launching = asyncio.Semaphore(8)
+
+    # life
+
+    async def open(self) -> None:
+        if self.placement:
+            await self.placement.open()
+        active, deleted = await self._db.read(lambda tx: (tx.workloads.active(), tx.workloads.deleted()))
+        for workload in active:
+            self._remember(workload)
+        for workload in deleted:
+            self.touch(workload.id)
+        loops = [self._watch_engine(), *self._expiry.loops(), self._settle_again(active)]
+        loops += self.placement.loops() if self.placement else []
+        for loop in loops:
+            self._start(loop)
+
+    async def close(self) -> None:
+        tasks = [*self._tasks, *self._steps.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a defect in the background", exc_info=error)
+
+    # what the other services ask and say
+
+    @property
+    def limits(self) -> str:
+        """Are CPU and memory limits kept, or only counted?"""
+        return "enforced" if self.placement is None or self.placement.limits_enforced else "advisory"
+
+    def submitted(self, workload: Workload) -> None:
+        """It is new, or has a new attempt."""
+        self._remember(workload)
+
+    def touch(self, workload_id: str) -> None:
+        """Something about this workload changed: look at it soon, once."""
+        if workload_id in self._steps:
+            self._again.add(workload_id)
+        else:
+            self._steps[workload_id] = asyncio.create_task(self._step_until_quiet(workload_id))
+
+    def _touch_later(self, workload_id: str, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self.touch, workload_id)
+
+    # one workload
+
+    def _remember(self, workload: Workload) -> None:
+        """Takes up one that has not ended: into the queue at once where nothing else can be the matter."""
+        waits = workload.state in WAITING
+        if self.placement and waits and not self._holdups.concern(workload):
+            self.placement.enqueue(workload)
+            return
+        if self.placement and not waits:
+            self.placement.remember(workload)
+        self.touch(workload.id)
+
+    async def _step_until_quiet(self, workload_id: str) -> None:
+        try:
+            while True:
+                self._again.discard(workload_id)
+                await self._step(workload_id)
+                self._failures.pop(workload_id, None)
+                if workload_id not in self._again:
+                    break
+        except (PenstockError, OSError) as error:
+            log.warning("%s: %s; trying again", workload_id, error)
+            self._touch_later(workload_id, self._patience(workload_id))
+        except Exception:
+            log.exception("%s: a defect; trying again", workload_id)
+            self._touch_later(workload_id, 10 * self._patience(workload_id))
+        finally:
+            self._steps.pop(workload_id, None)
+
+    def _patience(self, workload_id: str) -> float:
+        failures = self._failures[workload_id] = self._failures.get(workload_id, 0) + 1
+        return min(RETRY * float(1 << min(failures - 1, 10)), LONGEST_RETRY)
+
+    async def _step(self, workload_id: str) -> None:
+        workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
+        if workload is None or workload.state is State.DELETED:
+            if workload:
+                await self._remove(workload)
+            self._over(workload_id)
+        elif workload.ended:
+            await self._remove_stray(workload)
+            self._over(workload_id)
+        elif workload.state in WAITING and workload.launched < workload.attempt:
+            await self._begin(workload)
+        elif workload.state not in WAITING or not self.placement:
+            await self._advance(workload)
+
+    async def _begin(self, workload: Workload) -> None:
+        """Its attempt was not started: is there anything to wait for?"""
+        held_up = await self._holdups.look(workload)
+        if held_up:
+            self._bell.ring(workload.id)
+            if held_up.ended:
+                self._end(held_up)
+        elif self.placement:
+            self.placement.enqueue(workload)
+        else:
+            await self._advance(workload)
+
+    async def _advance(self, workload: Workload) -> None:
+        async with self._launching:
+            after = await self._runs.advance(workload)
+        self._bell.ring(workload.id)
+        if workload.launched < after.launched and workload.attempt > 1:
+            # Not sooner: until then it is all that the engine has of this workload.
+            self._start(self._settle(Run.of(workload, workload.attempt - 1), 0))
+        if after.ended:
+            self._end(after)
+        elif after.attempt > workload.attempt:
+            if self.placement:
+                self.placement.release(workload.id)
+            self._remember(after)
+            await self._forget(after)
+        elif self.placement and after.state in WAITING:
+            self._give_back(self.placement, after)
+        elif self.placement and after.started_at and not workload.started_at:
+            self.placement.remember(after)  # when it ends at the latest is known from now on
+
+    def _give_back(self, placement: Placement, workload: Workload) -> None:
+        """It has no place any more, and is to have another: at once, or when it may be tried again."""
+        if workload.not_before is None:
+            placement.give_back(workload)
+        else:
+            placement.release(workload.id)
+            self._remember(workload)
+
+    def _end(self, workload: Workload) -> None:
+        if workload.launched < workload.attempt and workload.attempt > 1:
+            self._start(self._settle(Run.of(workload, workload.attempt - 1), 0))
+        self._start(self._settle(Run.of(workload), _kept(workload, workload.attempt)))
+        self._over(workload.id)
+        self._expiry.ended(workload)
+
+    def _over(self, workload_id: str) -> None:
+        if self.placement:
+            self.placement.release(workload_id)
+        self._holdups.ended(workload_id)
+
+    async def _remove(self, workload: Workload) -> None:
+        for attempt in range(workload.attempt, 0, -1):
+            await self._engine.remove(Run.of(workload, attempt))
+        await self._db.write(lambda tx: tx.workloads.remove(workload.id))
+
+    async def _remove_stray(self, workload: Workload) -> None:
+        """A start of which nothing was to be seen, of one that has ended since, may still come through."""
+        if self._engine.schedules and workload.launched < workload.attempt:
+            await self._engine.remove(Run.of(workload))
+
+    async def _forget(self, workload: Workload) -> None:
+        """The attempt that is one too many by now."""
+        oldest = workload.attempt - KEPT
+        if oldest > 0 and not workload.spec.array:
+            await self._engine.remove(Run.of(workload, oldest))
+
+    async def _settle(self, run: Run, keep: int) -> None:
+        """Says to the engine that the end is written, until it has heard it."""
+        wait = RETRY
+        while True:
+            try:
+                await self._engine.settle(run, keep)
+                return
+            except (PenstockError, OSError) as error:
+                log.warning("%s, attempt %s, cannot be settled: %s", run.workload_id, run.attempt, error)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_RETRY)
+
+    async def _settle_again(self, active: list[Workload]) -> None:
+        """A crash may have come between the end of a run and the word to the engine."""
+        attempts = {workload.id: workload.launched for workload in active}
+        recent = now() - timedelta(seconds=DAY)
+        ended = set(await self._db.read(lambda tx: tx.workloads.ended_since(recent)))
+        for run in await self._runs_there():
+            if run.attempt < attempts.get(run.workload_id, 0):
+                await self._settle(run, 0)
+            elif run.workload_id in ended:
+                workload = await self._db.read(partial(_get, run.workload_id))
+                if workload and workload.ended:
+                    self.touch(workload.id)
+                    await self._settle(run, _kept(workload, run.attempt))
+
+    async def _runs_there(self) -> list[Run]:
+        while True:
+            try:
+                return await self._engine.runs()
+            except (PenstockError, OSError):
+                await asyncio.sleep(LONGEST_RETRY)
+
+    async def _watch_engine(self) -> None:
+        while True:
+            try:
+                async for run in self._engine.changes():
+                    self.touch(run.workload_id)
+            except (PenstockError, OSError) as error:
+                log.warning("the engine tells of no changes: %s; trying again", error)
+            await asyncio.sleep(RETRY)
+            for workload in await self._db.read(lambda tx: tx.workloads.active()):
+                self.touch(workload.id)  # what happened meanwhile was told to nobody
+
+
+def _get(workload_id: str, tx: Store) -> Workload | None:
+    return tx.workloads.get(workload_id)
+
+
+def _kept(workload: Workload, attempt: int) -> int:
+    """Seconds an ended run stays: an attempt that was followed by another is of no use any more."""
+    if workload.attempt > attempt:
+        return 0
+    return DAY if workload.spec.ttl is None else min(workload.spec.ttl, DAY)

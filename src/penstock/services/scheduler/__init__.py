@@ -1,0 +1,1 @@
+"""The queue of engines that do not schedule themselves."""

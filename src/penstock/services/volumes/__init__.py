@@ -1,0 +1,1 @@
+"""Volumes: requests, quotas, and their creation and deletion."""

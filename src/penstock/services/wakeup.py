@@ -1,0 +1,56 @@
+"""Wake those who wait for a change of one particular workload."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PATIENCE = 10.0
+"""Seconds after which a waiter looks by itself: a second server on the same database rings no bell here."""
+
+
+class Rung:
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    def clear(self) -> None:
+        """Before looking, so that what happens while looking is not missed."""
+        self._event.clear()
+
+    async def wait(self, seconds: float = PATIENCE) -> None:
+        try:
+            await asyncio.wait_for(self._event.wait(), min(seconds, PATIENCE))
+        except TimeoutError:
+            return
+
+
+class Bell:
+    def __init__(self) -> None:
+        self._listeners: dict[str, set[Rung]] = {}
+        self.stopping = False
+        """The server is about to stop: whoever waits answers with what is now."""
+
+    def stop(self) -> None:
+        self.stopping = True
+        for workload_id in list(self._listeners):
+            self.ring(workload_id)
+
+    def ring(self, workload_id: str) -> None:
+        for listener in self._listeners.get(workload_id, ()):
+            listener.ring()
+
+    @contextmanager
+    def listen(self, workload_id: str) -> Iterator[Rung]:
+        rung = Rung()
+        self._listeners.setdefault(workload_id, set()).add(rung)
+        try:
+            yield rung
+        finally:
+            listeners = self._listeners[workload_id]
+            listeners.discard(rung)
+            if not listeners:
+                del self._listeners[workload_id]

@@ -1,0 +1,1 @@
+"""Workloads: submit, list, stop, retry, logs, events and programs inside them."""

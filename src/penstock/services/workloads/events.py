@@ -1,0 +1,76 @@
+"""What happened to a workload or a volume, in order: our history and the engine's events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from penstock.domain.states import Reason, State
+from penstock.domain.users import Caller
+from penstock.domain.workloads import Change, Workload
+from penstock.engines.base import Engine, Event, Run
+from penstock.services import lookup
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire.pages import EventView
+
+BAD = frozenset({State.CRASHED, State.STUCK, State.UNKNOWN})
+BEGINS = frozenset({Reason.SUBMITTED, Reason.RETRY, Reason.REQUEUED, Reason.RESTARTED})
+SECOND = timedelta(seconds=1)
+ATTEMPTS = 5
+"""Of how many attempts the engine is asked: the newest."""
+
+
+class Happenings:
+    def __init__(self, db: Database, engine: Engine) -> None:
+        self._db = db
+        self._engine = engine
+
+    async def of_workload(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
+        def look(tx: Store) -> tuple[Workload, tuple[Change, ...]]:
+            workload = lookup.workload(tx, caller, ref)
+            return workload, tx.workloads.history(workload.id)
+
+        workload, history = await self._db.read(look)
+        found: list[EventView] = []
+        for number in range(max(workload.attempt - ATTEMPTS, 0) + 1, workload.attempt + 1):
+            found += [_view(event) for event in await self._engine.events(Run.of(workload, number))]
+        begun = [change.at for change in history if change.reason in BEGINS]
+        happened = _in_order([_ours(change) for change in history], found, begun)
+        return tuple(_without_secrets(workload, event) for event in happened) if workload.spec.secrets else happened
+
+    async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
+        volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
+        where = f"on the storage {volume.storage}" if volume.storage else f"in the storage class {volume.storage_class}"
+        created = f"{where}, asked for by {volume.user}"
+        about = f"volume {volume.name}"
+        ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
+        theirs = [_view(event) for event in await self._engine.volume_events(volume)]
+        return _in_order([ours], theirs, [volume.created_at])
+
+
+def _in_order(ours: list[EventView], theirs: list[EventView], begun: list[datetime]) -> tuple[EventView, ...]:
+    """A cluster writes whole seconds: what it says of the second in which something began came after that. Its own
+    order is kept."""
+    placed = [(event.at, 0, event) for event in ours]
+    last = datetime.min.replace(tzinfo=UTC)
+    for event in theirs:
+        at = event.at
+        if at.microsecond == 0:
+            at = max((began for began in begun if at <= began < at + SECOND), default=at)
+        last = max(last, at)
+        placed.append((last, 1, event))
+    return tuple(event for *_, event in sorted(placed, key=lambda each: each[:2]))
+
+
+def _ours(change: Change) -> EventView:
+    said = f"{change.state}: {change.message}" if change.message else str(change.state)
+    kind = "Warning" if change.state in BAD else "Normal"
+    return EventView(at=change.at, kind=kind, reason=change.reason, about="job", message=said)
+
+
+def _without_secrets(workload: Workload, event: EventView) -> EventView:
+    return event.model_copy(update={"message": workload.spec.without_secrets(event.message)})
+
+
+def _view(event: Event) -> EventView:
+    return EventView(**event.model_dump())

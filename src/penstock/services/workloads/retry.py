@@ -1,0 +1,185 @@
+"""Start another attempt of a workload that has ended, because somebody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.domain.attempts import Next
+from penstock.domain.outcome import latest
+from penstock.domain.policy import Kind, Rights, Verb
+from penstock.domain.states import Reason, State
+from penstock.domain.users import Caller
+from penstock.domain.volumes import Phase
+from penstock.domain.workloads import Workload
+from penstock.engines.base import Engine
+from penstock.engines.disk import disk_of
+from penstock.errors import Conflict, Invalid, Problem
+from penstock.services import audit, idempotency, lookup
+from penstock.services.people.people import People
+from penstock.services.reconcile import records
+from penstock.services.reconcile.reconciler import Reconciler
+from penstock.services.wakeup import Bell
+from penstock.services.workloads.references import claim_of, may_write
+from penstock.services.workloads.uploads import Uploads
+from penstock.settings import Settings
+from penstock.store.database import Database
+from penstock.store.session import Store
+from penstock.wire.requests import Retry
+from penstock.wire.workloads import WorkloadView
+
+
+class Retrying:
+    def __init__(
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        reconciler: Reconciler,
+        uploads: Uploads,
+        bell: Bell,
+        people: People,
+    ) -> None:
+        self._db = db
+        self._settings = settings
+        self._engine = engine
+        self._reconciler = reconciler
+        self._uploads = uploads
+        self._bell = bell
+        self._people = people
+
+    async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
+        """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
+        body = idempotency.digest(caller, f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
+        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
+        await self._refuse_gone(caller, workload)
+
+        def change(tx: Store) -> tuple[Workload, bool]:
+            before = idempotency.made_before(tx, caller.user, key, body, Kind.Workload)
+            if before:
+                return lookup.workload(tx, caller, before, Verb.create), False
+            disk_of(self._settings).refuse_new_work()
+            found = lookup.workload(tx, caller, workload.id, Verb.create)
+            _refuse_active(found)
+            _refuse_without_volumes(tx, found)
+            self._refuse_not_theirs(tx, caller, found)
+            indexes = _indexes(tx, found, asked.indexes)
+            after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
+            idempotency.remember(tx, caller.user, key, body, Kind.Workload, found.id)
+            audit.note_of(tx, caller, Verb.create, found, after.message)
+            return records.begin(tx, found, after), True
+
+        again, new = await self._db.write(change)
+        if new:
+            self._reconciler.submitted(again)
+            self._bell.ring(again.id)
+        history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
+        return WorkloadView.whole(again, history, units, self._reconciler.limits)
+
+    def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
+        """It runs as its owner's, and because somebody asks: what either may not mount now is not mounted again."""
+        asked = {"you": caller.rights}
+        if caller.user != workload.user and (owners := self._people.rights(workload.user)):
+            asked[workload.user] = owners
+        problems = [problem for who, rights in asked.items() for problem in not_theirs(tx, workload, who, rights)]
+        if problems:
+            raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
+
+    async def _refuse_gone(self, caller: Caller, workload: Workload) -> None:
+        """What only the outside knows: the files sent along, claims of the cluster and who may use them."""
+        if sent := workload.files.get("workdir"):
+            self._uploads.path(workload.user, sent)
+        for path, volume_id in workload.volume_ids.items():
+            if (claim := claim_of(volume_id)) is None:
+                continue
+            if await self._engine.literal_volume(claim, workload.user, workload.group) is None:
+                raise _without_volume(workload, path)
+        if problems := await claims_not_theirs(self._engine, workload, caller.rights):
+            raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
+
+
+def _refuse_active(workload: Workload) -> None:
+    if not workload.ended:
+        raise Conflict(
+            f"{workload.name} ({workload.id}) has not ended: it is {workload.status}.",
+            hint=f"penstock jobs stop {workload.id}",
+        )
+
+
+def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
+    for path, volume_id in workload.volume_ids.items():
+        volume = tx.volumes.get(volume_id)
+        if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+            raise _without_volume(workload, path)
+
+
+def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
+    """What of its volumes they may not mount as it does, judged as when it was first asked for; a cluster's own claim
+    has no record, see `claims_not_theirs`."""
+    problems = []
+    for mount in workload.spec.mounts:
+        volume = tx.volumes.get(workload.volume_ids[mount.path])
+        if volume is None or may_write(rights, volume.group):
+            continue
+        seen = rights.may(Verb.get, Kind.Volume, volume.group)
+        if seen and (mount.read_only or volume.read_only):
+            continue
+        said = f"volume {volume.name} belongs to group {volume.group}, where {who} may not"
+        said += " write to volumes" if seen else " see volumes"
+        needed = "'upload'" if seen else "'get'"
+        hint = f"an admin gives {needed} on Volume in group {volume.group}; or submit it anew without"
+        problems.append(Problem(said, field=f"volumes.{mount.path}", hint=hint))
+    return problems
+
+
+async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) -> list[Problem]:
+    """The claims of the cluster that a workload mounts and the caller may not mount in the same way."""
+    problems = []
+    for mount in workload.spec.mounts:
+        claim = claim_of(workload.volume_ids[mount.path])
+        volume = await engine.literal_volume(claim, workload.user, workload.group) if claim else None
+        if volume is None:
+            continue
+        reads = (mount.read_only or volume.read_only) and rights.may(Verb.get, Kind.Volume, volume.group)
+        if not reads and not may_write(rights, volume.group):
+            said = f"the claim {claim} of the cluster was not given to a group in which you may mount it"
+            problems.append(Problem(said, field=f"volumes.{mount.path}"))
+    return problems
+
+
+def _without_volume(workload: Workload, path: str) -> Conflict:
+    named = next(mount.volume for mount in workload.spec.mounts if mount.path == path)
+    return Conflict(
+        f"{workload.name} ({workload.id}) cannot run again: volume {named}, which it mounts at {path}, is gone.",
+        hint="Submit it anew with another volume.",
+    )
+
+
+def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tuple[int, ...]:
+    """What the attempt runs, as Workload has it."""
+    array = workload.spec.array
+    if array is None:
+        if asked:
+            problem = Problem(f"{workload.name} is no array", field="indexes")
+            raise Invalid("The attempt cannot be made.", problems=[problem])
+        if workload.state is State.EXITED:
+            raise _nothing(workload)
+        return ()
+    done = {unit.index for unit in latest(tx.workloads.units(workload.id)) if unit.state is State.EXITED}
+    left = [index for index in range(array.count) if index not in done]
+    if not left:
+        raise _nothing(workload)
+    wrong = [index for index in asked or () if not 0 <= index < array.count or index in done]
+    if wrong:
+        said = f"index {wrong[0]} has completed" if wrong[0] in done else f"there is no index {wrong[0]}"
+        shown = ", ".join(map(str, left[:20])) + (" …" if len(left) > 20 else "")
+        problem = Problem(said, field="indexes", hint=f"those that did not complete: {shown}")
+        raise Invalid("The attempt cannot be made.", problems=[problem])
+    chosen = sorted(set(asked)) if asked else left
+    return () if len(chosen) == array.count else tuple(chosen)
+
+
+def _nothing(workload: Workload) -> Conflict:
+    return Conflict(
+        f"{workload.name} ({workload.id}) completed: there is nothing to try again.",
+        hint="Submit it anew to repeat it.",
+    )

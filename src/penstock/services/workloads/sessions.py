@@ -1,0 +1,368 @@
+"""Programs that people start inside a job, or in a workload that only holds a volume for them.
+
+Such a workload lives as long as the connection it was made for. A server that is killed leaves it running; the next one
+finds it by its mark and ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+from penstock.domain.model import now
+from penstock.domain.names import NAME_LIMIT, new_id, shorten
+from penstock.domain.policy import Verb
+from penstock.domain.states import State
+from penstock.domain.users import Caller, Proof
+from penstock.domain.volumes import Phase, Volume
+from penstock.domain.workloads import Mount, Requests, Resources, Spec, Unit, Workload
+from penstock.engines.base import Engine, Run, Session, Terminal
+from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Unavailable
+from penstock.services import audit, lookup
+from penstock.services.people.accounts import account_of
+from penstock.services.reconcile.reconciler import Reconciler
+from penstock.services.wakeup import Bell
+from penstock.services.workloads.references import is_literal, literal, literal_id, may_write
+from penstock.services.workloads.retry import claims_not_theirs, not_theirs
+from penstock.services.workloads.workloads import Workloads
+from penstock.settings import Settings
+from penstock.store.database import Database
+from penstock.store.session import Store
+
+log = logging.getLogger(__name__)
+_LETTERS = '[ "$LC_ALL$LC_CTYPE$LANG" ] || export LANG=C.UTF-8'
+"""Most images name no language, and then a shell does not know what it is typed beyond ASCII."""
+SHELL = ("sh", "-c", f"{_LETTERS}; bash -c : >/dev/null 2>&1 && exec bash; exec sh")
+VOLUME_PATH = "/volume"
+LONGEST = 12 * 3600
+"""Seconds a shell on a volume may be open."""
+QUIET_SECONDS = 1.0
+"""Until whoever waits for a shell is told what it waits for."""
+END_SECONDS = 10.0
+SESSIONS_EACH = 200
+"""How many one user may have open."""
+
+Say = Callable[[str], Awaitable[None]]
+
+
+class Sessions:
+    def __init__(
+        self,
+        db: Database,
+        engine: Engine,
+        settings: Settings,
+        workloads: Workloads,
+        reconciler: Reconciler,
+        bell: Bell,
+    ) -> None:
+        self._db = db
+        self._engine = engine
+        self._settings = settings
+        self._workloads = workloads
+        self._reconciler = reconciler
+        self._bell = bell
+        self._open: Counter[str] = Counter()
+        self._connected: Counter[tuple[str, str, int]] = Counter()
+        """By user, workload and port."""
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    async def recover(self) -> None:
+        """Ends the shells of a server that is gone."""
+        for workload in await self._db.read(lambda tx: tx.workloads.active()):
+            if workload.session:
+                self.end_later(workload)
+
+    def stop(self) -> None:
+        """The server is about to stop: whoever has a session open is told."""
+        self._stopping.set()
+
+    async def stopped(self) -> None:
+        await self._stopping.wait()
+
+    async def close(self) -> None:
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # in a job
+
+    @asynccontextmanager
+    async def entering(self, caller: Caller, ref: str, part: int | None) -> AsyncIterator[tuple[Workload, int]]:
+        """The workload that is meant, and which part of it. All that can be wrong before a program starts is said."""
+        with self._counted(caller):
+            workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
+            await self.require_entry(workload, caller)
+            if problem := lookup.part_problem(workload, part):
+                raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
+            yield workload, await self.running_part(workload, part)
+
+    async def require_entry(self, workload: Workload, caller: Caller) -> None:
+        """Forbidden, unless it is the caller's own: a shell on a volume always, a job where it mounts what they may
+        not. Whoever is inside has all that the workload has."""
+        if caller.user == workload.user:
+            return
+        if workload.session:
+            said = f"{workload.name} ({workload.id}) is a shell of {workload.user} on a volume: nobody else enters it."
+            raise Forbidden(said, hint="open your own: penstock volumes shell")
+        problems = await self._db.read(lambda tx: not_theirs(tx, workload, "you", caller.rights))
+        problems += await claims_not_theirs(self._engine, workload, caller.rights)
+        if problems:
+            said = "; ".join(problem["message"] for problem in problems)
+            raise Forbidden(f"{workload.name} ({workload.id}) mounts what you may not: {said}.")
+
+    @asynccontextmanager
+    async def exec(
+        self, caller: Caller, workload: Workload, part: int, command: Sequence[str], terminal: Terminal | None
+    ) -> AsyncIterator[Session]:
+        """A program in it. It ends when this does."""
+        opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
+        async with self._started(workload, part, opening) as session:
+            await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, _program(command)))
+            yield session
+
+    @asynccontextmanager
+    async def connect(
+        self, caller: Caller, ref: str, part: int | None, port: int
+    ) -> AsyncIterator[tuple[Workload, Session]]:
+        """To a program of the job that listens. Of several connections at once only the first is noted."""
+        async with self.entering(caller, ref, part) as (workload, chosen):
+            key = (caller.user, workload.id, port)
+            async with self._started(workload, chosen, partial(self._engine.connect, port=port)) as session:
+                self._connected[key] += 1
+                try:
+                    if self._connected[key] == 1:
+                        said = f"port {port}"
+                        await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, said))
+                    yield workload, session
+                finally:
+                    self._connected[key] -= 1
+                    self._connected += Counter()  # without those that are 0
+
+    @asynccontextmanager
+    async def _started(
+        self, workload: Workload, part: int, opening: Callable[[Run, int], Awaitable[Session]]
+    ) -> AsyncIterator[Session]:
+        try:
+            session = await opening(Run.of(workload), part)
+        except Conflict as error:
+            raise said_of(workload, part, error) from error
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    async def running_part(self, workload: Workload, part: int | None) -> int:
+        """The one that is meant: the first that runs, unless one is named."""
+        if workload.status != "running":
+            raise _not_running(workload)
+        return await self._first_running(workload, Run.of(workload)) if part is None else part
+
+    async def _first_running(self, workload: Workload, run: Run) -> int:
+        if workload.spec.parts == 1:
+            return 0
+        units = (await self._engine.observe(run)).units
+        parts = [_part(workload, unit) for unit in units if unit.state is State.RUNNING]
+        if not parts:
+            raise Conflict(f"No {_word(workload)} of {workload.name} ({workload.id}) runs at the moment.")
+        return min(parts)
+
+    @contextmanager
+    def _counted(self, caller: Caller) -> Iterator[None]:
+        if self._stopping.is_set():
+            raise Unavailable("The server is stopping.")
+        if self._open[caller.user] >= SESSIONS_EACH:
+            raise Conflict(
+                f"You have {SESSIONS_EACH} programs and connections open in jobs already.", hint="close some of them"
+            )
+        self._open[caller.user] += 1
+        try:
+            yield
+        finally:
+            self._open[caller.user] -= 1
+
+    # on a volume
+
+    @asynccontextmanager
+    async def holding(self, caller: Caller, ref: str) -> AsyncIterator[tuple[Volume, Workload]]:
+        """A workload of the caller's that mounts the volume and waits, for as long as this lasts."""
+        with self._counted(caller):
+            volume = await self._volume(caller, ref)
+            if self._unmounted:
+                self._require_write(volume, caller)  # nothing would keep it from writing
+            workload = await self._db.write(partial(self._add, caller, volume))
+            self._reconciler.submitted(workload)
+            try:
+                yield volume, workload
+            finally:
+                await self._end_soon(workload)
+
+    async def require_hold(self, volume: Volume, workload: Workload, caller: Caller) -> None:
+        """Forbidden, where it writes and its owner may not any more."""
+        if self._unmounted or not workload.spec.mounts[0].read_only:
+            self._require_write(volume, caller)
+
+    def _require_write(self, volume: Volume, caller: Caller) -> None:
+        if not _writable(volume, caller) and not volume.read_only:
+            hint = f"to write you need 'upload' on Volume in group {volume.group}"
+            raise Forbidden(f"You may not write to volume {volume.name} of group {volume.group}.", hint=hint)
+
+    async def _volume(self, caller: Caller, ref: str) -> Volume:
+        """One of the caller's, or a claim of the cluster by its own name."""
+        try:
+            return await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.exec))
+        except NotFound:
+            if found := await literal(self._db, self._engine, caller, ref, Verb.exec):
+                return found
+            raise
+
+    def _add(self, caller: Caller, volume: Volume, tx: Store) -> Workload:
+        """Unless someone has deleted the volume meanwhile."""
+        known = None if is_literal(volume) else tx.volumes.get(volume.id)
+        if not is_literal(volume) and (known is None or known.phase is Phase.Deleting):
+            raise NotFound(f"Volume {volume.name} not found")
+        moment = now()
+        workload = Workload(
+            id=new_id(),
+            name=_name(volume),
+            group=caller.group,
+            namespace=self._engine.namespace(caller.user, caller.group),
+            user=caller.user,
+            account=account_of(caller, self._settings),
+            spec=self._spec(volume, read_only=not _writable(volume, caller)),
+            volume_ids={VOLUME_PATH: literal_id(volume.name) if is_literal(volume) else volume.id},
+            session=True,
+            created_at=moment,
+            updated_at=moment,
+        )
+        tx.workloads.add(workload)
+        audit.note_of(tx, caller, Verb.exec, volume)
+        return workload
+
+    def _spec(self, volume: Volume, *, read_only: bool) -> Spec:
+        """It asks for as good as nothing: a full machine must not keep anyone from their data."""
+        images = {"docker": self._settings.docker_helper_image, "kubernetes": self._settings.kubernetes_helper_image}
+        image = images.get(self._settings.engine)
+        cpus = 10 if self._engine.schedules else 0
+        return Spec(
+            name=_name(volume),
+            resources=Resources(image=image, requests=Requests(cpus_milli=cpus)),
+            mounts=(Mount(path=VOLUME_PATH, volume=volume.name, read_only=read_only),),
+            workdir=None if self._unmounted else VOLUME_PATH,
+            run=("sleep", str(LONGEST)),
+            max_duration=LONGEST,
+            stop_grace=1,
+            ttl=0,
+        )
+
+    @property
+    def _unmounted(self) -> bool:
+        """Without a sandbox a volume is only told where it is."""
+        return self._settings.engine == "local" and self._settings.sandbox == "none"
+
+    @asynccontextmanager
+    async def shell(
+        self, workload: Workload, command: Sequence[str], terminal: Terminal | None, say: Say
+    ) -> AsyncIterator[Session]:
+        """A program in it, as soon as it runs."""
+        running = await self._until_running(workload, say)
+        if self._unmounted:
+            variable = workload.spec.mounts[0].volume.upper().replace("-", "_")
+            go = f'cd "$PENSTOCK_VOLUME_{variable}" && exec "$@"'
+            command = ("sh", "-c", go, "sh", *(command or SHELL))
+        opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
+        async with self._started(running, 0, opening) as session:
+            yield session
+
+    async def _until_running(self, workload: Workload, say: Say) -> Workload:
+        said: str | None = None
+        began = asyncio.get_running_loop().time()
+        with self._bell.listen(workload.id) as rung:
+            while True:
+                rung.clear()
+                found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
+                if found is None or found.ended:
+                    why = found.message if found else "it was deleted"
+                    raise Conflict(f"The shell could not be started: {why or 'it ended at once'}")
+                if found.status == "running":
+                    return found
+                late = asyncio.get_running_loop().time() - began >= QUIET_SECONDS
+                if late and said != (found.message or ""):
+                    said = found.message or ""
+                    await say(f"Waiting for the shell: {said or 'it is being started'}")
+                await rung.wait(QUIET_SECONDS)
+
+    async def _end_soon(self, workload: Workload) -> None:
+        """Usually gone at once, so that the volume is free again; what takes longer is not waited for."""
+        await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
+
+    def end_later(self, workload: Workload) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._end(workload))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
+
+    async def _end(self, workload: Workload) -> None:
+        """By its id, whatever its owner may by now. Every step can be repeated by the next server; deleting it is also
+        what its `ttl` of 0 does."""
+        owner = Caller(user=workload.user, proof=Proof.socket)
+        try:
+            await self._workloads.stop_for(owner, workload.id)
+            if await self._has_ended(workload):
+                await self._workloads.delete_for(owner, workload.id)
+            else:
+                await self._engine.stop(Run.of(workload), 0)
+        except NotFound:
+            return
+        except (PenstockError, OSError) as error:
+            log.warning("%s: the shell could not be ended: %s", workload.id, error)
+
+    async def _has_ended(self, workload: Workload) -> bool:
+        """As soon as it has; False: the server stops before."""
+        with self._bell.listen(workload.id) as rung:
+            while True:
+                rung.clear()
+                found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
+                if found is None or found.ended:
+                    return True
+                if self._bell.stopping:
+                    return False
+                await rung.wait()
+
+
+def _writable(volume: Volume, caller: Caller) -> bool:
+    """Judge it as for a job that mounts the volume."""
+    return not volume.read_only and may_write(caller.rights, volume.group)
+
+
+def _name(volume: Volume) -> str:
+    return f"shell-{volume.name}".replace(".", "-")[:NAME_LIMIT].rstrip("-")
+
+
+def _word(workload: Workload) -> str:
+    return "index" if workload.spec.array else "node"
+
+
+def _part(workload: Workload, unit: Unit) -> int:
+    return unit.index if workload.spec.array else unit.rank
+
+
+def said_of(workload: Workload, part: int, error: Conflict) -> Conflict:
+    """What an engine says of a run, with the name that people know it by."""
+    which = f", {_word(workload)} {part}" if workload.spec.parts > 1 else ""
+    return Conflict(f"{workload.name} ({workload.id}{which}): {error.message}", hint=error.hint)
+
+
+def _not_running(workload: Workload) -> Conflict:
+    why = f" ({workload.message})" if workload.message and not workload.ended else ""
+    hint = f"penstock jobs logs {workload.id}" if workload.ended else f"penstock jobs status {workload.id}"
+    return Conflict(f"{workload.name} ({workload.id}) is not running: {workload.status}{why}", hint=hint)
+
+
+def _program(command: Sequence[str]) -> str:
+    """Without its arguments: secrets stand there, and the audit is kept for ever."""
+    return shorten(command[0], 80) if command else "a shell"
