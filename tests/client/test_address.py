@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import Client
 from penstock.client.address import connect_unix, local_sockets, named_url, parse_url, quote
+from penstock.client.api import Client
 from penstock.errors import SettingsError, Unreachable
 from penstock.settings import load
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.client.http import Send
 from penstock.errors import Invalid, PenstockError, TooLarge, Unreachable
 

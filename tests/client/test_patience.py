@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from penstock.client import Client
-from penstock.client.patience import AWAY, Patience
+from penstock.client.api import Client
+from penstock.client.retry import AWAY, Patience
 from penstock.errors import NotFound, Unreachable
 from tests.client.test_http import hangs_up, ok, peer, says
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import Client
 from penstock.client.address import parse_url
+from penstock.client.api import Client
 from penstock.client.profiles import (
     add_profile,
     all_profiles,

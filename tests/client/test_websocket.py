@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.client.websocket import BINARY, CLOSE, PING, PONG, Closed, WebSocket
 from penstock.errors import NotFound, Unreachable
 from tests.client.test_http import peer

@@ -8,8 +8,7 @@ import click
 
 from penstock.cli.output import echo
 from penstock.cli.tree import command
-from penstock.client import Client
-from penstock.client.api import Query
+from penstock.client.api import Client, Query
 from penstock.errors import PenstockError
 
 PLAIN = re.compile(r"[\w.@:/-]+\Z", re.ASCII)

@@ -19,9 +19,8 @@ from penstock.cli.owners import of_others
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, asked_for
-from penstock.client import Client
 from penstock.client.address import segment
-from penstock.client.api import FILE_SECONDS
+from penstock.client.api import FILE_SECONDS, Client
 from penstock.errors import Forbidden
 
 KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")

@@ -14,8 +14,8 @@ from penstock.cli.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.table import Column, Row, field, moment, table
 from penstock.cli.tree import command
 from penstock.cli.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
-from penstock.client import Client
 from penstock.client.address import segment
+from penstock.client.api import Client
 
 KINDS = KindWord()
 EVENTS = [

@@ -15,8 +15,7 @@ from penstock.cli.tree import command
 from penstock.client.address import segment
 
 if TYPE_CHECKING:
-    from penstock.client import Client
-    from penstock.client.api import Query
+    from penstock.client.api import Client, Query
 
 PROTOCOL = "v1.channel.penstock"
 COMMAND = 5

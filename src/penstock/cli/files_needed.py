@@ -15,7 +15,7 @@ import yaml
 
 from penstock.cli.output import note
 from penstock.cli.workdir import Pipe, Progress, contents, pack, upload, walk
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.errors import FilesNeeded, ServerFault
 
 KEY = "workdir"

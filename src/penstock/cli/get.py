@@ -13,8 +13,8 @@ from penstock.cli.output import echo, note, print_data, print_items
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.cli.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
-from penstock.client import Client
 from penstock.client.address import segment
+from penstock.client.api import Client
 from penstock.domain.kinds import ALIASES, APPLIED
 from penstock.errors import NotFound
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.client import Client
-from penstock.client.api import ANSWER_SECONDS
+from penstock.client.api import ANSWER_SECONDS, Client
 
 FORMATS = ("table", "json", "yaml", "wide", "name")
 PROFILE = "penstock.profile"

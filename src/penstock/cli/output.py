@@ -15,7 +15,7 @@ from penstock.cli.table import GAP, UNSAFE, Column, Row, clean, coloured, printa
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.client import Listing
+    from penstock.client.api import Listing
 
 
 def echo(text: str = "", *, nl: bool = True) -> None:

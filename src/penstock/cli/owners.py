@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from penstock.cli.confirm import confirmed
 from penstock.cli.table import Row
-from penstock.client import Client
+from penstock.client.api import Client
 
 SHOWN = 10
 

@@ -17,8 +17,7 @@ from penstock.client.address import segment
 from penstock.errors import Conflict, PenstockError, Unavailable
 
 if TYPE_CHECKING:
-    from penstock.client import Client
-    from penstock.client.api import Query
+    from penstock.client.api import Client, Query
 
 HOST = "127.0.0.1"
 """Nothing is ever published to the network."""

@@ -13,8 +13,8 @@ from penstock.cli.options import Function, output_option
 from penstock.cli.output import echo, note, print_data, print_items, show_hint
 from penstock.cli.table import Column, Row, field
 from penstock.cli.tree import LazyGroup, command
-from penstock.client import Client
 from penstock.client.address import parse_url
+from penstock.client.api import Client
 from penstock.client.profiles import (
     VARIABLE,
     Profile,

@@ -12,7 +12,7 @@ from penstock.cli.options import output_option
 from penstock.cli.output import echo, note, print_data, print_facts, show_hint
 from penstock.cli.table import short_time
 from penstock.cli.tree import LazyGroup, command
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.errors import Conflict, NotFound, StartRefused, Unreachable
 
 STOP_SECONDS = 60.0

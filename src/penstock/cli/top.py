@@ -17,9 +17,9 @@ from penstock.cli.table import GAP, Column, Row, field, printable, table, termin
 from penstock.cli.tree import command
 from penstock.cli.views import asked_for
 from penstock.cli.watch import redraw
-from penstock.client import Client
 from penstock.client.address import segment
-from penstock.client.patience import Patience
+from penstock.client.api import Client
+from penstock.client.retry import Patience
 from penstock.domain.quantities import show_bytes
 from penstock.errors import NotFound
 

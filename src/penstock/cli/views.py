@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from penstock.cli.kinds import Kind
 from penstock.cli.table import Column, Row
-from penstock.client import Client
 from penstock.client.address import segment
+from penstock.client.api import Client
 from penstock.domain.kinds import ALIASES
 from penstock.errors import Forbidden, NotFound
 

@@ -11,9 +11,8 @@ from time import sleep
 from penstock.cli.output import as_json, echo, echo_styled, note, print_data
 from penstock.cli.table import Column, Row, settled, table
 from penstock.cli.views import View
-from penstock.client import Client, Listing
-from penstock.client.api import Query
-from penstock.client.patience import Patience
+from penstock.client.api import Client, Listing, Query
+from penstock.client.retry import Patience
 
 WAIT_SECONDS = 30
 PAUSE_SECONDS = 2

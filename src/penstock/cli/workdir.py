@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple
 from pathspec import GitIgnoreSpec
 
 from penstock.cli.table import clean
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.client.http import Send
 from penstock.domain.quantities import show_bytes
 from penstock.errors import BadRequest, TooLarge

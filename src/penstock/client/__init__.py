@@ -2,7 +2,3 @@
 
 Every command imports this, so it imports little: no http.client, urllib, pathlib or ssl unless an address needs it.
 """
-
-from penstock.client.api import Client, Listing
-
-__all__ = ["Client", "Listing"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.client.address import config_dir
-from penstock.client.private import Document, change_private, read_private
+from penstock.client.files import Document, change_private, read_private
 
 LOCAL = "local"
 """The key of the server of this machine; the others are keyed by their URL."""

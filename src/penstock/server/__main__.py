@@ -26,9 +26,18 @@ from penstock.engines.base import Engine
 from penstock.engines.disk import disk_of
 from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
-from penstock.server.inherited import become_anew, inherited_listeners, unix_of
 from penstock.server.limits import Connections
-from penstock.server.listeners import Port, handed_port, has_short_path, is_loopback, open_port, unix_listener
+from penstock.server.listeners import (
+    Port,
+    become_anew,
+    handed_port,
+    has_short_path,
+    inherited_listeners,
+    is_loopback,
+    open_port,
+    unix_listener,
+    unix_of,
+)
 from penstock.server.parts import Parts
 from penstock.server.peers import PeerProtocol, PeerSocket, close_stalled
 from penstock.server.routes.server import RESTART

@@ -31,18 +31,17 @@ from penstock.errors import (
 )
 from penstock.server.gate import Gate
 from penstock.server.identity import permitted
-from penstock.server.openapi import Api
 from penstock.server.parts import Parts
 from penstock.server.permissions import NEEDS
 from penstock.server.routes import (
     docs,
-    document001,
     documents,
     exec,
-    looking,
+    inspect,
+    k8s_cli,
     people,
-    places,
     server,
+    storages,
     tokens,
     usage,
     volumes,
@@ -54,7 +53,7 @@ from penstock.wire.pages import ErrorBody
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
-NOUNS = (workloads, volumes, exec, looking, documents, server, tokens, people, places, usage, document001, docs)
+NOUNS = (workloads, volumes, exec, inspect, documents, server, tokens, people, storages, usage, k8s_cli, docs)
 """The most asked first: they are tried in this order."""
 
 
@@ -170,3 +169,23 @@ async def _defect(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     hint = "Its log says more: penstock server logs"
     return _body(PenstockError("The server met a defect of its own.", hint=hint))
+
+
+GROUP = {
+    "name": "group",
+    "in": "query",
+    "required": False,
+    "description": "only this group of yours; what is made belongs to it",
+    "schema": {"type": "string", "title": "Group"},
+}
+
+
+class Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """`group` is read where identity is, not by FastAPI: so it is written here, not found."""
+        if self.openapi_schema is None:
+            for path, operations in super().openapi()["paths"].items():
+                for method, operation in operations.items():
+                    if NEEDS[method.upper(), path][0] is not Verb.public:
+                        operation.setdefault("parameters", []).append(GROUP)
+        return super().openapi()

@@ -14,9 +14,9 @@ from typing import Any
 from penstock.cli.jobs.ending import ending, exit_code, is_over
 from penstock.cli.jobs.shown import Shown, ShownBytes, ShownLines
 from penstock.cli.output import note
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.client.http import Answer
-from penstock.client.patience import Patience
+from penstock.client.retry import Patience
 from penstock.errors import Unreachable
 
 QUIET_SECONDS = 1.0

@@ -15,7 +15,7 @@ from penstock.cli.output import note
 from penstock.cli.table import Row
 from penstock.cli.tree import command
 from penstock.client.address import segment
-from penstock.client.patience import Patience
+from penstock.client.retry import Patience
 
 TAIL = click.IntRange(0, 1_000_000)
 

@@ -14,8 +14,7 @@ from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import echo, note, print_data
 from penstock.cli.table import coloured
 from penstock.cli.tree import command
-from penstock.client import Client
-from penstock.client.api import FILE_SECONDS, Query
+from penstock.client.api import FILE_SECONDS, Client, Query
 from penstock.errors import FilesNeeded, Invalid, Problem, TooLarge
 
 PATH = "/v1/workloads"

@@ -14,7 +14,7 @@ from penstock.cli.options import api_url_option, connect, output_option
 from penstock.cli.output import note, print_data
 from penstock.cli.tree import command
 from penstock.client.address import segment
-from penstock.client.patience import Patience
+from penstock.client.retry import Patience
 
 
 @command(

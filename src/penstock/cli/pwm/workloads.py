@@ -8,7 +8,7 @@ from penstock.cli.pwm.ages import lasted
 from penstock.cli.pwm.nodes import gpus, mebibytes, short_uuid
 from penstock.cli.table import NAME, Column, Row, constant, field
 from penstock.cli.waiting import ahead
-from penstock.client import Client
+from penstock.client.api import Client
 from penstock.errors import Forbidden, NotFound
 
 HELD = "gpus_held"

@@ -1,4 +1,4 @@
-"""Waiting through a server's stop, restart or death: ask again until it is back, for up to two minutes.
+"""Wait through a server's restart or death: ask again for up to two minutes.
 
 It is waited for, never started: whoever stopped it had a reason, and the jobs go on without it.
 """

@@ -1,4 +1,4 @@
-"""The paths and bodies of document 001, each a thin translation of /v1."""
+"""The paths and bodies of k8s-cli, each a thin translation of /v1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at workloads and nodes, and the way to what listens in a workload."""
+"""Routes for inspect, top and port-forward."""
 
 from __future__ import annotations
 

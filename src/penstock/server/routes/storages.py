@@ -1,4 +1,4 @@
-"""/v1/storages, and nodes and storages that are taken out again."""
+"""Routes for storages, and for deleting nodes and storages."""
 
 from __future__ import annotations
 

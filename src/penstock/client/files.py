@@ -1,4 +1,4 @@
-"""Files that only their owner can read: replaced as a whole, by one command at a time."""
+"""Files that only their owner can read, replaced as a whole and by one command at a time."""
 
 # ruff: noqa: PTH103, PTH105, PTH108, PTH123
 
