@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from penstock.cli import relay, terminal
-from penstock.cli.relay import Relay
-from penstock.cli.terminal import Conversation
+from penstock.cli.ui import relay, terminal
+from penstock.cli.ui.relay import Relay
+from penstock.cli.ui.terminal import Conversation
 from penstock.client.websocket import BINARY, WebSocket
 from tests.client.test_websocket import frame
 

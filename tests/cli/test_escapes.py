@@ -17,9 +17,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.documents import as_yaml
-from penstock.cli.output import as_json
-from penstock.cli.table import clean, printable
+from penstock.cli.ui.output import as_json, as_yaml
+from penstock.cli.ui.table import clean, printable
 from tests.cli.conftest import Program
 from tests.running import RunningServer
 from tests.server.test_exec import wait_for

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from penstock.cli.explain import _columns
-from penstock.cli.table import table
+from penstock.cli.ui.table import table
 from tests.cli.test_completion import complete
 from tests.running import RunningServer, start_server
 from tests.server.test_attempts import until

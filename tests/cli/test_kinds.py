@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from penstock.cli.kinds import Kind, kind_of
 from penstock.cli.nodes import node_columns
 from penstock.cli.pwm.ages import age, last_seen
 from penstock.cli.pwm.nodes import cpus, gpus, short_uuid
 from penstock.cli.pwm.volumes import storage_columns
-from penstock.cli.table import table
-from penstock.cli.views import view_of
+from penstock.cli.ui.kinds import Kind, kind_of
+from penstock.cli.ui.table import table
+from penstock.cli.ui.views import view_of
 from penstock.domain.kinds import ALIASES
 
 DOCUMENT = """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.jobs.listing import job_columns
+from penstock.cli.jobs.list import job_columns
 from penstock.cli.jobs.status import HISTORY, UNITS
-from penstock.cli.output import print_data
-from penstock.cli.table import Column, field, moment, table
+from penstock.cli.ui.output import print_data
+from penstock.cli.ui.table import Column, field, moment, table
 from penstock.cli.volumes import volume_columns
 
 ROWS = [

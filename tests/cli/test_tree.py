@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cli import main, pwm
 from penstock.cli.main import cli
-from penstock.cli.tree import Command
+from penstock.cli.ui.command import Command
 
 
 def commands(group: click.Group, ctx: click.Context) -> list[tuple[str, click.Command]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.workdir import Pipe, Progress, pack, walk
+from penstock.cli.ui.workdir import Pipe, Progress, pack, walk
 from penstock.errors import BadRequest, TooLarge
 
 

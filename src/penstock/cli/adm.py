@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.batch import documents_body, file_option, show_results
 from penstock.cli.completion import user_names
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import echo, note, print_data, print_items, print_total
-from penstock.cli.table import Column, Row, field, moment
 from penstock.cli.token import lifetime_options, make_token
-from penstock.cli.tree import HELP, LazyGroup, command, version_option
+from penstock.cli.ui.batch import documents_body, file_option, show_results
+from penstock.cli.ui.command import HELP, LazyGroup, command, version_option
+from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.output import echo, note, print_data, print_items, print_total
+from penstock.cli.ui.table import Column, Row, field, moment
 
 COMMANDS = {
     "init": "penstock.cli.adm:init",

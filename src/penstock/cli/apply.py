@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.batch import documents_body, file_option, show_results
 from penstock.cli.jobs.submit import active_venv, folder_of, send
-from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import note
-from penstock.cli.tree import command
+from penstock.cli.ui.batch import documents_body, file_option, show_results
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.output import note
 
 
 @command(
@@ -34,7 +34,7 @@ def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str
     body = documents_body(file) | active_venv(client) | {"dry_run": dry_run}
     answer = send(client, body, base, path="/v1/apply", query={"group": group})
     if dry_run:
-        from penstock.cli.files_needed import sent_along
+        from penstock.cli.ui.workdir import sent_along
 
         for sent in sent_along(body["text"], base, answer.get("upload_limit_bytes")):
             note(f"Would send {sent}")

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import echo, note, print_data, show_hint
-from penstock.cli.tree import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.output import echo, note, print_data, show_hint
 from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
 from penstock.errors import Unauthenticated, Unreachable

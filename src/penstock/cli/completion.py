@@ -6,8 +6,8 @@ import re
 
 import click
 
-from penstock.cli.output import echo
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.output import echo
 from penstock.client.api import Client, Query
 from penstock.errors import PenstockError
 
@@ -63,7 +63,7 @@ def names_of_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`describe <Tab>` offers kinds and jobs, `describe volume <Tab>` what there is of them."""
-    from penstock.cli.kinds import KindWord, kind_of, speaks_document
+    from penstock.cli.ui.kinds import KindWord, kind_of, speaks_document
 
     words = ctx.params.get(param.name or "") or ()
     workloads = active_job_names if ctx.info_name in OF_ACTIVE else job_names
@@ -77,7 +77,7 @@ def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:
-    from penstock.cli.views import PATHS
+    from penstock.cli.ui.views import PATHS
 
     return _names(PATHS[noun], {"limit": 500}, ctx, incomplete)
 

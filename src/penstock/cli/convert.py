@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from penstock.cli.batch import documents_body, optional_file
-from penstock.cli.options import api_url_option, connect, group_option
-from penstock.cli.output import echo, note
-from penstock.cli.tree import command
+from penstock.cli.ui.batch import documents_body, optional_file
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, group_option
+from penstock.cli.ui.output import echo, note
 
 TARGETS = ("task", "document", "kubernetes")
 

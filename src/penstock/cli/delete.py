@@ -7,18 +7,17 @@ import sys
 
 import click
 
-from penstock.cli.batch import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.completion import kinds_and_names
-from penstock.cli.confirm import confirmed
-from penstock.cli.each import each
-from penstock.cli.jobs.ending import is_over
-from penstock.cli.kinds import Kind, KindWord, one_thing, speaks_document
-from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import echo, note
-from penstock.cli.owners import of_others
-from penstock.cli.table import Row
-from penstock.cli.tree import command
-from penstock.cli.views import PATHS, SINGLE, asked_for
+from penstock.cli.jobs.outcome import is_over
+from penstock.cli.ui.batch import documents_body, optional_file, show_results, thing_or_file
+from penstock.cli.ui.command import command
+from penstock.cli.ui.confirm import confirmed, each
+from penstock.cli.ui.kinds import Kind, KindWord, one_thing, speaks_document
+from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.output import echo, note
+from penstock.cli.ui.owners import of_others
+from penstock.cli.ui.table import Row
+from penstock.cli.ui.views import PATHS, SINGLE, asked_for
 from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS, Client
 from penstock.errors import Forbidden

@@ -8,12 +8,12 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.get import named
-from penstock.cli.kinds import Kind, KindWord, one_thing
-from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import echo, echo_styled, print_data, print_facts
-from penstock.cli.table import Column, Row, field, moment, table
-from penstock.cli.tree import command
-from penstock.cli.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
+from penstock.cli.ui.command import command
+from penstock.cli.ui.kinds import Kind, KindWord, one_thing
+from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
+from penstock.cli.ui.table import Column, Row, field, moment, table
+from penstock.cli.ui.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
 from penstock.client.address import segment
 from penstock.client.api import Client
 

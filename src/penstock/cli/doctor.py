@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import echo_styled, print_data
-from penstock.cli.table import Column, Row, blocks, clean, field, terminal_width, wrapped
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.output import echo_styled, print_data
+from penstock.cli.ui.table import Column, Row, blocks, clean, field, terminal_width, wrapped
 from penstock.client.credentials import credentials_path, read_credentials
 from penstock.client.profiles import VARIABLE, all_profiles, current_profile, profiles_path
 from penstock.errors import PenstockError, SettingsError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.options import Function, api_url_option, connect
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import Function, api_url_option, connect
 from penstock.client.address import segment
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def converse(
     client: Client, path: str, query: Query, words: Sequence[str], stdin: bool | None, tty: bool | None
 ) -> int:
     """Talk to the program at the other end until it ends; its exit code."""
-    from penstock.cli.terminal import Conversation, size_of
+    from penstock.cli.ui.terminal import Conversation, size_of
 
     given = list(words[1:] if words[:1] == ("--",) else words)
     if given == list(words) and given and given[0].startswith("-"):

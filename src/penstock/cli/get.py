@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from penstock.cli.completion import names_of_kind
-from penstock.cli.kinds import Kind, KindWord
-from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import echo, note, print_data, print_items
-from penstock.cli.table import Row
-from penstock.cli.tree import command
-from penstock.cli.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
+from penstock.cli.ui.command import command
+from penstock.cli.ui.kinds import Kind, KindWord
+from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.output import echo, note, print_data, print_items
+from penstock.cli.ui.table import Row
+from penstock.cli.ui.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
 from penstock.client.address import segment
 from penstock.client.api import Client
 from penstock.domain.kinds import ALIASES, APPLIED
@@ -149,7 +149,7 @@ def _watch(
     client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str | None, limit: int, output: str
 ) -> None:
     """What is named must be there when it begins; of all that are called so only those are asked for."""
-    from penstock.cli.watch import watch
+    from penstock.cli.ui.watch import watch
 
     if ref is not None and kind.noun in SINGLE:
         asked = asked | {"name": _single(client, kind, view, asked, ref)["name"]}

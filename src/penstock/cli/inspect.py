@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from penstock.cli.completion import kinds_and_names
-from penstock.cli.kinds import KindWord, one_thing
-from penstock.cli.options import api_url_option, connect, group_option
-from penstock.cli.output import print_data
-from penstock.cli.tree import command
-from penstock.cli.views import asked_for
+from penstock.cli.ui.command import command
+from penstock.cli.ui.kinds import KindWord, one_thing
+from penstock.cli.ui.options import api_url_option, connect, group_option
+from penstock.cli.ui.output import print_data
+from penstock.cli.ui.views import asked_for
 from penstock.client.address import segment
 
 

@@ -8,10 +8,10 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.jobs.logs import log_options, show_log
-from penstock.cli.kinds import KindWord, one_thing, speaks_document
-from penstock.cli.options import group_option
-from penstock.cli.tree import command
-from penstock.cli.views import check_asking
+from penstock.cli.ui.command import command
+from penstock.cli.ui.kinds import KindWord, one_thing, speaks_document
+from penstock.cli.ui.options import group_option
+from penstock.cli.ui.views import check_asking
 
 
 @command(

@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from penstock.cli.output import note, show_error
-from penstock.cli.tree import ADMIN, HELP, USER, LazyGroup, version_option
+from penstock.cli.ui.command import ADMIN, HELP, USER, LazyGroup, version_option
+from penstock.cli.ui.output import note, show_error
 from penstock.errors import PenstockError
 
 COMMANDS = {

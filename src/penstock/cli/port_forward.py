@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.options import api_url_option, connect, group_option
-from penstock.cli.output import note, show_error
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, group_option
+from penstock.cli.ui.output import note, show_error
 from penstock.client.address import segment
 from penstock.errors import Conflict, PenstockError, Unavailable
 
@@ -106,7 +106,7 @@ def _serve(listening: socket.socket, client: Client, workload_id: str, query: Qu
 
 def _pass_on(here: socket.socket, client: Client, workload_id: str, query: Query) -> None:
     """What goes wrong with one connection ends that one."""
-    from penstock.cli.relay import PROTOCOL, Relay
+    from penstock.cli.ui.relay import PROTOCOL, Relay
 
     with here:
         try:

@@ -9,10 +9,10 @@ import click
 
 from penstock.cli.auth import IN_THE_CLEAR
 from penstock.cli.completion import profile_names
-from penstock.cli.options import Function, output_option
-from penstock.cli.output import echo, note, print_data, print_items, show_hint
-from penstock.cli.table import Column, Row, field
-from penstock.cli.tree import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.options import Function, output_option
+from penstock.cli.ui.output import echo, note, print_data, print_items, show_hint
+from penstock.cli.ui.table import Column, Row, field
 from penstock.client.address import parse_url
 from penstock.client.api import Client
 from penstock.client.profiles import (

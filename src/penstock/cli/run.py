@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from penstock.cli.jobs.submit import parse_envs, submit_and_follow
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, output_option
 from penstock.errors import Invalid, Problem
 
 SOURCE = "<command line>"

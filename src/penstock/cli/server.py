@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from penstock.cli.options import output_option
-from penstock.cli.output import echo, note, print_data, print_facts, show_hint
-from penstock.cli.table import short_time
-from penstock.cli.tree import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.options import output_option
+from penstock.cli.ui.output import echo, note, print_data, print_facts, show_hint
+from penstock.cli.ui.table import short_time
 from penstock.client.api import Client
 from penstock.errors import Conflict, NotFound, StartRefused, Unreachable
 

@@ -6,8 +6,8 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.exec import converse, session_options
-from penstock.cli.options import api_url_option, connect, group_option
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, group_option
 from penstock.client.address import segment
 
 PLACES = {"Workload": "/v1/workloads/{}/exec", "Volume": "/v1/volumes/{}/shell"}
@@ -30,8 +30,8 @@ def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bo
     With a terminal it is a terminal: every key is the shell's, Ctrl-C too, and it is as large as this one. Of a volume
     it is a shell in its directory; no workload need run.
     """
-    from penstock.cli.kinds import KindWord, one_thing
-    from penstock.cli.views import asked_for
+    from penstock.cli.ui.kinds import KindWord, one_thing
+    from penstock.cli.ui.views import asked_for
 
     kind, ref = one_thing(words, KindWord(*PLACES))
     client = connect(api_url)

@@ -7,8 +7,8 @@ import os
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.options import api_url_option, connect, group_option
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, group_option
 from penstock.client.address import segment
 
 
@@ -29,7 +29,7 @@ def ssh_proxy(ref: str, port: int, node: int | None, index: int | None, group: s
 
     An ssh server must run in the job; the port is 22 unless another is named.
     """
-    from penstock.cli.relay import PROTOCOL, Relay
+    from penstock.cli.ui.relay import PROTOCOL, Relay
 
     if node is not None and index is not None:
         raise click.UsageError("--node and --index cannot be used together.")

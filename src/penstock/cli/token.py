@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.cli.confirm import confirmed
-from penstock.cli.each import each
-from penstock.cli.options import Function, api_url_option, connect, output_option
-from penstock.cli.output import echo, note, print_data, print_items
-from penstock.cli.table import Row, field, moment
-from penstock.cli.tree import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.confirm import confirmed, each
+from penstock.cli.ui.options import Function, api_url_option, connect, output_option
+from penstock.cli.ui.output import echo, note, print_data, print_items
+from penstock.cli.ui.table import Row, field, moment
 from penstock.client.address import segment
 
 PATH = "/v1/tokens"

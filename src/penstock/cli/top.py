@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from penstock.cli.completion import kinds_and_names
-from penstock.cli.kinds import KindWord, one_thing
-from penstock.cli.options import api_url_option, connect, group_option, output_option
-from penstock.cli.output import echo_styled, note, print_data
-from penstock.cli.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
-from penstock.cli.tree import command
-from penstock.cli.views import asked_for
-from penstock.cli.watch import redraw
+from penstock.cli.ui.command import command
+from penstock.cli.ui.kinds import KindWord, one_thing
+from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.output import echo_styled, note, print_data
+from penstock.cli.ui.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
+from penstock.cli.ui.views import asked_for
+from penstock.cli.ui.watch import redraw
 from penstock.client.address import segment
 from penstock.client.api import Client
 from penstock.client.retry import Patience

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import print_items
-from penstock.cli.table import Column, Row, field
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.output import print_items
+from penstock.cli.ui.table import Column, Row, field
 from penstock.domain.quantities import show_bytes
 from penstock.errors import Invalid
 

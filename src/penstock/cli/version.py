@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock import __version__
-from penstock.cli.options import api_url_option, connect
-from penstock.cli.output import echo
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect
+from penstock.cli.ui.output import echo
 from penstock.errors import Unreachable
 
 PATIENCE = 5.0

@@ -8,10 +8,10 @@ import click
 
 from penstock.cli.completion import volume_names
 from penstock.cli.exec import converse, session_options
-from penstock.cli.options import api_url_option, connect, list_options, output_option
-from penstock.cli.output import echo, note, print_data, print_facts, print_items, print_total
-from penstock.cli.table import NAME, Column, Row, field, moment, short_time
-from penstock.cli.tree import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.options import api_url_option, connect, list_options, output_option
+from penstock.cli.ui.output import echo, note, print_data, print_facts, print_items, print_total
+from penstock.cli.ui.table import NAME, Column, Row, field, moment, short_time
 from penstock.client.address import segment
 
 PATH = "/v1/volumes"
@@ -94,8 +94,8 @@ def list_volumes(
     query = {"status": status, "name": name, "all_users": all_users, "usage": details}
     columns = volume_columns(details=details, all_users=all_users)
     if watch:
-        from penstock.cli.views import View
-        from penstock.cli.watch import watch as follow
+        from penstock.cli.ui.views import View
+        from penstock.cli.ui.watch import watch as follow
 
         follow(client, View(PATH, lambda _: columns, told=True), query, limit, output)
         return
@@ -268,9 +268,8 @@ def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, 
 @api_url_option()
 def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -> int:
     """Delete volumes and all their data, for good. Refused while a job uses one."""
-    from penstock.cli.confirm import confirmed
-    from penstock.cli.each import each
-    from penstock.cli.owners import of_others
+    from penstock.cli.ui.confirm import confirmed, each
+    from penstock.cli.ui.owners import of_others
 
     client = connect(api_url)
 

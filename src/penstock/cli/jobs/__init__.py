@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.tree import LazyGroup
+from penstock.cli.ui.command import LazyGroup
 
 COMMANDS = {
     "submit": "penstock.cli.jobs.submit:submit",
-    "list": "penstock.cli.jobs.listing:list_jobs",
+    "list": "penstock.cli.jobs.list:list_jobs",
     "status": "penstock.cli.jobs.status:status",
     "logs": "penstock.cli.jobs.logs:logs",
     "wait": "penstock.cli.jobs.wait:wait",

@@ -6,14 +6,14 @@ A server that goes away is waited for. The log is then asked for from its start,
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
-from penstock.cli.jobs.ending import ending, exit_code, is_over
-from penstock.cli.jobs.shown import Shown, ShownBytes, ShownLines
-from penstock.cli.output import note
+from penstock.cli.jobs.outcome import ending, exit_code, is_over
+from penstock.cli.ui.output import note
 from penstock.client.api import Client
 from penstock.client.http import Answer
 from penstock.client.retry import Patience
@@ -151,3 +151,63 @@ def goes_on(job_id: str) -> None:
     if sys.stderr.isatty():
         note("")  # after the terminal's own ^C
     note(f"The job goes on. Follow it with: penstock jobs logs {job_id}; stop it with: penstock jobs stop {job_id}")
+
+
+class Shown(Protocol):
+    def again(self) -> None:
+        """The log comes from its start once more."""
+
+    def fresh(self, piece: bytes) -> bytes:
+        """What of the next piece was not shown yet."""
+
+    def rest(self) -> bytes:
+        """What was held back, at the log's end."""
+
+
+class ShownBytes:
+    """Of one node: its bytes come in the same order each time."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+        self._skip = 0
+
+    def again(self) -> None:
+        self._skip = self._shown
+
+    def fresh(self, piece: bytes) -> bytes:
+        known = min(self._skip, len(piece))
+        self._skip -= known
+        self._shown += len(piece) - known
+        return piece[known:]
+
+    def rest(self) -> bytes:
+        return b""
+
+
+class ShownLines:
+    """Of several nodes: only the lines of each node, by its `node-<i> | `, come in the same order each time."""
+
+    def __init__(self) -> None:
+        self._shown: Counter[bytes] = Counter()
+        self._passed: Counter[bytes] = Counter()
+        self._held = b""
+
+    def again(self) -> None:
+        self._passed.clear()
+        self._held = b""
+
+    def fresh(self, piece: bytes) -> bytes:
+        *lines, self._held = (self._held + piece).split(b"\n")
+        return b"".join(line + b"\n" for line in lines if self._is_fresh(line))
+
+    def _is_fresh(self, line: bytes) -> bool:
+        node = line.partition(b" | ")[0]
+        self._passed[node] += 1
+        if self._passed[node] <= self._shown[node]:
+            return False
+        self._shown[node] += 1
+        return True
+
+    def rest(self) -> bytes:
+        held, self._held = self._held, b""
+        return held

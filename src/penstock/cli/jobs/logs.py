@@ -10,10 +10,10 @@ import click
 
 from penstock.cli.completion import job_names
 from penstock.cli.jobs.follow import Log, goes_on
-from penstock.cli.options import Function, api_url_option, connect
-from penstock.cli.output import note
-from penstock.cli.table import Row
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import Function, api_url_option, connect
+from penstock.cli.ui.output import note
+from penstock.cli.ui.table import Row
 from penstock.client.address import segment
 from penstock.client.retry import Patience
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.completion import job_names
-from penstock.cli.each import each
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.confirm import each
+from penstock.cli.ui.options import api_url_option, connect, output_option
 from penstock.client.address import segment
 
 

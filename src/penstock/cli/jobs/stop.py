@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.completion import active_job_names, job_names
-from penstock.cli.confirm import confirmed
-from penstock.cli.each import each
-from penstock.cli.jobs.ending import is_over
-from penstock.cli.options import all_users_option, api_url_option, connect, output_option
-from penstock.cli.output import echo, note, print_data
-from penstock.cli.owners import of_others, stop_agreed
-from penstock.cli.table import Row
-from penstock.cli.tree import command
+from penstock.cli.jobs.outcome import is_over
+from penstock.cli.ui.command import command
+from penstock.cli.ui.confirm import confirmed, each
+from penstock.cli.ui.options import all_users_option, api_url_option, connect, output_option
+from penstock.cli.ui.output import echo, note, print_data
+from penstock.cli.ui.owners import of_others, stop_agreed
+from penstock.cli.ui.table import Row
 from penstock.client.address import segment
 from penstock.client.api import Client
 

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from penstock.cli.completion import job_names
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import echo, note, print_data
-from penstock.cli.table import coloured
-from penstock.cli.tree import command
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.output import echo, note, print_data
+from penstock.cli.ui.table import coloured
 from penstock.client.api import FILE_SECONDS, Client, Query
 from penstock.errors import FilesNeeded, Invalid, Problem, TooLarge
 
@@ -133,7 +133,7 @@ def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, quer
     try:
         return client.post(path, body, query, create=True, timeout=timeout)
     except FilesNeeded as asked:
-        from penstock.cli.files_needed import refusal, send_files
+        from penstock.cli.ui.workdir import refusal, send_files
 
         if body.get("dry_run"):  # which makes nothing, and so needs nothing
             raise refusal(asked.details.get("files")) from asked
@@ -144,7 +144,7 @@ def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, quer
 
 
 def _show_dry_run(answer: dict[str, Any], text: str, base: str, output: str) -> int:
-    from penstock.cli.files_needed import sent_along
+    from penstock.cli.ui.workdir import sent_along
 
     sent = sent_along(text, base, answer.get("upload_limit_bytes"))
     if output not in ("table", "wide"):

@@ -8,11 +8,11 @@ from time import monotonic
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.jobs.ending import Job, ending, exit_code, is_over
 from penstock.cli.jobs.follow import goes_on, wait_for_end
-from penstock.cli.options import api_url_option, connect, output_option
-from penstock.cli.output import note, print_data
-from penstock.cli.tree import command
+from penstock.cli.jobs.outcome import Job, ending, exit_code, is_over
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.output import note, print_data
 from penstock.client.address import segment
 from penstock.client.retry import Patience
 

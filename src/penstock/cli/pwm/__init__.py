@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.tree import HELP, LazyGroup, version_option
+from penstock.cli.ui.command import HELP, LazyGroup, version_option
 
 COMMANDS = {
     "profile": "penstock.cli.profile:profile",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.cli.table import Row
+from penstock.cli.ui.table import Row
 
 FRESH_SECONDS = 20
 HOUR, DAY = 3600, 86400

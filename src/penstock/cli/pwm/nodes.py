@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.cli.pwm.ages import last_seen
-from penstock.cli.table import Column, Row, constant, field
+from penstock.cli.ui.table import Column, Row, constant, field
 from penstock.domain.quantities import show_bytes
 
 MIB = 1 << 20

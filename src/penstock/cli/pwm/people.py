@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli.table import Column, Row, constant, field
+from penstock.cli.ui.table import Column, Row, constant, field
 from penstock.domain.quantities import count_cpus, show_bytes, show_duration
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli.table import NAME, Column, Row, constant, field, moment
+from penstock.cli.ui.table import NAME, Column, Row, constant, field, moment
 
 
 def volume_columns(*, wide: bool) -> list[Column]:

@@ -1,14 +1,14 @@
-"""`penstock jobs list`."""
+"""`penstock jobs list`: list jobs with their states and places in the queue."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from penstock.cli.options import connect, list_options
-from penstock.cli.output import echo, print_items, print_total
-from penstock.cli.table import NAME, Column, Row, field, moment
-from penstock.cli.tree import command
-from penstock.cli.waiting import ahead, without_place
+from penstock.cli.ui.command import command
+from penstock.cli.ui.options import connect, list_options
+from penstock.cli.ui.output import echo, print_items, print_total
+from penstock.cli.ui.table import NAME, Column, Row, field, moment
 
 PATH = "/v1/workloads"
 EXPLAINED = ("pending", "failed", "unknown")
@@ -42,8 +42,8 @@ def list_jobs(
         return job_columns(items, details=details, all_users=all_users, wide=output == "wide")
 
     if watch:
-        from penstock.cli.views import View
-        from penstock.cli.watch import watch as follow
+        from penstock.cli.ui.views import View
+        from penstock.cli.ui.watch import watch as follow
 
         follow(client, View(PATH, columns, told=True), query, limit, output)
         return
@@ -96,3 +96,16 @@ def why(row: Row) -> str:
     """The person's sentence where there is one, without the place in the queue; else the reason's word."""
     said = row.get("message")
     return (without_place(said) if ahead(row) else said) if said else row.get("reason") or "-"
+
+
+AHEAD = re.compile(r"(?:; )?([0-9]+) ahead in the queue\Z")
+
+
+def ahead(row: Row) -> str | None:
+    """How many are before it; None if nobody is, or it does not wait."""
+    found = AHEAD.search(row.get("message") or "") if row.get("status") == "pending" else None
+    return found[1] if found else None
+
+
+def without_place(sentence: str) -> str:
+    return AHEAD.sub("", sentence)

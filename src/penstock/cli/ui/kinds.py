@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from penstock.cli.tree import USER
+from penstock.cli.ui.command import USER
 from penstock.domain.kinds import ALIASES, kind_named
 
 OURS = {

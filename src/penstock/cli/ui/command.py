@@ -1,4 +1,4 @@
-"""How commands are written here: groups that import a command when it is used, and help that ends in examples."""
+"""Groups that import a command when it is used, and help that ends in examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from penstock import __version__
-from penstock.cli.output import echo
+from penstock.cli.ui.output import echo
 
 Decorator = Callable[[Callable[..., Any]], click.Command]
 

@@ -1,4 +1,4 @@
-"""A program elsewhere, at this end: what is typed goes there, what it prints comes here, byte for byte.
+"""Connect this terminal to a program in a job, byte for byte.
 
 A terminal is handed over whole (raw): every key, Ctrl-C too, is the program's. Whatever ends the conversation, the
 terminal is given back as it was.
@@ -19,7 +19,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
-from penstock.cli.output import note
+from penstock.cli.ui.output import note
 from penstock.client.websocket import Closed, WebSocket
 from penstock.errors import Unreachable, from_body
 

@@ -1,12 +1,12 @@
-"""Asking before other people's things are stopped or destroyed: one's own are not asked about here."""
+"""Count what a command would stop or destroy, and whose it is, before it asks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 
-from penstock.cli.confirm import confirmed
-from penstock.cli.table import Row
+from penstock.cli.ui.confirm import confirmed
+from penstock.cli.ui.table import Row
 from penstock.client.api import Client
 
 SHOWN = 10

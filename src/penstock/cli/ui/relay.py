@@ -1,4 +1,4 @@
-"""A connection to a program elsewhere, at this end: bytes from a descriptor go there, what comes back goes to one.
+"""Relay bytes between two descriptors and a connection to a program in a job.
 
 Neither direction waits for the other: what cannot be passed on yet is kept, a little of it, and no more is read
 until it is gone.

@@ -1,4 +1,4 @@
-"""A file of any number of documents: how it is named, what is sent of it, and what became of each."""
+"""Commands on a file of documents: how the file is named, what is sent, and what became of each document."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from penstock.cli.options import Function
-from penstock.cli.output import echo, note, print_data
-from penstock.cli.table import Row
+from penstock.cli.ui.options import Function
+from penstock.cli.ui.output import echo, note, print_data
+from penstock.cli.ui.table import Row
 
 
 def file_option(function: Function) -> Function:

@@ -1,13 +1,26 @@
-"""One command on several things: a fault of one does not keep the others from being done."""
+"""Ask before something is destroyed, and apply one command to several things."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 
-from penstock.cli.output import echo, note, print_data, show_error
-from penstock.cli.table import Row
+import click
+
+from penstock.cli.ui.output import echo, note, print_data, show_error
+from penstock.cli.ui.table import Row, clean
 from penstock.errors import PenstockError, Unreachable
+
+
+def confirmed(question: str, option: str = "--force") -> bool:
+    """The answer, typed or piped in; where there is nobody to give one, an error that names the option."""
+    try:
+        return click.confirm(clean(question), err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError(f"{clean(question)} Nobody is there to answer: use {option}.") from None
 
 
 def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say: Callable[[Row], str]) -> int:

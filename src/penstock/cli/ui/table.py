@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: columns are left out before anything is cut, and no row is ever broken in two."""
+"""Tables that fit the terminal: columns are dropped before a cell is cut, and a row never takes two lines."""
 
 from __future__ import annotations
 

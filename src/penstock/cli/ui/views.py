@@ -1,4 +1,4 @@
-"""Where each kind of thing is asked for and how it is shown: in our own columns, or in document 003's."""
+"""Where each kind of thing is listed from, and its table columns: Penstock's own or PWM's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from penstock.cli.kinds import Kind
-from penstock.cli.table import Column, Row
+from penstock.cli.ui.kinds import Kind
+from penstock.cli.ui.table import Column, Row
 from penstock.client.address import segment
 from penstock.client.api import Client
 from penstock.domain.kinds import ALIASES
@@ -57,7 +57,7 @@ def view_of(kind: Kind, *, wide: bool) -> View:
 
 def _our_own(noun: str, wide: bool) -> View:
     if noun == "Workload":
-        from penstock.cli.jobs.listing import job_columns
+        from penstock.cli.jobs.list import job_columns
 
         def columns(rows: Sequence[Row] | None) -> list[Column]:
             return job_columns(rows, details=False, all_users=_of_several(rows), wide=wide)

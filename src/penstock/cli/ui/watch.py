@@ -1,4 +1,4 @@
-"""`--watch`: the server answers when something changed, so watching costs nothing while nothing does.
+"""`--watch`: wait for the server to report a change, so that watching an idle list costs nothing.
 
 What no server tells of, such as the memory of a GPU, is asked for every two seconds, as document 003 does.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from time import sleep
 
-from penstock.cli.output import as_json, echo, echo_styled, note, print_data
-from penstock.cli.table import Column, Row, settled, table
-from penstock.cli.views import View
+from penstock.cli.ui.output import as_json, echo, echo_styled, note, print_data
+from penstock.cli.ui.table import Column, Row, settled, table
+from penstock.cli.ui.views import View
 from penstock.client.api import Client, Listing, Query
 from penstock.client.retry import Patience
 

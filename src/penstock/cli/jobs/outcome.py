@@ -1,4 +1,4 @@
-"""How a job ended: in a sentence, in time, and as an exit code."""
+"""Tell how a job ended: as a sentence, as a duration and as an exit code."""
 
 from __future__ import annotations
 

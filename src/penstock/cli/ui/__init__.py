@@ -1,0 +1,1 @@
+"""What commands share: tables, output, the terminal, options and confirmation."""
