@@ -18,8 +18,8 @@ from bench import crowd, process, server
 from bench.crowd import Original
 from bench.finished import Finished
 from bench.table import Line
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.objects import Pod
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.objects.pods import Pod
 from tests import running
 from tests.rig import cluster
 from tests.rig.cluster import Rig

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.gpu_use import IDLE_UNSEEN
+from penstock.engines.shared.refusals import IDLE_UNSEEN
 from tests.hosts.gpus import MEMORY_MB, uuid
 from tests.hosts.lot import Hosts
 from tests.running import RunningServer, start_server

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.gpu_use import IDLE_UNSEEN
+from penstock.engines.shared.refusals import IDLE_UNSEEN
 from tests.test_docker_placing import Lab, lab, until
 
 __all__ = ["lab"]

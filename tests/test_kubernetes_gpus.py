@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.gpu_use import IDLE_PARTLY_UNSEEN, IDLE_UNSEEN
+from penstock.engines.shared.refusals import IDLE_PARTLY_UNSEEN, IDLE_UNSEEN
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.exporting import CHART, GPU_OPERATOR, Exporter, lines
 from tests.rig.cluster import Rig

@@ -16,7 +16,8 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Medium, Scratch
 from penstock.engines.base import Terminal
-from penstock.engines.local import LocalEngine, launching
+from penstock.engines.local import runs
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.executing import result, running, session, told
 from tests.engines.killing import kill_supervisors
@@ -126,8 +127,8 @@ async def scratch(settings: Settings, account: Account) -> None:
 
 
 def main(task: str, uid: int, home: Path) -> None:
-    shutil.copytree(launching.PACKAGE / "supervisor", home / "supervisor")  # the checkout may be closed to others
-    launching.PACKAGE = home
+    shutil.copytree(runs.PACKAGE / "supervisor", home / "supervisor")  # the checkout may be closed to others
+    runs.PACKAGE = home
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from penstock.engines.base import DevicesBusy
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of
 from tests.engines.machine import opened

@@ -11,13 +11,14 @@ import time
 
 from penstock.domain.users import Account
 from penstock.engines.base import Launch, Presence
-from penstock.engines.local import LocalEngine, checks, launching
-from penstock.engines.local.claims import Claims
+from penstock.engines.local import doctor, runs
+from penstock.engines.local.cgroups import Limits
+from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.layout import Layout
-from penstock.engines.local.limits import Limits
-from penstock.engines.local.plans import Machine
-from penstock.engines.local.records import end_leftovers, lock_is_held
+from penstock.engines.local.spec.plan import Machine
+from penstock.engines.local.state import end_leftovers, lock_is_held
 from penstock.engines.local.supervisor.processes import first_child
+from penstock.engines.local.volumes import Claims
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, run_of
 from tests.engines.machine import processes_with
@@ -44,9 +45,9 @@ async def kill_supervisors(settings: Settings, account: Account) -> int:
 def _start_and_kill(settings: Settings, launch: Launch, *, begun: bool) -> None:
     """Some are killed only once they began: on a busy machine none would get that far in its first milliseconds."""
     layout = Layout(settings)
-    machine = Machine(settings, layout, Claims(settings, layout), Limits(), {}, checks.find_bwrap())
+    machine = Machine(settings, layout, Claims(settings, layout), Limits(), {}, doctor.find_bwrap())
     run_dir = layout.run_dir(run_of(launch))
-    parent = launching.begin(run_dir, launch, machine)
+    parent = runs.begin(run_dir, launch, machine)
     assert parent
     while not (supervisor := first_child(parent.pid)):
         if parent.poll() is not None:  # on a busy machine it may have begun before we looked

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from penstock.engines.base import Launch
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
-from penstock.engines.local import LocalEngine
-from penstock.engines.local.records import Progress, read_began, report
+from penstock.engines.local.engine import LocalEngine
+from penstock.engines.local.state import Progress, read_began, report
 from penstock.engines.local.supervisor.array import TRIES, Array
 from penstock.settings import Settings
 from tests.engines.launching import a_volume, an_array, ended, log_of, printed, run_of, the_account

@@ -24,10 +24,10 @@ from penstock.domain.states import State
 from penstock.domain.users import Account
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.gpus import lock_directory_check, lock_gpus, locked
-from penstock.engines.local.logs import TAIL_REACH, LogReader
-from penstock.engines.local.supervisor.logfile import segment_name
+from penstock.engines.shared.logfile import segment_name
+from penstock.engines.shared.logstore import TAIL_REACH, LogReader
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
 from tests.engines.executing import running, told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.engines.base import Run
-from penstock.engines.changes import Changes
+from penstock.engines.shared.wakeup import Changes
 
 
 async def test_a_run_that_changes_often_is_told_once_until_it_is_looked_at() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.workloads import Resources
-from penstock.engines.local import LocalEngine
-from penstock.engines.local.checks import probe_sandbox
-from penstock.engines.local.limits import Limits
+from penstock.engines.local.cgroups import Limits
+from penstock.engines.local.doctor import probe_sandbox
+from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Unavailable
 from penstock.settings import Settings
 from tests.engines.launching import a_launch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.volumes import Phase
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.supervisor.erase import erase
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings

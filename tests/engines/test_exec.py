@@ -17,7 +17,7 @@ import pytest
 from penstock.domain.users import Account
 from penstock.domain.workloads import Array
 from penstock.engines.base import Terminal
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Conflict, Unavailable
 from penstock.settings import Settings
 from tests.engines.executing import Executing, result, running, session, shown, told

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.domain.workloads import Scratch
 from penstock.engines.base import Event, Run
-from penstock.engines.local import LocalEngine
-from penstock.engines.local.happenings import SHOWN, happenings
+from penstock.engines.local.engine import LocalEngine
+from penstock.engines.local.events import SHOWN, happenings
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, an_array, ended, outcome, printed, run_of
 

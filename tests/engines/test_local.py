@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.arguments import ArgumentsContract
 from tests.engines.arrays import ArrayContract

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.base import Presence
-from penstock.engines.local import LocalEngine
-from penstock.engines.local.supervisor.logfile import LogFile, cut_name
+from penstock.engines.local.engine import LocalEngine
+from penstock.engines.shared.logfile import LogFile, cut_name
 from penstock.errors import StorageFull
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of

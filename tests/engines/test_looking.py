@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.base import Terminal
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.executing import running, session, shown
 from tests.engines.launching import log_of, printed, run_of

@@ -15,8 +15,8 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Medium, Scratch
-from penstock.engines.local import LocalEngine
-from penstock.engines.local.sandbox import can_bind_by_descriptor
+from penstock.engines.local.engine import LocalEngine
+from penstock.engines.local.spec.sandbox import can_bind_by_descriptor
 from penstock.errors import Conflict
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, a_volume, an_array, log_of, outcome, printed, run_of, the_account

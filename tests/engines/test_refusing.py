@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.dialects.documents import read_documents
 from penstock.dialects.manifest.read import ManifestWorkload
-from penstock.engines.docker import refusing as docker
+from penstock.engines.docker import refusals as docker
 from penstock.engines.local import refusals as local
 from penstock.settings import Settings
 from tests.dialects.test_manifest_write import SECRETS

@@ -14,7 +14,7 @@ from typing import Literal
 import pytest
 
 from penstock.domain.states import Reason, State
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Conflict, Forbidden
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, a_volume, outcome, the_account

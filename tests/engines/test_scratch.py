@@ -15,7 +15,7 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Medium, Mount, Resources, Scratch, Spec
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.supervisor.disk import amount, exceeded
 from penstock.errors import Invalid
 from penstock.settings import Settings

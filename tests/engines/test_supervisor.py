@@ -18,7 +18,7 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.killing import KILLS, kill_supervisors
 from tests.engines.launching import a_launch, ended, log_of, outcome, printed, run_of, the_account

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.traffic import Traffic, read_traffic, total
+from penstock.engines.shared.counters import Traffic, read_traffic, total
 
 DISKS = """\
    7       0 loop0 9 0 9000 0 9 0 9000 0 0 0 0 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.states import State
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, a_volume, outcome, the_account
 from tests.engines.wheels import wheel

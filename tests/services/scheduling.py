@@ -17,7 +17,7 @@ from penstock.domain.users import Account, Caller, Proof
 from penstock.domain.volumes import AccessMode, Phase, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Launch, Presence, Report, Run
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Unavailable
 from penstock.server.parts import Parts
 from penstock.settings import Settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.workloads import Spec
-from penstock.engines.gpu_use import IDLE_PARTLY_UNSEEN, IDLE_UNSEEN, by_place, idle_notices
+from penstock.engines.shared.refusals import IDLE_PARTLY_UNSEEN, IDLE_UNSEEN, by_place, idle_notices
 from penstock.services.idle import Clock, Sight, following, sight_of
 from penstock.wire.measures import GpuMeasure
 from tests.store.making import a_workload

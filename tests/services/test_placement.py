@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.domain.states import State
 from penstock.domain.users import Group, Limits, Membership, User
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Unavailable
 from penstock.server.parts import Parts
 from penstock.services.scheduler import queue

@@ -23,7 +23,7 @@ import uvloop
 
 from penstock.domain.policy import Kind
 from penstock.engines.base import Engine
-from penstock.engines.disk import disk_of
+from penstock.engines.shared.disk import disk_of
 from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
 from penstock.server.limits import Connections
@@ -332,7 +332,7 @@ def _to_keep(settings: Settings, sockets: list[socket.socket]) -> list[socket.so
 
 def _engine(settings: Settings) -> Engine:
     if settings.engine == "local":
-        from penstock.engines.local import LocalEngine
+        from penstock.engines.local.engine import LocalEngine
 
         return LocalEngine(settings)
     if settings.engine == "docker":

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.domain.nodes import Host
 from penstock.engines.base import Launch, Presence, Run
-from penstock.engines.docker.api import Api
+from penstock.engines.docker.api.client import Api
 from penstock.engines.docker.engine import DockerEngine
 from penstock.settings import Settings
 

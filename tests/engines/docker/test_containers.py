@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.workloads import Port, Resources, Scratch
-from penstock.engines.docker.api import Api
-from penstock.engines.docker.container_settings import read_settings
-from penstock.engines.docker.containers import Place, container
+from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.transport import read_address
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.names import network_name
-from penstock.engines.docker.wires import read_address
-from penstock.engines.surroundings import CAPABILITIES
+from penstock.engines.docker.settings import read_settings
+from penstock.engines.docker.spec import Place, container
+from penstock.engines.shared.environment import CAPABILITIES
 from penstock.settings import Settings
 from tests.engines.docker.opening import opened, settings_for
 from tests.engines.executing import running, told

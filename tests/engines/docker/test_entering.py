@@ -12,7 +12,7 @@ import pytest
 
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Terminal
-from penstock.engines.docker import entering
+from penstock.engines.docker import exec
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
 from tests.engines.docker.carrying import by_ssh
@@ -74,7 +74,7 @@ async def test_closing_a_terminal_ends_what_ran_on_it(engine: DockerEngine, plai
 async def test_a_connection_that_is_lost_ends_what_it_was_for_and_says_so(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entering, "CODE_SECONDS", 1.0)
+    monkeypatch.setattr(exec, "CODE_SECONDS", 1.0)
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), ()) as engine:
         await engine.use_hosts([document(machine, machine.ssh)])

@@ -11,9 +11,9 @@ import pytest
 from penstock.domain.nodes import Gpu
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
-from penstock.engines.docker import gauges
+from penstock.engines.docker import gpus as gauges
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.machine import NO_NETWORK
+from penstock.engines.docker.nodes import NO_NETWORK
 from penstock.wire.measures import GpuMeasure
 from penstock.wire.server import Check
 from tests.engines.docker.opening import document, left_behind, opened, settings_for

@@ -10,9 +10,9 @@ import pytest
 from penstock.domain.nodes import Allows, Gpu
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
+from penstock.engines.docker.api.transport import Address, NotAnAddress, read_address
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.nvidia import read_table
-from penstock.engines.docker.wires import Address, NotAnAddress, read_address
+from penstock.engines.docker.probe import read_table
 from tests.engines.docker.opening import document, opened, settings_for
 from tests.engines.executing import result, running, session, told
 from tests.engines.launching import a_launch, an_array, ended, log_of, outcome, run_of

@@ -11,9 +11,9 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources, Workload
 from penstock.engines.base import Presence
 from penstock.engines.docker import names
-from penstock.engines.docker.container_settings import read_settings
-from penstock.engines.docker.containers import Place, container
 from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.settings import read_settings
+from penstock.engines.docker.spec import Place, container
 from penstock.settings import Settings
 from tests.engines.docker.opening import answering, left_behind, opened, settings_for
 from tests.engines.docker.test_adoption import recorded

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.machine import NO_NETWORK, read_activity
+from penstock.engines.docker.nodes import NO_NETWORK, read_activity
 from tests.engines.docker.held import HELPER, held
 from tests.engines.docker.opening import IMAGE, answering, opened, settings_for
 from tests.engines.executing import running, told

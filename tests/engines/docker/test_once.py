@@ -9,8 +9,8 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Report
-from penstock.engines.docker import starts, withdrawing
 from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.runs import start, steps
 from penstock.settings import Settings
 from tests.engines.docker.late import Arrives, Late
 from tests.engines.docker.opening import document, left_behind, opened, settings_for
@@ -75,7 +75,7 @@ async def test_a_program_whose_start_got_no_answer_runs_once(
 async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started_again(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(withdrawing, "PATIENCE", 0.0)  # as if it had been restarted since
+    monkeypatch.setattr(steps, "PATIENCE", 0.0)  # as if it had been restarted since
     report, times = await started_late(hosts, tmp_path, Arrives.before_the_removal, SHORT)
     assert times == "ran\n"
     [unit] = report.units
@@ -86,7 +86,7 @@ async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started
 async def test_a_start_without_an_answer_on_a_host_that_is_gone_for_good_is_in_doubt(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starts, "RETRY", 10.0)  # it is gone before it is asked again
+    monkeypatch.setattr(start, "RETRY", 10.0)  # it is gone before it is asked again
     machine = hosts.hosts[0]
     between = Late(machine.socket, tmp_path / "docker.sock", Arrives.never)
     async with between.listening() as address, opened(settings_for(hosts, tmp_path), ()) as engine:

@@ -12,7 +12,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch
-from penstock.engines.docker.api import Api
+from penstock.engines.docker.api.client import Api
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import answering, left_behind, opened, settings_for
 from tests.engines.launching import a_launch, a_volume, an_array, ended, outcome, printed, run_of, the_account

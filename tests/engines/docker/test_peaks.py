@@ -6,7 +6,7 @@ import asyncio
 
 from penstock.domain.workloads import Resources
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.peaks import peak_in
+from penstock.engines.docker.usage import peak_in
 from tests.engines.launching import a_launch, ended, printed, run_of
 
 MIB = 1 << 20

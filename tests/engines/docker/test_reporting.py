@@ -10,10 +10,10 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.docker import names
+from penstock.engines.docker.api.objects import Seen, read_time
 from penstock.engines.docker.outages import Outage, outage_before
-from penstock.engines.docker.reporting import Wanted, doubtful, not_started, units
-from penstock.engines.docker.seen import Seen, read_time
-from penstock.engines.kubernetes.script import Note
+from penstock.engines.docker.state import Wanted, doubtful, not_started, units
+from penstock.engines.shared.minder import Note
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 

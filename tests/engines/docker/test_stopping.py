@@ -11,11 +11,11 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Report, Run
-from penstock.engines.docker import link
-from penstock.engines.docker.api import Api
+from penstock.engines.docker import host
+from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.errors import ApiError, Unreachable
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.failures import ApiError, Unreachable
-from penstock.engines.docker.runs import Runs
+from penstock.engines.docker.runs.runs import Runs
 from tests.engines.docker.opening import document, opened, settings_for
 from tests.engines.launching import a_launch, ended, log_of, printed, run_of
 from tests.hosts.lot import Hosts
@@ -92,8 +92,8 @@ async def test_one_that_could_not_be_told_is_told_when_it_is_asked_again(
 async def test_one_whose_time_is_up_while_its_host_is_away_ends_when_it_is_back(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "PING_SECONDS", 0.5)
-    monkeypatch.setattr(link, "PING_PATIENCE", 1.0)
+    monkeypatch.setattr(host, "PING_SECONDS", 0.5)
+    monkeypatch.setattr(host, "PING_PATIENCE", 1.0)
     machine, tell = hosts.hosts[0], Runs._tell
     in_vain = asyncio.Event()
 

@@ -17,9 +17,10 @@ from penstock.domain.model import now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence, Report, Run
-from penstock.engines.docker import link, runs
-from penstock.engines.docker.api import Api
+from penstock.engines.docker import host as link
+from penstock.engines.docker.api.client import Api
 from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.runs import runs
 from penstock.errors import Unavailable
 from tests.engines.docker.opening import answering, document, left_behind, opened, settings_for
 from tests.engines.executing import running, told

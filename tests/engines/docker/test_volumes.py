@@ -20,14 +20,14 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import SHARED_GROUP
 from penstock.domain.volumes import Phase, Storage, StorageKind
 from penstock.domain.workloads import Unit
-from penstock.engines.directories import path_inside
-from penstock.engines.docker import claims
-from penstock.engines.docker.claims import Claims, Source
-from penstock.engines.docker.container_settings import read_settings
-from penstock.engines.docker.containers import Place, container
+from penstock.engines.docker import volumes
+from penstock.engines.docker.api.errors import ApiError
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.failures import ApiError
-from penstock.engines.docker.mounting import mount_words, nfs_options
+from penstock.engines.docker.nfs import mount_words, nfs_options
+from penstock.engines.docker.settings import read_settings
+from penstock.engines.docker.spec import Place, container
+from penstock.engines.docker.volumes import Claims, Source
+from penstock.engines.shared.paths import path_inside
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 from tests.engines.docker.opening import document, opened, settings_for
@@ -167,7 +167,7 @@ def exported(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         said = machine.docker("run", "--rm", "-v", "export:/export:ro", image, "find", "/export", "-mindepth", "1")
         return sorted(path.removeprefix("/export/") for path in said.splitlines())
 
-    monkeypatch.setattr(claims, "nfs_options", bound)
+    monkeypatch.setattr(volumes, "nfs_options", bound)
     yield found
     machine.docker("volume", "rm", "export")
 

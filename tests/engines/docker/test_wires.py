@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock.engines.docker.api import Api
-from penstock.engines.docker.failures import Unreachable
-from penstock.engines.docker.http import Exchange
-from penstock.engines.docker.wires import Wire, dial, read_address
+from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.errors import Unreachable
+from penstock.engines.docker.api.http import Exchange
+from penstock.engines.docker.api.transport import Wire, dial, read_address
 from tests.engines.docker.carrying import by_ssh
 from tests.hosts.lot import Hosts
 

@@ -12,7 +12,7 @@ import pytest
 from httpcore2 import AsyncNetworkStream
 from httpcore2._backends.anyio import AnyIOStream
 
-from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.api.client import Api
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines import launching
 from tests.engines.kubernetes.deployed import Deployed, deployed

@@ -12,12 +12,15 @@ from typing import Any
 
 from penstock.domain.model import iso, now
 from penstock.engines.base import Launch, LogQuery, Presence, Report, Run
-from penstock.engines.kubernetes import jobs, names
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.objects import Job, Pod, Service
-from penstock.engines.kubernetes.observing import Observing
-from penstock.engines.kubernetes.pod_settings import read_pod_settings
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.others import Service
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.settings import read_pod_settings
+from penstock.engines.kubernetes.spec import job as jobs
+from penstock.engines.kubernetes.watch import Observing
 from penstock.settings import Settings
 from tests.engines.launching import run_of
 from tests.rig.cluster import Rig

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.domain.states import State
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.failures import ApiError
-from penstock.engines.kubernetes.objects import Job, Namespace, RoleBinding, Secret
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import ApiError
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.others import Namespace, RoleBinding, Secret
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.launching import a_launch, outcome

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.engines.kubernetes.activity import _Known
-from penstock.engines.kubernetes.kubelet_pages import Sample
-from penstock.engines.traffic import Traffic
+from penstock.engines.kubernetes.nodes.activity import _Known
+from penstock.engines.kubernetes.nodes.kubelet import Sample
+from penstock.engines.shared.counters import Traffic
 
 
 def known(*samples: tuple[float, int]) -> _Known:

@@ -18,10 +18,11 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Array, Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.kubernetes import adoption, names
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.storage import Claim
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.objects import Claim, Job
-from penstock.engines.kubernetes.records import volume_record
+from penstock.engines.shared.records import volume_record
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from penstock import errors
-from penstock.engines.kubernetes import api as api_module
-from penstock.engines.kubernetes import failures
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.failures import (
+from penstock.engines.kubernetes.api import client as api_module
+from penstock.engines.kubernetes.api import errors as failures
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
@@ -25,7 +25,10 @@ from penstock.engines.kubernetes.failures import (
     Throttled,
     Unreachable,
 )
-from penstock.engines.kubernetes.objects import ConfigMap, Node, Pod, ResourceQuota, StorageClass
+from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects.others import ConfigMap, ResourceQuota
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects.storage import StorageClass
 from tests.engines.kubernetes.making import becomes, config_map, eventually, pod
 
 # reading and writing
@@ -261,7 +264,7 @@ async def test_a_server_that_asks_to_wait_is_asked_again_after_that_time(shaky, 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("penstock.engines.kubernetes.calls.asyncio.sleep", sleep)
+    monkeypatch.setattr("penstock.engines.kubernetes.api.requests.asyncio.sleep", sleep)
     proxy.answer("/version", 429, {"message": "too many requests"}, times=2, Retry_After="7")
     assert (await shaky.version()).startswith("v1.")
     assert proxy.requests == ["GET /version"] * 3
@@ -302,7 +305,7 @@ async def test_a_server_that_stays_away_is_an_error_after_the_patience(proxy, tm
 
 
 async def test_a_server_that_does_not_answer_is_given_up_in_time(proxy, tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.engines.kubernetes.connection.CALL_TIMEOUT", httpx2.Timeout(0.2))
+    monkeypatch.setattr("penstock.engines.kubernetes.api.connection.CALL_TIMEOUT", httpx2.Timeout(0.2))
     api = Api.open(proxy.kubeconfig(tmp_path / "config"), patience=0)
     proxy.hold()
     with pytest.raises(Unreachable, match="does not answer in time"):

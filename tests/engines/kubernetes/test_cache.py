@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.kubernetes import api as api_module
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.cache import Cache
-from penstock.engines.kubernetes.events import Events
-from penstock.engines.kubernetes.failures import Forbidden, Gone
-from penstock.engines.kubernetes.indexes import by_claim, by_label, by_node, by_owner
-from penstock.engines.kubernetes.objects import ConfigMap, Event, Job, Pod
+from penstock.engines.kubernetes.api import client as api_module
+from penstock.engines.kubernetes.api.cache import Cache, Events, by_claim, by_label, by_node, by_owner
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import Forbidden, Gone
+from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.others import ConfigMap
+from penstock.engines.kubernetes.api.objects.pods import Pod
 from tests.engines.kubernetes.making import IMAGE, config_map, eventually, pod
 
 
@@ -299,7 +300,7 @@ async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(ow
 @pytest.mark.timeout(300)
 async def test_an_api_server_that_stands_still_is_noticed(own_rig, monkeypatch):
     monkeypatch.setattr(api_module, "QUIET_SECONDS", 1.0)
-    monkeypatch.setattr("penstock.engines.kubernetes.connection.CALL_TIMEOUT", 1.0)
+    monkeypatch.setattr("penstock.engines.kubernetes.api.connection.CALL_TIMEOUT", 1.0)
     api = Api.open(own_rig.kubeconfig, patience=0)
     async with running(Cache(api, ConfigMap, "default")) as cache:
         await eventually(lambda: cache.stale is None)

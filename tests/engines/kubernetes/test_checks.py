@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from penstock.domain.workloads import Resources, Scratch, Selectors, Spec
-from penstock.engines.kubernetes import checks, refusing
-from penstock.engines.kubernetes.autoscaler import Autoscaler, read_autoscaler
+from penstock.engines.kubernetes import doctor, refusals
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler, read_autoscaler
 from penstock.errors import SettingsError
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
@@ -33,11 +33,11 @@ async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: Ku
 def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     """No right that nothing needs."""
     for file, number, rights in (
-        ("base/rights-in-jobs.yaml", 0, checks.IN_NAMESPACE + checks.FOR_QUEUES + checks.FOR_THE_LEASE),
-        ("base/rights-in-cluster.yaml", 0, checks.IN_CLUSTER + checks.FOR_METRICS),
-        ("base/rights-on-nodes.yaml", 0, checks.FOR_KUBELETS),
-        ("base/rights-on-nodes.yaml", 1, checks.FOR_ITS_TOKEN),
-        ("gpu-use/rights.yaml", 0, checks.FOR_GPU_USE),
+        ("base/rights-in-jobs.yaml", 0, doctor.IN_NAMESPACE + doctor.FOR_QUEUES + doctor.FOR_THE_LEASE),
+        ("base/rights-in-cluster.yaml", 0, doctor.IN_CLUSTER + doctor.FOR_METRICS),
+        ("base/rights-on-nodes.yaml", 0, doctor.FOR_KUBELETS),
+        ("base/rights-on-nodes.yaml", 1, doctor.FOR_ITS_TOKEN),
+        ("gpu-use/rights.yaml", 0, doctor.FOR_GPU_USE),
     ):
         found = yaml.safe_load_all((DEPLOY / file).read_text())
         role = [each for each in found if each["kind"] in ("Role", "ClusterRole")][number]
@@ -83,7 +83,7 @@ async def test_rights_that_are_missing_are_named(rig: Rig, account: Deployed, tm
     ("version", "ok"), [("v1.30.2", True), ("v1.36.0-rc.1", True), ("v1.29.9", False), ("?", False)]
 )
 def test_the_version_is_looked_at(version: str, ok: bool) -> None:
-    assert checks._version(version).ok is ok
+    assert doctor._version(version).ok is ok
 
 
 # -- what cannot run --------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ async def test_a_queue_needs_kueue(engine: KubernetesEngine) -> None:
 
 def test_what_the_cluster_decides_or_does_not_know_is_refused() -> None:
     spec = Spec(run="true", priority=5, selectors=Selectors(cpu_product="Xeon", spread=True))
-    found = refusing.refusals(spec, {}, Autoscaler(), kueue=False)
+    found = refusals.refusals(spec, {}, Autoscaler(), kueue=False)
     assert [each.keys for each in found] == [("selectors",), ("selectors", "spread"), ("priority",)]
     assert found[1].message == "in Kubernetes the scheduler of the cluster decides how Pods are spread"
 

@@ -9,9 +9,9 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array
 from penstock.engines.base import Event, Presence, Run
-from penstock.engines.kubernetes import cluster as clusters
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.api import cluster as clusters
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.errors import Unavailable
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.observed import observed

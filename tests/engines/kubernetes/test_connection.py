@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.connection import read_target
-from penstock.engines.kubernetes.failures import Expired, Unreachable
-from penstock.engines.kubernetes.objects import Node
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.connection import read_target
+from penstock.engines.kubernetes.api.errors import Expired, Unreachable
+from penstock.engines.kubernetes.api.objects.nodes import Node
 from penstock.errors import SettingsError
 
 
@@ -230,7 +230,7 @@ async def test_inside_a_pod_the_service_account_is_used(rig, token, monkeypatch,
     (account / "token").write_text(token)
     (account / "namespace").write_text("mine")
     (account / "ca.crt").write_bytes(rig.control.certificates.authority.read_bytes())
-    monkeypatch.setattr("penstock.engines.kubernetes.connection.SERVICE_ACCOUNT", str(account))
+    monkeypatch.setattr("penstock.engines.kubernetes.api.connection.SERVICE_ACCOUNT", str(account))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", rig.addresses.control)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     api = Api.open(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.kubernetes.dcgm import read_gpus, read_node
+from penstock.engines.kubernetes.gpus import read_gpus, read_node
 from tests.exporting import lines
 
 MIB = 1 << 20

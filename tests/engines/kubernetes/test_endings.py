@@ -13,11 +13,12 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.endings import Wanted, ending
-from penstock.engines.kubernetes.objects import Job, Pod
-from penstock.engines.kubernetes.reasons import Why
-from penstock.engines.kubernetes.reporting import View, current, indexes, report
-from penstock.engines.kubernetes.sightings import Notes, Sighting, merged, sighting, vanished
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.state.endings import Wanted, ending
+from penstock.engines.kubernetes.state.last_seen import Notes, Sighting, merged, sighting, vanished
+from penstock.engines.kubernetes.state.report import View, current, indexes, report
+from penstock.engines.kubernetes.waiting.reasons import Why
 
 START = datetime(2026, 11, 16, 0, 52, tzinfo=UTC)
 RUN = Run("abcd2345")

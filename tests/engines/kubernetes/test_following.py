@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.following import LogLost, follow_log
-from penstock.engines.kubernetes.loglines import Mark
-from penstock.engines.kubernetes.objects import Pod
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.logs.follow import LogLost, follow_log
+from penstock.engines.kubernetes.logs.lines import Mark
 from tests.engines.kubernetes.making import becomes, eventually, has_ended, pod, started
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo out $i; echo err $i >&2; i=$((i+1)); sleep 0.01; done"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from penstock.engines.kubernetes.kubelet_pages import Sample, Use, is_wanted, read_sample, read_use
-from penstock.engines.traffic import Traffic
+from penstock.engines.kubernetes.nodes.kubelet import Sample, Use, is_wanted, read_sample, read_use
+from penstock.engines.shared.counters import Traffic
 
 AT = 1763418174438
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.engines.kubernetes import checks
-from penstock.engines.kubernetes import kubelets as module
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.failures import Forbidden
-from penstock.engines.kubernetes.kubelet_pages import NUMBERS, USE, is_wanted, read_sample, read_use
-from penstock.engines.kubernetes.kubelets import Kubelets, Unseen
-from penstock.engines.kubernetes.objects import Node
+from penstock.engines.kubernetes import doctor
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import Forbidden
+from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.nodes import kubelet as module
+from penstock.engines.kubernetes.nodes.kubelet import NUMBERS, USE, Kubelets, Unseen, is_wanted, read_sample, read_use
 from penstock.errors import SettingsError
 from tests.engines.kubernetes.deployed import Deployed
 from tests.rig.cluster import Rig
@@ -80,10 +79,10 @@ async def test_it_is_shown_a_token_that_opens_nothing_else(account: Deployed, se
     path = account.kubeconfig.parent / "nodes"
     shown = Api.open(account.rig.control.certificates.write_kubeconfig(path, {"token": token}))
     try:
-        for verb, kind, part in checks.FOR_KUBELETS:
+        for verb, kind, part in doctor.FOR_KUBELETS:
             assert await shown.may(verb, kind, subresource=part)
         assert not await shown.may("get", Node, subresource="proxy")
-        for verb, kind, part in checks.IN_NAMESPACE + checks.IN_CLUSTER + checks.FOR_ITS_TOKEN:
+        for verb, kind, part in doctor.IN_NAMESPACE + doctor.IN_CLUSTER + doctor.FOR_ITS_TOKEN:
             assert not await shown.may(verb, kind, account.jobs, subresource=part)
     finally:
         await shown.close()

@@ -14,7 +14,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Presence, Report, Run
-from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.api.client import Api
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.observed import becomes

@@ -16,10 +16,10 @@ import pytest
 from penstock.domain.states import State
 from penstock.domain.workloads import Array
 from penstock.engines.base import LogQuery, Run
-from penstock.engines.kubernetes.keptlog import KeptLog, prepare, read_position
-from penstock.engines.kubernetes.loglines import NS, Line
-from penstock.engines.kubernetes.objects import Job
-from penstock.engines.local.logs import LogReader
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.logs.files import KeptLog, prepare, read_position
+from penstock.engines.kubernetes.logs.lines import NS, Line
+from penstock.engines.shared.logstore import LogReader
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launching import a_launch

@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Array, Medium, Requests, Resources, Scratch
 from penstock.engines.base import BoundMount, Launch
-from penstock.engines.kubernetes import jobs, names
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.failures import ApiError, Denied
-from penstock.engines.kubernetes.objects import Job, Pod, Service
-from penstock.engines.kubernetes.pod_settings import read_pod_settings
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import ApiError, Denied
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.others import Service
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.settings import read_pod_settings
+from penstock.engines.kubernetes.spec import job
 from penstock.errors import SettingsError
 from penstock.settings import Settings
 from tests.engines.launching import a_launch, a_volume, an_array
@@ -58,7 +61,7 @@ LIMITS = {"cpu", "memory", "ephemeral-storage", names.GPU}
 
 
 def job_of(launch: Launch, settings: Settings = PLAIN, products: tuple[str, ...] = ()) -> Fields:
-    (body,) = jobs.jobs_of(launch, read_pod_settings(settings), products)
+    (body,) = job.jobs_of(launch, read_pod_settings(settings), products)
     return body
 
 
@@ -206,7 +209,7 @@ def test_indexes_of_an_array_fail_each_for_itself() -> None:
 
 def test_a_later_attempt_has_a_job_for_each_index_it_runs() -> None:
     launch = an_array("true", 100, 8, indexes=(3, 70), attempt=2, record="kept")
-    bodies = jobs.jobs_of(launch, read_pod_settings(PLAIN))
+    bodies = job.jobs_of(launch, read_pod_settings(PLAIN))
     assert [body["metadata"]["name"] for body in bodies] == [
         f"try-{launch.workload_id}-2-3",
         f"try-{launch.workload_id}-2-70",
@@ -223,7 +226,7 @@ def test_a_later_attempt_has_a_job_for_each_index_it_runs() -> None:
 @given(st.from_regex(r"[a-z]([a-z0-9-]{0,46}[a-z0-9])?", fullmatch=True), st.integers(1, 9999), st.integers(0, 9999))
 def test_names_fit_whatever_the_attempt_and_the_index(name: str, attempt: int, index: int) -> None:
     launch = an_array("true", 10_000, 8, attempt=attempt, indexes=(index,)).model_copy(update={"name": name})
-    (body,) = jobs.jobs_of(launch, read_pod_settings(PLAIN))
+    (body,) = job.jobs_of(launch, read_pod_settings(PLAIN))
     made = body["metadata"]["name"]
     assert len(f"{made}-99999") <= 63
     assert launch.workload_id in made
@@ -337,7 +340,7 @@ async def test_pod_security_lets_our_pods_pass(api: Api, secured: dict[str, str]
     await tried(api, Job, body, secured[level])
     found = await tried(api, Pod, as_pod(body), secured[level])
     assert found["spec"]["containers"][0]["command"] == body["spec"]["template"]["spec"]["containers"][0]["command"]
-    service = jobs.service_of(launch)
+    service = job.service_of(launch)
     assert (service is not None) == (launch.spec.nodes > 1)
     if service:
         assert (await tried(api, Service, service, secured[level]))["spec"]["clusterIP"] == "None"

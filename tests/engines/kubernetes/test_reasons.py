@@ -16,12 +16,14 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.autoscaler import Autoscaler
-from penstock.engines.kubernetes.claim_reasons import why_not_bound
-from penstock.engines.kubernetes.images import cannot_be_pulled
-from penstock.engines.kubernetes.objects import Claim, Event, Pod
-from penstock.engines.kubernetes.quotas import over_quota
-from penstock.engines.kubernetes.reasons import Reasons
+from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.waiting.claims import why_not_bound
+from penstock.engines.kubernetes.waiting.quota import over_quota
+from penstock.engines.kubernetes.waiting.reasons import Reasons
+from penstock.engines.shared.images import cannot_be_pulled
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launching import a_launch

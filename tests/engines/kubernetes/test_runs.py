@@ -14,9 +14,10 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources, Scratch
 from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.kubernetes import names, runs
-from penstock.engines.kubernetes.api import Api
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.others import Service
 from penstock.engines.kubernetes.engine import KubernetesEngine
-from penstock.engines.kubernetes.objects import Job, Service
 from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
@@ -246,7 +247,7 @@ async def test_services_without_a_job_are_removed_with_the_run(
 
 
 async def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: Deployed) -> None:
-    monkeypatch.setattr("penstock.engines.kubernetes.cluster.OPEN_PATIENCE", 0.5)
+    monkeypatch.setattr("penstock.engines.kubernetes.api.cluster.OPEN_PATIENCE", 0.5)
     nowhere = tmp_path / "kubeconfig"
     nowhere.write_text(account.kubeconfig.read_text().replace(":6443", ":1"))
     engine = KubernetesEngine(account.settings(tmp_path, kubernetes_config=str(nowhere)))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.base import Launch
-from penstock.engines.kubernetes.script import ARRIVED, Note, command, needs_bash, read_note, verbatim
+from penstock.engines.shared.minder import ARRIVED, Note, command, needs_bash, read_note, verbatim
 from tests.engines.launching import a_launch
 from tests.engines.stopping import SAVE, WAYS
 

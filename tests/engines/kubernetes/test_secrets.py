@@ -15,8 +15,8 @@ from penstock.domain.states import State
 from penstock.domain.workloads import FromSecret, Spec, Workload
 from penstock.engines.base import Launch
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes import secrets as values
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.spec import secrets as values
 from penstock.errors import PenstockError
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually

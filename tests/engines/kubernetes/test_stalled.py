@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.kubernetes import sending
-from penstock.engines.kubernetes.script import MARKS
+from penstock.engines.kubernetes.spec import workdir
+from penstock.engines.shared.minder import MARKS
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.kubernetes.test_workdirs import archive
@@ -20,9 +20,9 @@ STALLS_ONCE = f"[[ -e {MARKS}/tried ]] || {{ : >{MARKS}/tried; printf 'go\\n'; e
 async def test_who_never_takes_it_has_a_share_of_the_senders_and_no_more(
     account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "AT_ONCE", 2)
-    monkeypatch.setattr(sending, "EACH", 1)
-    monkeypatch.setattr(sending, "RECEIVE", STALLS + sending.RECEIVE)
+    monkeypatch.setattr(workdir, "AT_ONCE", 2)
+    monkeypatch.setattr(workdir, "EACH", 1)
+    monkeypatch.setattr(workdir, "RECEIVE", STALLS + workdir.RECEIVE)
     sent = archive(tmp_path, main=b"echo sent")
     async with opened(account.settings(tmp_path)) as engine:
         for _ in range(2):
@@ -42,8 +42,8 @@ async def test_who_never_takes_it_has_a_share_of_the_senders_and_no_more(
 async def test_what_a_container_did_not_take_in_time_is_sent_again(
     account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SECONDS", 3.0)
-    monkeypatch.setattr(sending, "RECEIVE", STALLS_ONCE + sending.RECEIVE)
+    monkeypatch.setattr(workdir, "SECONDS", 3.0)
+    monkeypatch.setattr(workdir, "RECEIVE", STALLS_ONCE + workdir.RECEIVE)
     async with opened(account.settings(tmp_path)) as engine:
         launch = a_launch(". main", workdir=".", workdir_archive=archive(tmp_path, main=b"echo sent"))
         await engine.start(launch)

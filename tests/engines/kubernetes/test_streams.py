@@ -8,9 +8,9 @@ import os
 import pytest
 
 from penstock import errors
-from penstock.engines.kubernetes import streams
-from penstock.engines.kubernetes.failures import ApiError, NotFound, Unreachable
-from penstock.engines.kubernetes.streams import STDERR, STDOUT, V4, V5, ExecFailed
+from penstock.engines.kubernetes.api import streams
+from penstock.engines.kubernetes.api.errors import ApiError, NotFound, Unreachable
+from penstock.engines.kubernetes.api.streams import STDERR, STDOUT, V4, V5, ExecFailed
 from tests.engines.kubernetes.making import IMAGE, becomes, eventually, has_ended, started
 
 
@@ -172,7 +172,7 @@ async def test_a_connection_that_breaks_is_no_exit_code(shaky, proxy, namespace,
 async def test_a_server_before_v5_is_spoken_to_as_it_wants(shaky, proxy, namespace, box, monkeypatch):
     """This one still knows v4: asked for nothing else, it chooses that."""
     asked = streams.upgrade() | {"Sec-WebSocket-Protocol": V4}
-    monkeypatch.setattr("penstock.engines.kubernetes.api.upgrade", lambda: asked)
+    monkeypatch.setattr("penstock.engines.kubernetes.api.client.upgrade", lambda: asked)
     async with await shaky.exec(box, namespace, ["sh", "-c", "read x; echo got $x; exit 3"], stdin=True) as session:
         assert session.protocol == V4
         await session.close_input()

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engines.kubernetes import logkeeping
-from penstock.engines.kubernetes.keptlog import KeptLog, prepare
-from penstock.engines.kubernetes.logkeeping import BATCH, LONGEST_REST
-from penstock.engines.kubernetes.loglines import Line
-from penstock.engines.local.logs import LogReader
+from penstock.engines.kubernetes.logs import collect
+from penstock.engines.kubernetes.logs.collect import BATCH, LONGEST_REST
+from penstock.engines.kubernetes.logs.files import KeptLog, prepare
+from penstock.engines.kubernetes.logs.lines import Line
+from penstock.engines.shared.logstore import LogReader
 
 LINE = b"x" * 1023 + b"\n"
 SIZE = 8 * BATCH
@@ -29,12 +29,12 @@ async def endless(enough: Callable[[], bool]) -> AsyncGenerator[Line, None]:
     raise AssertionError("it never was enough")
 
 
-async def kept(place: Path, part: int, turns: logkeeping._Turns, enough: Callable[[], bool]) -> None:
+async def kept(place: Path, part: int, turns: collect._Turns, enough: Callable[[], bool]) -> None:
     prepare(place, LIMIT, "1Gi")
     log = KeptLog(place, part, LIMIT)
     log.resume("pod", there=True)
     try:
-        writer = logkeeping._Writer(log, SimpleNamespace(last=0), lambda: None, turns)  # type: ignore[arg-type]
+        writer = collect._Writer(log, SimpleNamespace(last=0), lambda: None, turns)  # type: ignore[arg-type]
         await writer.copy(endless(enough))
     finally:
         log.close()
@@ -58,24 +58,24 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
         return rest
 
-    monkeypatch.setattr(logkeeping, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": recorded(asyncio.sleep)}))
+    monkeypatch.setattr(collect, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": recorded(asyncio.sleep)}))
     return rested
 
 
 async def test_one_that_never_pauses_lets_others_have_their_turn(tmp_path: Path) -> None:
     had = asyncio.Event()
     asyncio.get_running_loop().call_soon(had.set)
-    await kept(tmp_path, 0, logkeeping._Turns(), had.is_set)
+    await kept(tmp_path, 0, collect._Turns(), had.is_set)
     assert size(tmp_path, 0) >= BATCH
 
 
 async def test_one_that_prints_much_alone_need_not_rest(tmp_path: Path, rests: list[float]) -> None:
-    await kept(tmp_path, 0, logkeeping._Turns(), lambda: len(rests) == 8)
+    await kept(tmp_path, 0, collect._Turns(), lambda: len(rests) == 8)
     assert set(rests) == {0}
 
 
 async def test_several_rest_as_long_as_they_worked_and_one_at_a_time(tmp_path: Path, rests: list[float]) -> None:
-    turns = logkeeping._Turns()
+    turns = collect._Turns()
     await asyncio.gather(*(kept(tmp_path, part, turns, lambda: len(rests) >= 30) for part in range(3)))
     together = rests[3:25]
     assert all(0 < rest <= LONGEST_REST for rest in together)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.failures import Denied, Unreachable
-from penstock.engines.kubernetes.objects import ConfigMap
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import Denied, Unreachable
+from penstock.engines.kubernetes.api.objects.others import ConfigMap
 from tests.engines.kubernetes.making import config_map
 from tests.rig.cluster import Rig
 

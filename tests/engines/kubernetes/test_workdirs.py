@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.states import Reason, State
-from penstock.engines.kubernetes import sending
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.spec import workdir
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.launching import a_launch, ended, log_of, outcome, run_of
@@ -55,7 +55,7 @@ async def test_a_server_that_starts_anew_sends_what_the_last_one_did_not(
         return False
 
     with monkeypatch.context() as context:
-        context.setattr(sending.Sending, "_send", never)
+        context.setattr(workdir.Sending, "_send", never)
         first = KubernetesEngine(account.settings(tmp_path))
         await first.open()
         await first.start(launch)

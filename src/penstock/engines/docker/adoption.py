@@ -19,12 +19,12 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.api.errors import ApiError
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.host import Link
 from penstock.engines.docker.hosts import PATIENCE, Hosts
-from penstock.engines.docker.kept import Kept, total_of
-from penstock.engines.docker.link import Link
-from penstock.engines.docker.seen import Seen
-from penstock.engines.kubernetes.records import read_volume, with_values
+from penstock.engines.docker.runs.start import Kept, total_of
+from penstock.engines.shared.records import read_volume, with_values
 
 log = logging.getLogger(__name__)
 NO_RECORD = "it has no record"

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.api.errors import ApiError
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.host import Link
 from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.link import Link
-from penstock.engines.docker.seen import Seen
 
 log = logging.getLogger(__name__)
 

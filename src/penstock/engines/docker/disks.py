@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 from penstock.domain.quantities import show_bytes
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api import Fields
-from penstock.engines.docker.claims import Claims
-from penstock.engines.docker.failures import ApiError
+from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.api.errors import ApiError
+from penstock.engines.docker.api.objects import Seen
 from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.seen import Seen
+from penstock.engines.docker.volumes import Claims
 
 log = logging.getLogger(__name__)
 SLOWER = 20

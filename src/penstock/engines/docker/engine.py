@@ -31,23 +31,27 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.changes import Changes
-from penstock.engines.docker import adoption, checks, looking, machine, moving, refusing
-from penstock.engines.docker.claims import Claims
-from penstock.engines.docker.container_settings import read_settings
+from penstock.engines.docker import adoption, doctor
+from penstock.engines.docker import hosts as moving
+from penstock.engines.docker import inspect as looking
+from penstock.engines.docker import nodes as machine
+from penstock.engines.docker import refusals as refusing
+from penstock.engines.docker.api.errors import shown
 from penstock.engines.docker.cpus import Cpus
 from penstock.engines.docker.disks import Disks
-from penstock.engines.docker.entering import Entering
-from penstock.engines.docker.failures import shown
-from penstock.engines.docker.forwarding import Forwarding
-from penstock.engines.docker.gauges import Gauges
+from penstock.engines.docker.exec import Entering
+from penstock.engines.docker.gpus import Gauges
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls
-from penstock.engines.docker.launching import Launching
 from penstock.engines.docker.logs import Logs
-from penstock.engines.docker.peaks import Peaks
-from penstock.engines.docker.runs import Runs
-from penstock.engines.gpu_use import by_place
+from penstock.engines.docker.ports import Forwarding
+from penstock.engines.docker.runs.runs import Runs
+from penstock.engines.docker.runs.steps import Launching
+from penstock.engines.docker.settings import read_settings
+from penstock.engines.docker.usage import Peaks
+from penstock.engines.docker.volumes import Claims
+from penstock.engines.shared.refusals import by_place
+from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
 from penstock.settings import Settings
 from penstock.wire.measures import Measure, NodeMeasure
@@ -125,7 +129,7 @@ class DockerEngine:
     # -- hosts -------------------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        return checks.all_checks(self._hosts, self._settings)
+        return doctor.all_checks(self._hosts, self._settings)
 
     async def nodes(self) -> list[Node]:
         return self._hosts.nodes()

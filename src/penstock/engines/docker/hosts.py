@@ -13,12 +13,12 @@ from typing import Any
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api import Api
-from penstock.engines.docker.container_settings import ContainerSettings
-from penstock.engines.docker.failures import ApiError, Unreachable
-from penstock.engines.docker.link import Link
-from penstock.engines.docker.seen import Seen
-from penstock.engines.docker.wires import EXAMPLES, Address, NotAnAddress, read_address
+from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.errors import ApiError, Unreachable
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.api.transport import EXAMPLES, Address, NotAnAddress, read_address
+from penstock.engines.docker.host import Link
+from penstock.engines.docker.settings import ContainerSettings
 from penstock.errors import PenstockError, Problem, SettingsError
 from penstock.settings import Settings
 
@@ -277,3 +277,22 @@ def _unusable(host: Host, said: str) -> Node:
         message=said,
         limits_enforced=False,
     )
+
+
+async def lacking(hosts: Hosts, host: Host, runs: Sequence[Run], installation: str) -> list[Run]:
+    """Those of which the engine at the host's address has nothing, or not all that the node was last seen with."""
+    api = hosts.api(host)
+    try:
+        await api.agree()
+        found = await api.containers({"label": [names.mine(installation)]})
+    finally:
+        await api.close()
+    there = {str(each["Id"]) for each in found}
+    has = {names.run_of(each.get("Labels") or {}) for each in found}
+    link = hosts.get(host.name)
+
+    def is_there(run: Run) -> bool:
+        known = {seen.id for seen in link.of(run) if not seen.gone} if link else set()
+        return run in has and known <= there
+
+    return [run for run in runs if not is_there(run)]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from penstock.domain.names import shorten
 from penstock.engines.docker import names
-from penstock.engines.docker.api import Api, Fields
-from penstock.engines.docker.failures import ApiError, Unreachable
-from penstock.engines.kubernetes.images import cannot_be_pulled
+from penstock.engines.docker.api.client import Api, Fields
+from penstock.engines.docker.api.errors import ApiError, Unreachable
+from penstock.engines.shared.images import cannot_be_pulled
 from penstock.errors import PenstockError
 
 log = logging.getLogger(__name__)

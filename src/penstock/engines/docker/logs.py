@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 
 from penstock.engines.base import LogQuery, Run
-from penstock.engines.docker.failures import ApiError, NotFound, Unreachable, shown
+from penstock.engines.docker.api.errors import ApiError, NotFound, Unreachable, shown
+from penstock.engines.docker.api.http import Frames
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.host import Link
 from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.link import Link
-from penstock.engines.docker.seen import Seen
-from penstock.engines.docker.streams import Frames
 
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
 NS = 1_000_000_000

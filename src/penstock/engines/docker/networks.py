@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from penstock.engines.docker import names
-from penstock.engines.docker.api import Api, Fields
-from penstock.engines.docker.failures import SERVER_ERROR, ApiError, Unreachable
+from penstock.engines.docker.api.client import Api, Fields
+from penstock.engines.docker.api.errors import SERVER_ERROR, ApiError, Unreachable
 
 
 class Networks:

@@ -7,8 +7,8 @@ starts, and fetched from it after its end.
 from __future__ import annotations
 
 from penstock.engines.base import Launch
-from penstock.engines.kubernetes.script import BASH as BASH
-from penstock.engines.kubernetes.script import MINDER, PAYLOAD, PREPARE, needs_bash
+from penstock.engines.shared.minder import BASH as BASH
+from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE, needs_bash
 
 NOTE = "/.penstock/note"
 _TERMINATION_LOG = "/dev/termination-log"

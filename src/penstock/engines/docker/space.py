@@ -10,10 +10,10 @@ import asyncio
 import logging
 
 from penstock.domain.quantities import show_bytes
-from penstock.engines.docker.api import Api
-from penstock.engines.docker.container_settings import ContainerSettings
-from penstock.engines.docker.failures import ApiError, is_full
-from penstock.engines.docker.helping import helped
+from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.errors import ApiError, is_full
+from penstock.engines.docker.helpers import helped
+from penstock.engines.docker.settings import ContainerSettings
 
 log = logging.getLogger(__name__)
 MARK, SHARE = 1 << 30, 20

@@ -19,10 +19,11 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.cluster import Cluster
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.storage import Claim
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.objects import Claim, Job
-from penstock.engines.kubernetes.records import read_volume
+from penstock.engines.shared.records import read_volume
 
 T = TypeVar("T", Job, Claim)
 

@@ -33,27 +33,31 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.gpu_use import idle_notices
-from penstock.engines.kubernetes import adoption, capacity, checks, kueue, looking, pods, refusing, secrets
-from penstock.engines.kubernetes.activity import Activity
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.autoscaler import read_autoscaler
-from penstock.engines.kubernetes.claims import Claims
-from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.entering import enter
-from penstock.engines.kubernetes.exporters import Exporters
-from penstock.engines.kubernetes.failures import shown
-from penstock.engines.kubernetes.fencing import require_end
-from penstock.engines.kubernetes.forwarding import forward
-from penstock.engines.kubernetes.kubelets import Kubelets
+from penstock.engines.kubernetes import adoption, doctor
+from penstock.engines.kubernetes import inspect as looking
+from penstock.engines.kubernetes import refusals as refusing
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import shown
+from penstock.engines.kubernetes.exec import enter
+from penstock.engines.kubernetes.gpus import Exporters
+from penstock.engines.kubernetes.helpers import Measuring
 from penstock.engines.kubernetes.lease import HeldLease
-from penstock.engines.kubernetes.measuring import Measuring
-from penstock.engines.kubernetes.named_secrets import NamedSecrets
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.observing import Observing
-from penstock.engines.kubernetes.pod_settings import read_pod_settings
-from penstock.engines.kubernetes.runs import Runs
-from penstock.engines.kubernetes.sending import Sending
+from penstock.engines.kubernetes.nodes.activity import Activity
+from penstock.engines.kubernetes.nodes.kubelet import Kubelets
+from penstock.engines.kubernetes.ports import forward
+from penstock.engines.kubernetes.runs import Runs, require_end
+from penstock.engines.kubernetes.settings import read_pod_settings
+from penstock.engines.kubernetes.spec import pod as pods
+from penstock.engines.kubernetes.spec import secrets
+from penstock.engines.kubernetes.spec.secrets import NamedSecrets
+from penstock.engines.kubernetes.spec.workdir import Sending
+from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.waiting import capacity, kueue
+from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
+from penstock.engines.kubernetes.watch import Observing
+from penstock.engines.shared.refusals import idle_notices
 from penstock.errors import Forbidden
 from penstock.settings import Settings
 from penstock.wire.measures import Measure, NodeMeasure
@@ -125,7 +129,7 @@ class KubernetesEngine:
         """The cluster has nodes of its own."""
 
     async def checks(self) -> list[Check]:
-        return await checks.all_checks(
+        return await doctor.all_checks(
             self._api,
             self._cluster,
             self._claims,

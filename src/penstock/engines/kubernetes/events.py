@@ -2,54 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import UTC, datetime
+import re
+from collections.abc import Iterable, Sequence
 
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.cache import Cache
-from penstock.engines.kubernetes.objects import Event
+from penstock.domain.model import now
+from penstock.engines import base
+from penstock.engines.base import Run
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.state.report import is_array, part_of_job
+from penstock.engines.kubernetes.waiting.claims import volume_name
 
-KINDS = ("Pod", "Job", "PersistentVolumeClaim")
-EACH, MOST = 30, 10_000
-_BEGINNING = datetime.min.replace(tzinfo=UTC)
+_POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
 
 
-class Events(Cache[Event]):
-    """Of each object the latest `each`, of all objects the latest `most`; Kubernetes itself forgets after an hour."""
+def events_of(cluster: Cluster, run: Run) -> list[base.Event]:
+    """Also of pods that are gone: an event knows its pod's name, and that the Job's."""
+    jobs = {(job.namespace, job.name): job for job in cluster.jobs_of(run)}
+    claims = _claims(cluster, run)
+    found = []
+    for event in cluster.events.all():
+        about = _about(event, jobs, claims)
+        if about:
+            found.append((event, about))
+    return _in_order(found)
 
-    def __init__(
-        self,
-        api: Api,
-        namespace: str | None = None,
-        *,
-        kinds: Collection[str] = KINDS,
-        each: int = EACH,
-        most: int = MOST,
-    ) -> None:
-        super().__init__(
-            api,
-            Event,
-            namespace,
-            indexes={"about": lambda event: (event.involved_object.uid,)},
-            keep=lambda event: event if event.involved_object.kind in kinds else None,
+
+def volume_events(cluster: Cluster, claim: Claim) -> list[base.Event]:
+    about = f"volume {volume_name(claim)}"
+    return _in_order([(event, about) for event in cluster.events.about(claim.uid)])
+
+
+def _claims(cluster: Cluster, run: Run) -> dict[str, Claim]:
+    names = {(pod.namespace, claim) for pod in cluster.pods_of(run) for claim in pod.claims()}
+    found = (cluster.claims.get(name, namespace) for namespace, name in names)
+    return {claim.uid: claim for claim in found if claim}
+
+
+def _about(event: Event, jobs: dict[tuple[str, str], Job], claims: dict[str, Claim]) -> str | None:
+    involved = event.involved_object
+    if involved.kind == "Job":
+        job = jobs.get((involved.namespace, involved.name))
+        return "job" if job and job.uid == involved.uid else None
+    if involved.kind == "PersistentVolumeClaim":
+        claim = claims.get(involved.uid)
+        return f"volume {volume_name(claim)}" if claim else None
+    found = _POD.search(involved.name)
+    job = jobs.get((involved.namespace, involved.name[: found.start()])) if found else None
+    if found is None or job is None:
+        return None
+    part = part_of_job(job, int(found[1]))
+    if is_array(job):
+        return f"index {part}"
+    return f"node {part}" if (job.spec.completions or 1) > 1 else "job"
+
+
+def _in_order(found: Iterable[tuple[Event, str]]) -> list[base.Event]:
+    ordered: Sequence[tuple[Event, str]] = sorted(found, key=lambda pair: _when(pair[0]))
+    return [
+        base.Event(
+            at=event.last_seen or now(),
+            kind=event.type or "Normal",
+            reason=event.reason,
+            about=about,
+            message=event.message.strip(),
+            count=event.times,
         )
-        self._each, self._most = each, most
-
-    def about(self, uid: str) -> list[Event]:
-        """In the order in which they last happened."""
-        return sorted(self.by("about", uid), key=_when)
-
-    def _put(self, item: Event) -> None:
-        super()._put(item)
-        about = self.by("about", item.involved_object.uid)
-        if len(about) > self._each:
-            oldest = min(about, key=_when)
-            self._forget((oldest.namespace, oldest.name))
-        if len(self) > self._most:
-            self._forget(next(iter(self._items)))
+        for event, about in ordered
+    ]
 
 
-def _when(event: Event) -> tuple[datetime, int]:
+def _when(event: Event) -> tuple[float, int]:
     """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
     version = event.metadata.resource_version
-    return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0
+    moment = event.last_seen
+    return (float(int(moment.timestamp())) if moment else 0.0, int(version) if version.isdecimal() else 0)

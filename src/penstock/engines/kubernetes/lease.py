@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Passing
-from penstock.engines.kubernetes.objects import Lease
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Passing
+from penstock.engines.kubernetes.api.objects.others import Lease
 from penstock.errors import PenstockError, StartRefused, Unavailable
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,9 @@ import hashlib
 import re
 
 from penstock.engines.base import Run
-from penstock.engines.kubernetes.objects import Job, Object, Pod
+from penstock.engines.kubernetes.api.objects.base import Object
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.pods import Pod
 
 MANAGED = "app.kubernetes.io/managed-by"
 PENSTOCK = "penstock"

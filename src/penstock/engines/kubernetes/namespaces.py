@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.awaiting import first
-from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Forbidden
-from penstock.engines.kubernetes.objects import (
-    Job,
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Forbidden
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.others import (
     Namespace,
     NetworkPolicy,
     ResourceQuota,
@@ -18,6 +17,7 @@ from penstock.engines.kubernetes.objects import (
     SelfReview,
     ServiceAccount,
 )
+from penstock.engines.kubernetes.api.wait import first
 from penstock.errors import Conflict, PenstockError, StartRefused, Unavailable
 from penstock.settings import Settings
 

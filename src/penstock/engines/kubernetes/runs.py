@@ -1,4 +1,9 @@
-"""Start, stop and remove runs. Every write follows from the run, so a repeated one changes nothing."""
+"""Start, stop and remove runs. Every write follows from the run, so a repeated one changes nothing.
+
+A node that does not answer may run its pods on. Kubernetes gives them up after some minutes and marks them as deleted,
+but keeps the objects until the kubelet confirms the end, the node is removed from the cluster, or an admin says with a
+taint that the machine is off. A Job makes no new pod before that (`podReplacementPolicy`); neither do we by a new Job.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +17,23 @@ from penstock.domain.model import iso, now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import HeldUp, Launch, Presence, Report, Run
-from penstock.engines.kubernetes import jobs, names, secrets
-from penstock.engines.kubernetes.api import Api
-from penstock.engines.kubernetes.cluster import Cluster
-from penstock.engines.kubernetes.failures import AlreadyExists, ApiError, Denied, Forbidden, Invalid, NotFound
-from penstock.engines.kubernetes.kueue import suspending
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Denied, Forbidden, Invalid, NotFound
+from penstock.engines.kubernetes.api.objects.base import condition
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects.others import Service
+from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.objects import Job, Pod, Service, condition
-from penstock.engines.kubernetes.pod_settings import PodSettings
-from penstock.engines.kubernetes.pods import Fields
-from penstock.engines.kubernetes.quotas import over_quota
+from penstock.engines.kubernetes.settings import PodSettings
+from penstock.engines.kubernetes.spec import job as jobs
+from penstock.engines.kubernetes.spec import secrets
+from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.state.last_seen import sighting
+from penstock.engines.kubernetes.waiting.kueue import suspending
+from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
@@ -332,3 +344,32 @@ def _never_ran(launch: Launch) -> Report:
         for part in launch.indexes or range(launch.spec.parts)
     ]
     return Report(presence=Presence.ended, units=tuple(units))
+
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def require_end(cluster: Cluster, run: Run) -> None:
+    """Raise HeldUp while a pod of an earlier attempt may still run."""
+    for attempt in range(1, run.attempt):
+        for pod in cluster.pods_of(Run(run.workload_id, attempt)):
+            node = cluster.nodes.get(pod.spec.node_name) if pod.spec.node_name else None
+            if node and _may_run(pod, node):
+                raise _held_up(attempt, node)
+
+
+def _may_run(pod: Pod, node: Node) -> bool:
+    return not sighting(pod, array=False).over and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+
+
+def _held_up(attempt: int, node: Node) -> HeldUp:
+    ready = condition(node.status.conditions, "Ready")
+    if ready and ready.true:
+        said = f"attempt {attempt} is still being ended on {node.name}; this one starts when that is done"
+        return HeldUp(Reason.IN_QUEUE, said)
+    said = (
+        f"attempt {attempt} may still run on {node.name}, which does not answer; this one starts when {node.name} "
+        f"answers again or is deleted from the cluster, or when an admin says that it is off: "
+        f"kubectl taint nodes {node.name} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    )
+    return HeldUp(Reason.NODE_LOST, said)

@@ -1,140 +1,135 @@
-"""Watch the directories of runs and the end of their supervisors, and tell which runs changed."""
+"""Watch the directories of runs and the end of their supervisors, and tell which runs changed.
+
+A supervisor that is killed leaves no trace in any file. A handle on its process tells when to look; what is true then
+is still said by the lock, which its sandboxes hold until the last of them is gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
-import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 
-MODIFY, CREATE, MOVED_TO = 0x2, 0x100, 0x80
-ONLYDIR, ONESHOT = 0x01000000, 0x80000000
-OVERFLOW, IGNORED = 0x4000, 0x8000
-_HEADER = struct.Struct("iIII")
+from penstock.engines.base import Run
+from penstock.engines.local import state
+from penstock.engines.local.inotify import Inotify
+from penstock.engines.local.layout import Layout
+from penstock.engines.local.logs import Following
+from penstock.engines.shared.wakeup import Changes
+
+PATIENCE = 1.0
+"""Seconds in which the sandboxes of a killed supervisor end by themselves."""
+UNITS_A_SECOND = 20_000
+"""An array of ten thousand changes with each start and end, and whoever is told looks at all of it: the longer it is,
+the more changes are told at once."""
 
 
-class Inotify:
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._fd < 0:
-            raise OSError(ctypes.get_errno(), "inotify cannot be used")
-        self._called: dict[int, Callable[[], None]] = {}
-        asyncio.get_running_loop().add_reader(self._fd, self._read)
-
-    def watch(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call whenever a file in the directory is made, moved there or written; None if it cannot be watched."""
-        return self._add(directory, call, MODIFY | CREATE | MOVED_TO | ONLYDIR)
-
-    def watch_once(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call when something is next written; that a file is made, still empty, is no news to a reader."""
-        return self._add(directory, call, MODIFY | ONESHOT | ONLYDIR)
-
-    def _add(self, directory: Path, call: Callable[[], None], mask: int) -> int | None:
-        wd: int = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), ctypes.c_uint32(mask))
-        if wd < 0:
-            return None
-        self._called[wd] = call
-        return wd
-
-    def unwatch(self, wd: int | None) -> None:
-        if wd is not None and wd in self._called:
-            del self._called[wd]
-            self._libc.inotify_rm_watch(self._fd, wd)
-
-    def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._fd)
-        os.close(self._fd)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._fd, 65536)
-        except BlockingIOError:
-            return
-        position, heard, over = 0, set(), set()
-        while position < len(data):
-            wd, mask, _, length = _HEADER.unpack_from(data, position)
-            position += _HEADER.size + length
-            if mask & OVERFLOW:
-                heard |= set(self._called)
-            elif mask & IGNORED:
-                over.add(wd)
-            else:
-                heard.add(wd)
-        for wd in heard:
-            if call := self._called.get(wd):
-                call()
-        for wd in over:
-            self._called.pop(wd, None)
+@dataclass
+class _Watched:
+    wd: int | None
+    pause: float = 0.0
+    pidfd: int = -1
+    timer: asyncio.TimerHandle | None = None
 
 
-class Bell:
-    """Wakes those who follow one run's logs.
-
-    The watch fires once; those who wait are woken, at once if it was quiet and otherwise after a pause, and only then
-    is it set again. So a job that prints all the time costs a few wake-ups a second, however much it prints.
-    """
-
-    PAUSE, CROWD, CROWDED_PAUSE = 0.05, 50, 0.2
-
-    def __init__(self, inotify: Inotify, directory: Path) -> None:
-        self._inotify, self._directory = inotify, directory
+class Watching:
+    def __init__(self, layout: Layout, following: Following) -> None:
+        self._layout, self._following = layout, following
+        self._inotify = Inotify()
         self._loop = asyncio.get_running_loop()
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._wd: int | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._last = float("-inf")
-        self.turn = 0
-        """Grows with every ring: read it, look at the files, then wait for the next."""
-        self.followers = 0
-        self.closed = False
-        """Nothing more will come: the run was removed."""
-        self._arm()
+        self._watched: dict[Run, _Watched] = {}
+        self._awaited: set[Run] = set()
+        self._changes = Changes()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def _arm(self) -> None:
-        self._wd = self._inotify.watch_once(self._directory, self._heard)
-        if self._wd is None and self._timer is None and self._directory.is_dir():
-            self._timer = self._loop.call_later(self.CROWDED_PAUSE, self.ring)  # the kernel is out of watches
-
-    def _heard(self) -> None:
-        self._wd = None
-        pause = self.CROWDED_PAUSE if self.followers > self.CROWD else self.PAUSE
-        wait = self._last + pause - self._loop.time()
-        if wait <= 0:
-            self._ring_for_news()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(wait, self._ring_for_news)
-
-    def _ring_for_news(self) -> None:
-        self._last = self._loop.time()
-        self.ring()
-
-    def ring(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-        if self._wd is None:
-            self._arm()
-        self.turn += 1
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
-
-    async def next(self, turn: int) -> None:
-        """Return once it has rung since `turn`."""
-        if self.turn != turn or self.closed:
+    def add(self, run: Run, pid: int | None, indexes: int = 0) -> None:
+        """`indexes` is how many an array has."""
+        if run in self._watched:
             return
-        future = self._loop.create_future()
-        self._waiting.add(future)
+        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._changed(run))
+        watched = self._watched[run] = _Watched(wd, indexes / UNITS_A_SECOND)
+        self._awaited.discard(run)
         try:
-            await future
-        finally:
-            self._waiting.discard(future)
+            watched.pidfd = os.pidfd_open(pid or -1)
+        except (OSError, ValueError):
+            self._gone(run)
+            return
+        self._loop.add_reader(watched.pidfd, self._gone, run)
+        if state.ended(self._layout.run_dir(run)):  # it was quicker than we were
+            self._tell(run)
+
+    def await_began(self, run: Run) -> None:
+        """A server that is gone was just starting it: look again when that came to something or to nothing."""
+        if run not in self._awaited:
+            self._awaited.add(run)
+            self._later(self._after_start(run))
+
+    async def _after_start(self, run: Run) -> None:
+        run_dir = self._layout.run_dir(run)
+        patience = self._loop.time() + PATIENCE
+        while state.read_began(run_dir) is None and state.lock_is_held(run_dir):
+            await self._wait_for_lock(run_dir, patience)
+        self._awaited.discard(run)
+        self._tell(run)
+
+    def drop(self, run: Run) -> None:
+        if watched := self._watched.pop(run, None):
+            self._inotify.unwatch(watched.wd)
+            self._close(watched)
+            if watched.timer:
+                watched.timer.cancel()
 
     def close(self) -> None:
-        self._inotify.unwatch(self._wd)
-        if self._timer:
-            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for run in list(self._watched):
+            self.drop(run)
+        self._inotify.close()
+
+    def changes(self) -> AsyncIterator[Run]:
+        return self._changes.follow()
+
+    def _changed(self, run: Run) -> None:
+        watched = self._watched.get(run)
+        if watched and watched.pause:
+            if watched.timer is None:
+                watched.timer = self._loop.call_later(watched.pause, self._tell, run)
+            return
+        self._tell(run)
+
+    def _tell(self, run: Run) -> None:
+        if watched := self._watched.get(run):
+            watched.timer = None
+        self._changes.tell(run)
+
+    def _close(self, watched: _Watched) -> None:
+        if watched.pidfd >= 0:
+            self._loop.remove_reader(watched.pidfd)
+            os.close(watched.pidfd)
+            watched.pidfd = -1
+
+    def _gone(self, run: Run) -> None:
+        if watched := self._watched.get(run):
+            self._close(watched)
+        self._later(self._after_lock(run))
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wait_for_lock(self, run_dir: Path, patience: float) -> None:
+        await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
+        if self._loop.time() > patience:
+            await asyncio.to_thread(state.end_leftovers, run_dir)
+
+    async def _after_lock(self, run: Run) -> None:
+        """The sandboxes of a killed supervisor end a moment after it."""
+        run_dir = self._layout.run_dir(run)
+        patience = self._loop.time() + PATIENCE
+        while not state.ended(run_dir) and state.lock_is_held(run_dir):
+            await self._wait_for_lock(run_dir, patience)
+        self._tell(run)
+        self._following.ring(run)

@@ -35,27 +35,28 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.disk import disk_of
-from penstock.engines.gpu_use import by_place
-from penstock.engines.local import checks, launching, looking, measuring, records
-from penstock.engines.local.claims import Claims
-from penstock.engines.local.connecting import Connecting
+from penstock.engines.local import doctor, state, usage
+from penstock.engines.local import inspect as looking
+from penstock.engines.local import runs as launching
+from penstock.engines.local.cgroups import Limits, detect
+from penstock.engines.local.changes import Watching
+from penstock.engines.local.events import happenings
 from penstock.engines.local.exec import execute
-from penstock.engines.local.following import Following
-from penstock.engines.local.gauges import Gauges, Reading
-from penstock.engines.local.gpus import find_gpus, lock_directory_check, locked
-from penstock.engines.local.happenings import happenings
+from penstock.engines.local.gpus import Gauges, Reading, find_gpus, lock_directory_check, locked
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.limits import Limits, detect
-from penstock.engines.local.machine import cpu_product, machine
-from penstock.engines.local.plans import Machine
-from penstock.engines.local.programs import write_programs
-from penstock.engines.local.records import Progress
+from penstock.engines.local.logs import Following
+from penstock.engines.local.nodes import cpu_product, machine
+from penstock.engines.local.ports import Connecting
 from penstock.engines.local.refusals import notices, refusals
-from penstock.engines.local.scratch import memory_of_machine
+from penstock.engines.local.spec.mounts import memory_of_machine
+from penstock.engines.local.spec.plan import Machine
+from penstock.engines.local.spec.script import write_programs
+from penstock.engines.local.state import Progress
 from penstock.engines.local.supervisor.erase import erase
 from penstock.engines.local.supervisor.processes import remove_group
-from penstock.engines.local.watching import Watching
+from penstock.engines.local.volumes import Claims
+from penstock.engines.shared.disk import disk_of
+from penstock.engines.shared.refusals import by_place
 from penstock.errors import PenstockError, StorageFull
 from penstock.settings import Settings
 from penstock.wire.measures import Measure, NodeMeasure
@@ -122,12 +123,12 @@ class LocalEngine:
 
     def _adopt(self, run: Run) -> None:
         run_dir = self._layout.run_dir(run)
-        if records.ended(run_dir) or not run_dir.is_dir():
+        if state.ended(run_dir) or not run_dir.is_dir():
             return
-        if (began := records.read_began(run_dir)) is not None:
+        if (began := state.read_began(run_dir)) is not None:
             self._holding[run] = tuple(began.get("gpus", ()))
             self._watching.add(run, began.get("pid"), began.get("array") or 0)
-        elif records.lock_is_held(run_dir):
+        elif state.lock_is_held(run_dir):
             self._watching.await_began(run)
 
     # -- the machine ---------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class LocalEngine:
         """There is this machine."""
 
     async def checks(self) -> list[Check]:
-        found = await asyncio.to_thread(checks.all_checks, self._settings, self._limits, self._gpus)
+        found = await asyncio.to_thread(doctor.all_checks, self._settings, self._limits, self._gpus)
         locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
         return [*found, locks] if locks else found
 
@@ -238,7 +239,7 @@ class LocalEngine:
 
     async def _start(self, run: Run, launch: Launch) -> None:
         run_dir = self._layout.run_dir(run)
-        if run not in self._holding and records.read_began(run_dir) is None:
+        if run not in self._holding and state.read_began(run_dir) is None:
             await self._try_sandbox()
             self._holding[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
             try:
@@ -251,15 +252,15 @@ class LocalEngine:
 
     async def _try_sandbox(self) -> None:
         if not self._sandbox_works:
-            await asyncio.to_thread(checks.probe_sandbox, self._settings)
+            await asyncio.to_thread(doctor.probe_sandbox, self._settings)
             self._sandbox_works = True
 
     async def _launch(self, run_dir: Path, launch: Launch) -> None:
-        bwrap = checks.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
+        bwrap = doctor.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
         process = None
-        while process is None and records.read_began(run_dir) is None and not records.ended(run_dir):
+        while process is None and state.read_began(run_dir) is None and not state.ended(run_dir):
             process = await asyncio.to_thread(launching.begin, run_dir, launch, machine)
         if process:
             await launching.finished(process, run_dir)
@@ -279,8 +280,8 @@ class LocalEngine:
 
     async def _report(self, run: Run, run_dir: Path) -> Report:
         progress = self._progress.get(run) or Progress(run_dir, run.attempt)
-        look = partial(records.report, run_dir, run.attempt, progress)
-        report = await asyncio.to_thread(look) if records.is_long(run_dir) else look()
+        look = partial(state.report, run_dir, run.attempt, progress)
+        report = await asyncio.to_thread(look) if state.is_long(run_dir) else look()
         if report.presence is Presence.running:
             self._progress[run] = progress
         else:
@@ -296,10 +297,10 @@ class LocalEngine:
     async def remove(self, run: Run) -> None:
         """Delete all that is left of a run; one that still runs is ended first."""
         run_dir = self._layout.run_dir(run)
-        if records.lock_is_held(run_dir):
+        if state.lock_is_held(run_dir):
             await self.stop(run, 0)
             for _ in range(REMOVE_PATIENCE):
-                if not records.lock_is_held(run_dir):
+                if not state.lock_is_held(run_dir):
                     break
                 await asyncio.sleep(0.01)
         self._holding.pop(run, None)
@@ -332,7 +333,7 @@ class LocalEngine:
 
     async def top(self, run: Run, part: int) -> Measure:
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return await measuring.measure(self._layout.run_dir(run), part, gpus, await self._gauges.read())
+        return await usage.measure(self._layout.run_dir(run), part, gpus, await self._gauges.read())
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         name = socket.gethostname()
@@ -342,7 +343,7 @@ class LocalEngine:
         return [await machine(name, gpus, await self._gauges.read())]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
-        return by_place(workloads, measuring.measures(await self._gauges.read()))
+        return by_place(workloads, usage.measures(await self._gauges.read()))
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._connecting.connect(self._layout.run_dir(run), part, port)
@@ -355,7 +356,7 @@ def _seen(gpu: Gpu, reading: Reading | None, *, elsewhere: bool) -> Gpu:
 
 def _clean_up(run_dir: Path) -> None:
     """What a killed supervisor could not: its control groups and the private directories of its nodes."""
-    for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
+    for path in (state.read_began(run_dir) or {}).get("cgroups", ()):
         remove_group(path)
     for path in run_dir.glob("rank-*"):
         _try_to_erase(path)
@@ -378,7 +379,7 @@ def _remove(run_dir: Path) -> None:
     if not run_dir.is_dir():
         return
     with disk_errors(run_dir):
-        for path in (records.read_began(run_dir) or {}).get("cgroups", ()):
+        for path in (state.read_began(run_dir) or {}).get("cgroups", ()):
             remove_group(path)
         grave = run_dir.with_name(f".removed-{run_dir.name}")
         erase(str(grave))

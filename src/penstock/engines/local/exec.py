@@ -20,10 +20,10 @@ from shlex import quote
 from typing import Any
 
 from penstock.engines.base import Terminal
-from penstock.engines.local import launching
-from penstock.engines.local.inside import part_of
-from penstock.engines.local.keyring import new_session_keyring
-from penstock.engines.local.plans import BASH
+from penstock.engines.local import runs
+from penstock.engines.local.spec.identity import new_session_keyring
+from penstock.engines.local.spec.plan import BASH
+from penstock.engines.local.state import part_of
 from penstock.errors import Conflict, Unavailable
 
 BOOT = (
@@ -65,7 +65,7 @@ def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal |
     begin = f'. {quote(scripts)}/enter.sh; {TERM if terminal else ""} exec -- "$@"'
     index = {"JOB_COMPLETION_INDEX": str(part)} if entered.array else {}
     return {
-        "package": str(launching.PACKAGE),
+        "package": str(runs.PACKAGE),
         "supervisor": entered.supervisor,
         "pid": entered.pid,
         "kept": entered.kept,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
+import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock.domain.nodes import Gpu
+from penstock.domain.nodes import Gpu, GpuProcess
 from penstock.engines.base import DevicesBusy
-from penstock.engines.local import locks
+from penstock.engines.local import layout
 from penstock.engines.local.layout import disk_errors
-from penstock.engines.local.sandbox import Bind
+from penstock.engines.local.spec.sandbox import Bind
+from penstock.engines.local.supervisor.processes import read_text
 from penstock.errors import Unavailable
 from penstock.wire.server import Check
 
@@ -74,7 +78,7 @@ def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[in
         with disk_errors(directory / uuid):
             fd = _open(folder, uuid)
         held.callback(os.close, fd)
-        if not locks.take(fd, LOCK_PATIENCE):
+        if not layout.take(fd, LOCK_PATIENCE):
             raise DevicesBusy([uuid])
         found.append(fd)
     return found
@@ -104,7 +108,7 @@ def _free(folder: int, uuid: str) -> bool:
         return True
     except OSError:
         return False
-    return locks.is_free(fd)
+    return layout.is_free(fd)
 
 
 def lock_directory_check(directory: Path, gpus: Sequence[Gpu]) -> Check | None:
@@ -166,3 +170,88 @@ def _open(folder: int, uuid: str) -> int:
     with suppress(PermissionError):
         os.fchmod(fd, 0o666)
     return fd
+
+
+log = logging.getLogger(__name__)
+PATIENCE = 3.0
+"""Seconds. A GPU that has fallen off its bus answers late or never: then nothing is known of any."""
+
+
+class Reading(NamedTuple):
+    memory_used_bytes: int | None
+    utilization: int | None
+    processes: tuple[GpuProcess, ...]
+    """Those that compute on it, whoever started them."""
+
+
+class Gauges:
+    """One thread asks, whoever wants to know: others who want to know meanwhile get the same answer."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "penstock-nvml")
+        self._nvml: Any = None
+        self._looking: asyncio.Future[dict[str, Reading]] | None = None
+
+    async def open(self) -> None:
+        """Only where there are GPUs."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
+
+    def _open(self) -> None:
+        import pynvml  # type: ignore[import-untyped]
+
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            log.warning("what the GPUs do is not shown: %s", error)
+        else:
+            self._nvml = pynvml
+
+    def close(self) -> None:
+        if self._nvml:
+            self._thread.submit(self._nvml.nvmlShutdown)
+        self._thread.shutdown(wait=False)
+
+    async def read(self) -> dict[str, Reading]:
+        """By uuid; without those that cannot be asked."""
+        if self._nvml is None:
+            return {}
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
+        done, _ = await asyncio.wait([self._looking], timeout=PATIENCE)
+        if not done:
+            log.warning("the GPUs do not say within %.0f s what they do", PATIENCE)
+        return self._looking.result() if done else {}
+
+    def _read(self) -> dict[str, Reading]:
+        nvml, found = self._nvml, {}
+        try:
+            for number in range(nvml.nvmlDeviceGetCount()):
+                handle = nvml.nvmlDeviceGetHandleByIndex(number)
+                found[nvml.nvmlDeviceGetUUID(handle)] = self._reading(handle)
+        except nvml.NVMLError as error:
+            log.warning("a GPU does not answer: %s", error)
+        return found
+
+    def _reading(self, handle: Any) -> Reading:
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
+        return Reading(
+            memory_used_bytes=memory.used if memory else None,
+            utilization=rates.gpu if rates else None,
+            processes=tuple(
+                GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory, name=_program_name(each.pid))
+                for each in running
+            ),
+        )
+
+    def _ask(self, function: str, handle: Any) -> Any:
+        """None where this product or driver does not tell it."""
+        try:
+            return getattr(self._nvml, function)(handle)
+        except self._nvml.NVMLError:
+            return None
+
+
+def _program_name(pid: int) -> str:
+    return (read_text(f"/proc/{pid}/comm") or "").strip()

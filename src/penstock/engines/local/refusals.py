@@ -7,9 +7,9 @@ from collections import Counter
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import Refusal
-from penstock.engines.local.sandbox import SHARED_MEMORY, can_size_memory
-from penstock.engines.local.scratch import memory_size, variable
-from penstock.engines.refusing import in_a_cluster
+from penstock.engines.local.spec.mounts import memory_size, variable
+from penstock.engines.local.spec.sandbox import SHARED_MEMORY, can_size_memory
+from penstock.engines.shared.refusals import in_a_cluster
 from penstock.settings import Settings
 
 NO_SANDBOX = 'sandbox = "none"'

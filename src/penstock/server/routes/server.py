@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 
 from penstock import __version__
 from penstock.domain.policy import Kind, Verb
-from penstock.engines.disk import disk_of
+from penstock.engines.shared.disk import disk_of
 from penstock.errors import Invalid, SettingsError, StorageFull, Unavailable
 from penstock.server.identity import Asked, require_membership
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of

@@ -13,7 +13,7 @@ from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, VolumeReport
-from penstock.engines.disk import disk_of
+from penstock.engines.shared.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, idempotency, lookup
 from penstock.services.infrastructure import Places

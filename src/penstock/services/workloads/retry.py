@@ -12,7 +12,7 @@ from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
-from penstock.engines.disk import disk_of
+from penstock.engines.shared.disk import disk_of
 from penstock.errors import Conflict, Invalid, Problem
 from penstock.services import audit, idempotency, lookup
 from penstock.services.people.people import People

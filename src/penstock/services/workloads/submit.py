@@ -20,7 +20,7 @@ from penstock.domain.users import Caller, Group, Proof
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, Foreseeing
-from penstock.engines.disk import disk_of
+from penstock.engines.shared.disk import disk_of
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, idempotency, notifications
 from penstock.services.documents.diff import alive, open_secrets

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.domain.quantities import parse_bytes
-from penstock.engines.disk import disk_of
+from penstock.engines.shared.disk import disk_of
 from penstock.errors import NotFound, StorageFull, TooLarge
 from penstock.settings import Settings
 

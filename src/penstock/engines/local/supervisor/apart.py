@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .durable import complain
+from penstock.engines.shared.files import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms

@@ -9,8 +9,9 @@ import errno
 import os
 import time
 
+from penstock.engines.shared.files import complain
+
 from .apart import apart
-from .durable import complain
 from .erase import erase
 from .private import make
 from .processes import remove_group

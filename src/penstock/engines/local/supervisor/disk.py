@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
+from penstock.engines.shared.files import write_all
+
 from .apart import SAYS, apart
-from .durable import write_all
 from .measuring import measure
 
 TYPE_CHECKING = False

@@ -10,9 +10,10 @@ import os
 import select
 import time
 
-from .durable import complain, dumps, replace, reserve, write_all, write_new
+from penstock.engines.shared.files import complain, dumps, replace, reserve, write_all, write_new
+from penstock.engines.shared.logfile import LogFile
+
 from .erase import erase
-from .logfile import LogFile
 from .outcome import NEVER_STARTED, describe, outcome, stopped
 from .processes import read_text, remove_group
 from .rank import Rank, unit

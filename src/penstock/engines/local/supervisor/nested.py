@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 
+from penstock.engines.shared.files import write_all
+
 from .apart import SAYS, apart
-from .durable import write_all
 from .enter import become, check, is_ours, libc, open_namespaces
 
 TYPE_CHECKING = False

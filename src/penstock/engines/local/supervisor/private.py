@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from .durable import write_all
+from penstock.engines.shared.files import write_all
 
 Entry = tuple[str, int, bytes | str | None]
 """A path below the folder, its mode, and what it is: a file's bytes, a link's target, or None for a directory."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .logfile import LogFile
+from penstock.engines.shared.logfile import LogFile
+
 from .mounted import exchanged
 from .processes import CONT, KILL, STOP, TERM, first_child, signal, terminate_rest, terminate_tree
 

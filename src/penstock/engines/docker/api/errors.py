@@ -1,0 +1,76 @@
+"""What can go wrong between us and a Docker engine, mapped to our own errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.errors import Conflict, PenstockError, StorageFull, Unavailable
+
+SERVER_ERROR = 500
+"""The status from which on it is the engine that cannot, and not we who ask for something wrong."""
+
+
+class ApiError(Exception):
+    """The engine's own words in `message`."""
+
+    def __init__(self, message: str, *, host: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.host = host
+        self.status = status
+
+
+class NotFound(ApiError):
+    pass
+
+
+class Clash(ApiError):
+    """The name is taken, or the present state forbids it."""
+
+
+class Unreachable(ApiError):
+    """No answer, or the answer was lost: what was asked for may have been done all the same."""
+
+
+class NotReached(Unreachable):
+    """There was no connection: nothing was asked for."""
+
+
+_BY_STATUS = {404: NotFound, 409: Clash}
+
+
+def from_answer(host: str, status: int, body: bytes) -> ApiError:
+    return _BY_STATUS.get(status, ApiError)(words_of(body) or f"it answered {status}", host=host, status=status)
+
+
+def words_of(body: bytes) -> str:
+    try:
+        said = json.loads(body)
+        return str(said["message"]).strip()
+    except (ValueError, LookupError, TypeError):
+        return body.decode(errors="replace").strip()[:500]
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Errors of an engine become ours."""
+    try:
+        yield
+    except ApiError as error:
+        raise as_ours(error) from error
+
+
+def is_full(error: ApiError) -> bool:
+    """Is there no room on a disk of the host?"""
+    return "no space left on device" in error.message
+
+
+def as_ours(error: ApiError) -> PenstockError:
+    said = f"Docker on {error.host}: {error.message.rstrip('.')}."
+    if isinstance(error, Unreachable):
+        return Unavailable(f"{error.message.rstrip('.')}.", hint="penstock doctor shows which nodes answer")
+    if is_full(error):
+        return StorageFull(f"The disk of {error.host} is full.", hint=said)
+    return (Conflict if isinstance(error, Clash) else PenstockError)(said)

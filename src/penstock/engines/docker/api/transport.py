@@ -1,0 +1,235 @@
+"""Connect to a Docker engine over a Unix socket, TCP with TLS, or ssh.
+
+Whatever it is, its input can be ended while its output goes on: that is how a program inside a container hears that its
+own input is over. asyncio's TLS cannot do that, so TLS is spoken here, over plain TCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from penstock.domain.names import shorten
+
+PIECE = 1 << 16
+PLAIN_PORT, TLS_PORT = 2375, 2376
+DIAL = ("docker", "system", "dial-stdio")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?\Z")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
+EXAMPLES = "for example unix:///run/docker.sock, ssh://user@host or tcp://host:2376"
+
+
+class NotAnAddress(ValueError):
+    """str() says why not."""
+
+
+@dataclass(frozen=True)
+class Address:
+    scheme: str
+    """`unix`, `ssh` or `tcp`."""
+    path: str = ""
+    name: str = ""
+    port: int | None = None
+    user: str = ""
+
+
+def read_address(text: str) -> Address:
+    """Nothing of it can be taken for an option by ssh."""
+    shown = shorten(text)
+    try:
+        parts = urlsplit(text)
+        name, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise NotAnAddress(f"'{shown}' is not an address") from None
+    if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/") and text.isprintable():
+        return Address("unix", path=parts.path)
+    plain = _NAME.match(name) and parts.path in ("", "/") and not parts.query and not parts.fragment
+    if (
+        parts.scheme == "ssh"
+        and plain
+        and parts.password is None
+        and (not parts.username or _USER.match(parts.username))
+    ):
+        return Address("ssh", name=name, port=port, user=parts.username or "")
+    if parts.scheme == "tcp" and plain and "@" not in parts.netloc:
+        return Address("tcp", name=name, port=port)
+    raise NotAnAddress(f"'{shown}' is not the address of a Docker engine")
+
+
+class Wire(Protocol):
+    async def read(self) -> bytes:
+        """Empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """OSError: it has ended."""
+        ...
+
+    async def end_input(self) -> None:
+        """Of one that has ended: nothing is left to do."""
+        ...
+
+    async def close(self) -> None: ...
+    async def trouble(self) -> str:
+        """What whoever carries the bytes said about their end."""
+        ...
+
+
+async def dial(address: Address, tls: ssl.SSLContext | None, ssh: Sequence[str]) -> Wire:
+    """`ssh` is the program with the options an admin gave."""
+    if address.scheme == "unix":
+        return _Plain(*await asyncio.open_unix_connection(address.path))
+    if address.scheme == "ssh":
+        return await _over_ssh(address, ssh)
+    port = address.port or (TLS_PORT if tls else PLAIN_PORT)
+    plain = _Plain(*await asyncio.open_connection(address.name, port))
+    if tls is None:
+        return plain
+    secret = _Tls(plain, tls, address.name)
+    try:
+        await secret.greet()
+    except BaseException:
+        await plain.close()
+        raise
+    return secret
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """That a connection has ended is an OSError to asyncio, and a RuntimeError to the loop that servers run on."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionResetError("the connection was closed") from error
+
+
+class _Plain:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(PIECE)
+
+    async def write(self, data: bytes) -> None:
+        with _telling():
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def end_input(self) -> None:
+        with suppress(OSError), _telling():
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def trouble(self) -> str:
+        return ""
+
+
+class _Tls:
+    def __init__(self, plain: _Plain, context: ssl.SSLContext, name: str) -> None:
+        self._plain = plain
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
+
+    async def greet(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._more()
+            else:
+                break
+        await self._flush()
+
+    async def read(self) -> bytes:
+        while True:
+            try:
+                return self._tls.read(PIECE)
+            except ssl.SSLWantReadError:
+                await self._more()
+            except ssl.SSLZeroReturnError:
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        self._tls.write(data)
+        await self._flush()
+
+    async def end_input(self) -> None:
+        """Says that nothing more comes from us, and does not wait for the same from the other side."""
+        with suppress(ssl.SSLError):
+            self._tls.unwrap()
+        await self._flush()
+
+    async def close(self) -> None:
+        await self._plain.close()
+
+    async def trouble(self) -> str:
+        return ""
+
+    async def _more(self) -> None:
+        await self._flush()
+        if data := await self._plain.read():
+            self._in.write(data)
+        else:
+            self._in.write_eof()
+
+    async def _flush(self) -> None:
+        if data := self._out.read():
+            await self._plain.write(data)
+
+
+async def _over_ssh(address: Address, ssh: Sequence[str]) -> Wire:
+    words = [*ssh, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+    words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]
+    words += ["-p", str(address.port)] if address.port else []
+    words += ["-l", address.user] if address.user else []
+    pipe = asyncio.subprocess.PIPE
+    return _Ssh(
+        await asyncio.create_subprocess_exec(
+            *words, "--", address.name, *DIAL, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+    )
+
+
+class _Ssh:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        self._process = process
+        self._in, self._out, self._err = process.stdin, process.stdout, process.stderr
+
+    async def read(self) -> bytes:
+        return await self._out.read(PIECE)
+
+    async def write(self, data: bytes) -> None:
+        with _telling():
+            self._in.write(data)
+            await self._in.drain()
+
+    async def end_input(self) -> None:
+        with suppress(OSError), _telling():
+            self._in.write_eof()
+
+    async def close(self) -> None:
+        self._in.close()
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                # Not `kill()`: that looks first whether it has ended, and then nobody else hears of it.
+                os.kill(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    async def trouble(self) -> str:
+        said = (await self._err.read(PIECE)).decode(errors="replace").strip().splitlines()
+        return said[-1].strip() if said else ""

@@ -1,0 +1,244 @@
+"""`exec`: start a program beside the job's own, in its container.
+
+Docker neither gives a terminal its size before the program looks nor ends the program when its user has gone. Where the
+container surely has bash, a few lines of it do the first. The second is done by a mark in the program's environment: a
+few lines of bash or `sh` end all that has it; where there is neither, the end of its input has to do.
+
+A server that was killed, or a host that did not answer, leaves programs that nobody is connected to any more. They are
+ended when their container is looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from penstock.engines.base import Run, Terminal
+from penstock.engines.docker.api.client import Api, Fields
+from penstock.engines.docker.api.errors import ApiError, Clash, NotFound, Unreachable, as_ours, shown
+from penstock.engines.docker.api.http import Stream
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.script import BASH
+from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
+from penstock.errors import Conflict, Unavailable
+
+log = logging.getLogger(__name__)
+LEAVE_SECONDS = 10.0
+CODE_SECONDS = 30.0
+MARK = "PENSTOCK_SESSION"
+"""What the processes of a session have in their environment."""
+_MARK = re.compile(r"[0-9a-f]{16}")
+NOT_STARTED = b"OCI runtime exec failed: "
+"""So begins what Docker says, as if the program did, of one that it could not start."""
+_PROGRAM = re.compile(r'exec: "(.*?)": (.*)')
+_NOT_THERE = ("file not found in $PATH", "no such file or directory")
+NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
+NOT_RUNNING = "It does not run now: a program can be started only in what runs."
+
+
+Left = Callable[[bool], Awaitable[None]]
+"""What is done when its user has gone: whether it may run still."""
+
+
+class Entered:
+    """A session as every engine has it."""
+
+    def __init__(
+        self,
+        api: Api,
+        exec_id: str,
+        stream: Stream,
+        left: Left | None = None,
+        *,
+        tty: bool = False,
+        shell: bool = False,
+    ) -> None:
+        self._api, self._exec_id, self._stream = api, exec_id, stream
+        self._left = left
+        self._shell = shell
+        """There is one around it, which says itself what it cannot start."""
+        self._line_end = "\r\n" if tty else "\n"
+        self._code: int | None = None
+        self._over = asyncio.Event()
+
+    async def send(self, data: bytes) -> None:
+        with suppress(OSError):  # it has just ended: its code says more
+            await self._stream.send(data)
+
+    async def end_input(self) -> None:
+        with suppress(OSError):
+            await self._stream.end_input()
+
+    async def resize(self, size: Terminal) -> None:
+        try:
+            await self._api.resize(self._exec_id, size.columns, size.rows)
+        except Unreachable as error:
+            raise as_ours(error) from error
+        except ApiError:
+            return  # it has just ended
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        held = b""
+        try:
+            async for number, data in self._stream.output():
+                if held:
+                    yield 1, held
+                    held = b""
+                if not self._shell and number == 1 and data.startswith(NOT_STARTED):
+                    held = data
+                else:
+                    yield number, data
+        except OSError as error:
+            raise Unavailable(f"The connection to the program was lost: {error}.") from error
+        self._over.set()
+        if held:
+            yield await self._last(held)
+
+    async def _last(self, data: bytes) -> tuple[int, bytes]:
+        """The only thing that was said: by the program, if there was one."""
+        if await self.exit_code() not in (NOT_EXECUTABLE_CODE, NOT_FOUND_CODE):
+            return 1, data
+        self._code, said = not_started(data.decode(errors="replace").strip())
+        return 2, f"{said}{self._line_end}".encode()
+
+    async def exit_code(self) -> int:
+        if not self._over.is_set():
+            async for _ in self.output():
+                pass
+        if self._code is None:
+            with shown():
+                self._code = await self._ended()
+        return self._code
+
+    async def _ended(self) -> int:
+        """Its output ends a moment before Docker knows its code."""
+        try:
+            async with asyncio.timeout(CODE_SECONDS):
+                while True:
+                    state: Fields = await self._api.exec_state(self._exec_id)
+                    if not state.get("Running") and state.get("ExitCode") is not None:
+                        return int(state["ExitCode"])
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            self._over.clear()
+            raise Unavailable("The connection to the program was lost; it still runs.") from None
+
+    async def close(self) -> None:
+        await self._stream.close()
+        if self._left:
+            left, self._left = self._left, None
+            await left(self._code is None and not self._over.is_set())
+
+
+class Entering:
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._marks: set[str] = set()
+        """Of programs that somebody is connected to."""
+        self._programs: set[str] = set()
+        """The same, as Docker calls them."""
+        self._ending: dict[str, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        for task in self._ending.values():
+            task.cancel()
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+
+    async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Entered:
+        seen = self._hosts.parts(run).get(part)
+        if seen is None or not seen.runs:
+            raise Conflict(NOT_RUNNING)
+        mark = secrets.token_hex(8)
+        self._marks.add(mark)
+        try:
+            entered = await self._started(seen, mark, command, tty=terminal is not None)
+        except BaseException:
+            self._marks.discard(mark)
+            raise
+        if terminal:
+            await entered.resize(terminal)
+        return entered
+
+    async def _started(self, seen: Seen, mark: str, command: Sequence[str], *, tty: bool) -> Entered:
+        body: Fields = {
+            "Cmd": [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else list(command),
+            "Env": [f"{MARK}={mark}"],
+            "AttachStdin": True,
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "Tty": tty,
+        }
+        with shown():
+            api = self._hosts.link(seen.host).api
+            try:
+                exec_id, stream = await api.exec(seen.id, body)
+            except (NotFound, Clash):
+                raise Conflict("It has just ended.") from None
+        self._programs.add(exec_id)
+        left = partial(self._leave, seen, mark, exec_id)
+        return Entered(api, exec_id, stream, left, tty=tty, shell=seen.has_bash)
+
+    async def _leave(self, seen: Seen, mark: str, exec_id: str, runs: bool) -> None:
+        try:
+            if runs:
+                with suppress(ApiError):
+                    await end(self._hosts.link(seen.host).api, seen, mark)
+        finally:
+            self._marks.discard(mark)
+            self._programs.discard(exec_id)
+
+    def care(self, run: Run) -> None:
+        """Where programs run that this server did not start, or could not end, they are ended."""
+        for seen in self._hosts.parts(run).values():
+            if seen.runs and seen.programs - self._programs and seen.id not in self._ending:
+                task = self._ending[seen.id] = asyncio.create_task(self._end_left_over(seen))
+                task.add_done_callback(partial(self._ended, seen.id))
+
+    def _ended(self, container: str, task: asyncio.Task[None]) -> None:
+        del self._ending[container]
+
+    async def _end_left_over(self, seen: Seen) -> None:
+        with suppress(ApiError):
+            api = self._hosts.link(seen.host).api
+            marks = {line for line in (await said(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
+            for mark in marks - self._marks:
+                log.info("ending a program in %s on %s that nobody is connected to", seen.name, seen.host)
+                await end(api, seen, mark)
+
+
+async def end(api: Api, seen: Seen, mark: str) -> None:
+    """All that has the mark."""
+    await said(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
+
+
+async def said(api: Api, seen: Seen, script: str, *words: str) -> str:
+    """What a script printed in a container; where that has nothing to run it with, nothing of use."""
+    shell = BASH if seen.has_bash else "sh"
+    body: Fields = {"Cmd": [shell, "-c", script, "sh", *words], "AttachStdout": True, "AttachStderr": True}
+    out = b""
+    with suppress(TimeoutError, OSError):
+        async with asyncio.timeout(LEAVE_SECONDS):
+            _, stream = await api.exec(seen.id, body)
+            try:
+                async for number, data in stream.output():
+                    out += data if number == 1 else b""
+            finally:
+                await stream.close()
+    return out.decode(errors="replace")
+
+
+def not_started(said: str) -> tuple[int, str]:
+    """The code that a shell would end with, and what it would say."""
+    found = _PROGRAM.search(said)
+    if found is None:
+        return NOT_EXECUTABLE_CODE, f"It could not be started: {said}"
+    program, why = found[1], found[2].removesuffix(": unknown")
+    if why.endswith(_NOT_THERE):
+        return NOT_FOUND_CODE, f"{program}: not found"
+    return NOT_EXECUTABLE_CODE, f"{program}: {why}"

@@ -1,0 +1,183 @@
+"""`inspect`, `top` and events: a run's containers as their hosts see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.domain.model import now
+from penstock.domain.nodes import Gpu
+from penstock.domain.secrets import masked, masked_all, passwords_removed
+from penstock.engines.base import Event, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.api.errors import Clash, NotFound
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.gpus import Gauges
+from penstock.engines.docker.host import Link
+from penstock.engines.docker.hosts import Hosts
+from penstock.errors import Conflict
+from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
+
+COLUMNS = "pid,user,pcpu,rss,args"
+"""What `ps` is asked for; it tells CPU on average since the process began."""
+DEFUNCT = "<defunct>"
+"""So `ps` calls a process that has ended and waits for someone to take note."""
+LONGEST_COMMAND, MOST_PROCESSES = 300, 200
+KIBIBYTE = 1 << 10
+
+
+# -- inspect -------------------------------------------------------------------------------------------------------
+
+
+async def inspect(hosts: Hosts, run: Run) -> dict[str, Any]:
+    """Where a host does not answer, what was last seen there is not shown: it may not be true any more."""
+    parts = hosts.parts(run).values()
+    found = await asyncio.gather(*(hosts.link(seen.host).api.container(seen.id) for seen in parts if not seen.gone))
+    return {"containers": [passwords_removed(_clean(each)) for each in found if each]}
+
+
+def _clean(found: Fields) -> Fields:
+    """Without what repeats the rest, and with secrets masked wherever variables are set."""
+    config = dict(found.get("Config") or {})
+    config["Env"] = [_masked(line) for line in config.get("Env") or ()]
+    labels = {name: text for name, text in (config.get("Labels") or {}).items() if text or not names.is_ours(name)}
+    labels.pop(names.RECORD, None)  # the whole workload once more
+    config["Labels"] = masked_all(labels)
+    if names.HAS_BASH not in labels:
+        return found | {"Config": config}
+    for key in ("Entrypoint", "Cmd"):  # with a minder around it that is none of the user's business
+        config.pop(key, None)
+    return found | {"Args": [], "Config": config}
+
+
+def _masked(line: str) -> str:
+    name, _, value = line.partition("=")
+    return f"{name}={masked(name, value)}"
+
+
+# -- top -----------------------------------------------------------------------------------------------------------
+
+
+async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
+    seen = hosts.parts(run).get(part)
+    if seen is None or not seen.runs:
+        raise Conflict("It does not run now: only what runs uses anything.")
+    link = hosts.link(seen.host)
+    try:
+        stats, rows, gpus = await asyncio.gather(
+            link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), gpus_of(gauges, link, _held(seen, link))
+        )
+    except (NotFound, Clash):
+        raise Conflict("It has just ended.") from None
+    processes = read_processes(rows)
+    said = [f"{len(processes):,} processes, of which the busiest are shown"] if len(processes) > MOST_PROCESSES else []
+    said += [gpus["message"]] if gpus.get("message") else []
+    update = gpus | {"processes": processes[:MOST_PROCESSES], "message": "; ".join(said) or None}
+    return measure(stats, seen).model_copy(update=update)
+
+
+def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
+    """The busiest first."""
+    found = [
+        ProcessMeasure(
+            pid=int(row[0]),
+            user=row[1],
+            cpu_percent=float(row[2]),
+            memory_bytes=int(row[3]) * KIBIBYTE,
+            command=row[4][:LONGEST_COMMAND],
+        )
+        for row in shown.get("Processes") or ()
+        if len(row) == len(COLUMNS.split(",")) and not row[4].endswith(DEFUNCT)
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid)))
+
+
+def measure(stats: Fields, seen: Seen) -> Measure:
+    networks = list((stats.get("networks") or {}).values())
+    return Measure(
+        at=now(),
+        cpu_percent=_cpu_percent(stats),
+        memory_bytes=_memory(stats.get("memory_stats") or {}),
+        memory_limit_bytes=seen.memory_limit or None,
+        disk_read_bytes=_moved(stats, "read"),
+        disk_written_bytes=_moved(stats, "write"),
+        network_received_bytes=sum(int(each.get("rx_bytes") or 0) for each in networks),
+        network_sent_bytes=sum(int(each.get("tx_bytes") or 0) for each in networks),
+    )
+
+
+def _held(seen: Seen, link: Link) -> list[GpuMeasure]:
+    known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
+    uuids = [uuid for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid]
+    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
+
+
+def unseen(gpu: Gpu) -> GpuMeasure:
+    return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
+
+
+async def gpus_of(gauges: Gauges, link: Link, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
+    """What these do, whatever else the host has, or why that cannot be seen."""
+    if not wanted:
+        return {}
+    look = await gauges.of(link)
+    gpus = tuple(look.gpus.get(gpu.uuid, gpu) for gpu in wanted)
+    if all(gpu.utilization is not None for gpu in gpus):
+        return {"gpus": gpus}
+    unknown = [gpu.uuid for gpu in gpus if gpu.uuid not in look.gpus]
+    why = look.trouble or (f"nvidia-smi does not show {', '.join(unknown)}" if unknown else "they do not tell it")
+    return {"gpus": gpus, "message": f"what GPUs do cannot be seen: {why}"}
+
+
+def _cpu_percent(stats: Fields) -> float:
+    cpu, before = stats.get("cpu_stats") or {}, stats.get("precpu_stats") or {}
+    used = _total(cpu) - _total(before)
+    passed = int(cpu.get("system_cpu_usage") or 0) - int(before.get("system_cpu_usage") or 0)
+    if used <= 0 or passed <= 0:
+        return 0.0
+    return round(used / passed * int(cpu.get("online_cpus") or 1) * 100, 1)
+
+
+def _total(cpu: Fields) -> int:
+    return int((cpu.get("cpu_usage") or {}).get("total_usage") or 0)
+
+
+def _memory(memory: Fields) -> int:
+    """Without files that are only kept for later, as `docker stats` counts."""
+    details = memory.get("stats") or {}
+    cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)
+    return max(int(memory.get("usage") or 0) - cache, 0)
+
+
+def _moved(stats: Fields, way: str) -> int | None:
+    entries = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    if entries is None:
+        return None
+    return sum(int(each["value"]) for each in entries if str(each.get("op")).lower() == way)
+
+
+# -- what happened -----------------------------------------------------------------------------------------------------
+
+
+def happenings(hosts: Hosts, run: Run) -> list[Event]:
+    """As far as its containers have kept it."""
+    found: list[Event] = []
+    for part, seen in sorted(hosts.parts(run).items()):
+        about = f"index {part}" if seen.is_array else f"node {part}"
+        if seen.created_at:
+            found.append(_event(seen.created_at, "Created", about, f"{seen.host} made the container {seen.name}."))
+        if seen.started_at:
+            found.append(_event(seen.started_at, "Started", about, "It started."))
+        if seen.error and seen.created_at:
+            found.append(_event(seen.created_at, "NotStarted", about, seen.error, kind="Warning"))
+        if seen.over and seen.ended_at and seen.began:
+            kind = "Warning" if seen.exit_code or seen.taken_away else "Normal"
+            said = "Someone removed its container." if seen.taken_away else f"It ended with code {seen.exit_code}."
+            found.append(_event(seen.ended_at, "Removed" if seen.taken_away else "Ended", about, said, kind=kind))
+    return sorted(found, key=lambda event: event.at)
+
+
+def _event(at: Any, reason: str, about: str, message: str, *, kind: str = "Normal") -> Event:
+    return Event(at=at, kind=kind, reason=reason, about=about, message=message)

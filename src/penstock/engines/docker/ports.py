@@ -1,0 +1,182 @@
+"""Connect to a port of a container, with nothing published on its host.
+
+A small container of ours shares the network of the job's for as long as connections are made, and each connection is a
+program inside it that passes bytes to the port. It has no rights there and sees nothing else of the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from penstock.engines.base import Run, Terminal
+from penstock.engines.docker import names
+from penstock.engines.docker.api.client import Api, Fields
+from penstock.engines.docker.api.errors import ApiError, Clash, NotFound, shown
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.exec import Entered
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.images import have
+from penstock.errors import Conflict
+
+log = logging.getLogger(__name__)
+WITHOUT_NC = "No port can be reached: the image that docker_helper_image names has no program 'nc'."
+LONGEST = 24 * 3600
+IDLE_SECONDS = 60.0
+NOT_STARTED = (126, 127)
+"""What Docker and shells say of a program that is not there."""
+NOT_RUNNING = "It does not run now: only what runs can be connected to."
+
+
+class Forwarded:
+    """What the port says comes as 1, and its end is code 0; that nothing listens is an error."""
+
+    def __init__(self, inside: Entered, port: int, left: asyncio.Event) -> None:
+        self._inside, self._port = inside, port
+        self._left = left
+        self._said = b""
+        self._heard = False
+
+    async def send(self, data: bytes) -> None:
+        await self._inside.send(data)
+
+    async def end_input(self) -> None:
+        await self._inside.end_input()
+
+    async def resize(self, size: Terminal) -> None:
+        """There is no terminal."""
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        async for number, data in self._inside.output():
+            if number == 1:
+                self._heard = True
+                yield 1, data
+            else:
+                self._said = (self._said + data)[:500]
+        code = 0 if self._heard else await self._inside.exit_code()
+        if code in NOT_STARTED:
+            raise Conflict(WITHOUT_NC, hint="an admin of this server sets docker_helper_image to one that has it")
+        if code:
+            raise Conflict(f"Nothing listens on port {self._port} there.")
+
+    async def exit_code(self) -> int:
+        await self._inside.exit_code()
+        return 0
+
+    async def close(self) -> None:
+        await self._inside.close()
+        self._left.set()
+
+
+class Forwarding:
+    def __init__(self, hosts: Hosts, image: str, installation: str) -> None:
+        self._hosts, self._image, self._installation = hosts, image, installation
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._beside: dict[str, str] = {}
+        """Container of a job → ours that shares its network."""
+        self._open: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for job in list(self._beside):
+            await self._end(job)
+
+    def care(self, run: Run) -> None:
+        """Nothing listens in a container that has ended, whoever is still connected."""
+        for seen in self._hosts.parts(run).values():
+            if seen.over and seen.id in self._beside:
+                self._later(self._end(seen.id))
+
+    async def connect(self, run: Run, part: int, port: int) -> Forwarded:
+        seen = self._hosts.parts(run).get(part)
+        if seen is None or not seen.runs:
+            raise Conflict(NOT_RUNNING)
+        with shown():
+            api = self._hosts.link(seen.host).api
+            self._open[seen.id] = self._open.get(seen.id, 0) + 1
+            left = asyncio.Event()
+            self._later(self._leave(seen, left))
+            try:
+                ours = await self._ready(api, seen)
+                body: Fields = {
+                    "Cmd": ["nc", "127.0.0.1", str(port)],
+                    "AttachStdin": True,
+                    "AttachStdout": True,
+                    "AttachStderr": True,
+                }
+                exec_id, stream = await api.exec(ours, body)
+            except (NotFound, Clash):
+                left.set()
+                raise Conflict("It has just ended.") from None
+            except BaseException:
+                left.set()
+                raise
+        return Forwarded(Entered(api, exec_id, stream), port, left)
+
+    async def _ready(self, api: Api, seen: Seen) -> str:
+        async with self._locks.setdefault(seen.id, asyncio.Lock()):
+            known = self._beside.get(seen.id)
+            if known is None:
+                known = self._beside[seen.id] = await self._start(api, seen)
+            return known
+
+    async def _start(self, api: Api, seen: Seen) -> str:
+        await have(api, self._image)
+        body: Fields = {
+            "Image": self._image,
+            "Entrypoint": ["sleep"],
+            "Cmd": [str(LONGEST)],
+            "Labels": names.labelled(self._installation, {names.HELPER: "true"}),
+            "HostConfig": {
+                "NetworkMode": f"container:{seen.id}",
+                "CapDrop": ["ALL"],
+                "SecurityOpt": ["no-new-privileges"],
+                "PidsLimit": 1024,
+                "LogConfig": {"Type": "none"},
+            },
+        }
+        made = await api.create(f"{self._installation}-helper-{secrets.token_hex(6)}", body)
+        try:
+            await api.start(made)
+        except BaseException:
+            await api.remove(made)
+            raise
+        return made
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _leave(self, seen: Seen, left: asyncio.Event) -> None:
+        """The last one to go takes our container along, unless someone comes back soon."""
+        await left.wait()
+        self._open[seen.id] -= 1
+        await self._quiet(seen)
+        if not self._open.get(seen.id):
+            self._open.pop(seen.id, None)
+            await self._end(seen.id)
+
+    async def _quiet(self, seen: Seen) -> None:
+        """A while, or until the job is over."""
+        for _ in range(int(IDLE_SECONDS)):
+            known = self._hosts.parts(seen.run).get(seen.part)
+            if self._open.get(seen.id) or known is None or not known.runs:
+                return
+            await asyncio.sleep(1)
+
+    async def _end(self, job: str) -> None:
+        ours = self._beside.pop(job, None)
+        self._locks.pop(job, None)
+        if ours is None:
+            return
+        for link in self._hosts.links():
+            with suppress(ApiError):
+                await link.api.remove(ours)

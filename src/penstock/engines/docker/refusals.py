@@ -1,0 +1,36 @@
+"""What can never run on these hosts, said at submit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.domain.workloads import Spec
+from penstock.engines.base import Refusal
+from penstock.engines.shared.refusals import idle_notices, in_a_cluster, mounted_over_code, too_long
+
+
+def refusals(spec: Spec) -> list[Refusal]:
+    """What no node has that its user may run on is the scheduler's to say."""
+    return [*_no_command(spec), *too_long(spec), *_queue(spec), *in_a_cluster(spec), *mounted_over_code(spec)]
+
+
+def notices(spec: Spec, gpus_seen: Sequence[bool]) -> list[str]:
+    """`gpus_seen` is of each host that has some, whether it can be seen what they do."""
+    said = []
+    if spec.nodes > 1:
+        said.append("Its nodes run on one Docker host: containers on different hosts have no network between them.")
+    return said + idle_notices(spec, gpus_seen)
+
+
+def _no_command(spec: Spec) -> list[Refusal]:
+    if spec.run is not None or spec.nodes == 1:
+        return []
+    said = "is missing: with several nodes, the image's own command cannot be used"
+    return [Refusal(keys=("run",), message=said, hint="name the program")]
+
+
+def _queue(spec: Spec) -> list[Refusal]:
+    if not spec.queue:
+        return []
+    said = "Docker hosts have no queues of their own"
+    return [Refusal(keys=("queue",), message=said, hint="leave it out; it starts when there is room")]

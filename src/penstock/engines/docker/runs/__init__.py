@@ -1,0 +1,1 @@
+"""Start, stop and remove runs, each step exactly once."""

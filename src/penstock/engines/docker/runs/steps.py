@@ -1,0 +1,333 @@
+"""The steps of a start, each of which can be repeated: image, network, volumes, containers, files, go.
+
+A container has a name that follows from its run, so the engine itself refuses a second one; and each is asked to start
+once in its life, by whoever made it. One that is found prepared is taken back and made anew (`withdrawing`). Whatever
+is cut off in between, taking all steps again gives one container that ran once.
+
+That request may still be under way. Docker carries out two of them one after the other, and a short program would run
+twice: so a container is asked to start once in its life. One that is found created and not begun is removed, which
+Docker refuses while it runs and after which it starts no more; what Docker remembers then says whether it ran at last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import tarfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.domain.names import shorten
+from penstock.domain.paths import WORKDIR
+from penstock.domain.states import Reason, State
+from penstock.engines.base import Launch, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.errors import ApiError, Clash, NotReached, Unreachable
+from penstock.engines.docker.api.http import Body
+from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.cpus import Cpus, shared
+from penstock.engines.docker.host import Link
+from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.images import Pulls, is_name, refuse_marked, registry_name
+from penstock.engines.docker.nfs import is_about_mounts, mount_words
+from penstock.engines.docker.outages import Past, memory_of
+from penstock.engines.docker.script import NOTE, minded
+from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.spec import Place, container, disk_scratch
+from penstock.engines.docker.volumes import Claims, Source
+from penstock.errors import Conflict, PenstockError
+
+PIECE = 1 << 20
+AT_ONCE = 8
+_NO_NETWORK = re.compile(r"network \S+ not found")
+Say = Callable[[State, Reason, str], None]
+T = TypeVar("T")
+
+
+class NetworkGone(ApiError):
+    """Someone removed the network of the group before the container could start; it is made again."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One to be started, and where."""
+
+    part: int
+    number: int
+    host: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A part, and what its container is made with."""
+
+    part: Part
+    network: str
+    volumes: dict[str, Source]
+    up_to: int
+
+
+class Launching:
+    def __init__(
+        self,
+        hosts: Hosts,
+        claims: Claims,
+        pulls: Pulls,
+        cpus: Cpus,
+        made: ContainerSettings,
+    ) -> None:
+        self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
+
+    async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
+        """`fresh` are the containers that were made for it and not yet asked to start."""
+        links = {part.host: self._hosts.link(part.host) for part in parts}
+        await all_of(self._image(link, launch, say) for link in links.values())
+        say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
+        async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
+            places = {name: await self._prepare(link, launch, held) for name, link in links.items()}
+            say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
+            await self._start(launch, parts, places, links, fresh)
+
+    async def _start(
+        self,
+        launch: Launch,
+        parts: Sequence[Part],
+        places: Mapping[str, tuple[str, dict[str, Source]]],
+        links: Mapping[str, Link],
+        fresh: set[str],
+    ) -> None:
+        limit = asyncio.Semaphore(AT_ONCE)
+        up_to = max(part.part for part in parts)
+
+        async def create(part: Part) -> tuple[Link, Seen]:
+            async with limit:
+                network, volumes = places[part.host]
+                return await self._create(links[part.host], launch, Wanted(part, network, volumes, up_to), fresh)
+
+        async def go(link: Link, seen: Seen) -> None:
+            async with limit:
+                await self._go(link, seen, launch, fresh)
+
+        made = await all_of(create(part) for part in parts)
+        await all_of(self._cpus.keep_apart(link) for link in links.values())
+        await all_of(go(link, seen) for link, seen in made)
+
+    # -- what it needs -----------------------------------------------------------------------------------------------
+
+    async def _image(self, link: Link, launch: Launch, say: Say) -> None:
+        image = launch.spec.resources.image or self._made.image
+        if not is_name(image):
+            raise PenstockError(f"'{shorten(image)}' is not the name of an image.")
+        if found := await link.api.image(image):
+            refuse_marked(found, image)
+            return
+        say(State.PULLING, Reason.PULLING_IMAGE, f"{link.host.name} asks {registry_name(image)} for {image}")
+
+        def said(text: str) -> None:
+            say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
+
+        await self._pulls.have(link.api, image, said)
+
+    async def _prepare(self, link: Link, launch: Launch, held: AsyncExitStack) -> tuple[str, dict[str, Source]]:
+        network = await held.enter_async_context(link.networks.use(launch.group))
+        return network, await held.enter_async_context(self._claims.mounts(link, launch))
+
+    # -- the container -----------------------------------------------------------------------------------------------
+
+    async def _create(self, link: Link, launch: Launch, wanted: Wanted, fresh: set[str]) -> tuple[Link, Seen]:
+        """The container that is there, or a new one: never one whose start may have been asked for."""
+        run = Run(launch.workload_id, launch.attempt)
+        name = names.container_name(self._made.installation, launch.name, run, wanted.part.part)
+        while True:
+            there = [seen for seen in link.of(run) if seen.part == wanted.part.part and not seen.gone]
+            if began := [seen for seen in there if not seen.prepared]:
+                return link, began[0]
+            doubtful = [seen for seen in there if seen.id not in fresh]
+            try:
+                new = next((seen for seen in there if seen.id in fresh), None)
+                new = new or await self._make(link, launch, wanted, name, doubtful)
+                break
+            except Clash:  # it was made before, or someone else took its name
+                await self._look_at(link, name, run)
+        for seen in doubtful:
+            if ran := await withdrawn(link, seen):
+                await link.remove(new)
+                return link, ran
+        fresh.add(new.id)  # not before: until then it is all that knows of those it was made instead of
+        return link, new
+
+    async def _make(self, link: Link, launch: Launch, wanted: Wanted, name: str, doubtful: Sequence[Seen]) -> Seen:
+        """Those it is made instead of are there until it is: what is missing was removed by someone else."""
+        for seen in doubtful:
+            if seen.name == name:
+                await link.api.rename(seen.id, f"{name}.{seen.id[:12]}")
+        place = Place(
+            host=wanted.part.host,
+            part=wanted.part.part,
+            number=wanted.part.number,
+            network=wanted.network,
+            host_memory=int(link.info.get("MemTotal") or 1 << 30),
+            has_nvidia="nvidia" in (link.info.get("Runtimes") or {}),
+            volumes=wanted.volumes,
+            shared_cpus=shared(link),
+            up_to=wanted.up_to,
+            instead_of=tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id)),
+        )
+        await link.api.create(name, container(launch, self._made, place))
+        return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
+
+    async def _look_at(self, link: Link, name: str, run: Run) -> Seen:
+        seen = await link.look(name)
+        if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
+            raise Conflict(
+                f"There is a container {name} on {link.host.name} that Penstock did not make.",
+                hint=f"docker rm {name}",
+            )
+        return seen
+
+    async def _go(self, link: Link, seen: Seen, launch: Launch, fresh: set[str]) -> None:
+        """Asks a new one to start, once."""
+        if seen.id not in fresh:
+            return
+        try:
+            await self._fill(link, seen, launch)
+            fresh.discard(seen.id)
+            await link.api.start(seen.id)
+        except NotReached:
+            fresh.add(seen.id)
+            raise
+        except Unreachable:
+            raise
+        except ApiError as error:
+            await self._not_started(link, seen, launch, error)
+        await link.look(seen.id)
+
+    async def _fill(self, link: Link, seen: Seen, launch: Launch) -> None:
+        if files := _files(launch):
+            await link.api.put(seen.id, "/", Body(len(files), _once(files), "application/x-tar"))
+        if launch.workdir_archive is not None:
+            await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
+
+    async def _not_started(self, link: Link, seen: Seen, launch: Launch, error: ApiError) -> None:
+        """Docker notes beside the container why it could not be started, if it came that far."""
+        if is_about_mounts(error.message):
+            volumes = [mount.volume for mount in launch.mounts]
+            named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
+            what = f"Volume {named[0].name}" if named else "A volume"
+            raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
+        if _NO_NETWORK.match(error.message) and not launch.spec.parts > 1:
+            await link.remove(seen, force=False)
+            raise NetworkGone(error.message, host=error.host, status=error.status) from error
+        after = await link.look(seen.id)
+        if after is None or not (after.error or after.began):
+            raise error
+
+
+async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
+    """All come to their end, then the first failure is raised: nothing goes on behind it."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in done if not isinstance(each, BaseException)]
+
+
+def _files(launch: Launch) -> bytes:
+    """What must be there before it starts: the minder's note, and directories that everyone can write to."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        if minded(launch):
+            folder, note = tarfile.TarInfo(NOTE.strip("/").partition("/")[0]), tarfile.TarInfo(NOTE.lstrip("/"))
+            folder.type, folder.mode, note.mode = tarfile.DIRTYPE, 0o755, 0o666
+            archive.addfile(folder)
+            archive.addfile(note, io.BytesIO())
+        for path in [scratch.path for scratch in disk_scratch(launch)] + ([WORKDIR] if launch.workdir_archive else []):
+            folder = tarfile.TarInfo(path.lstrip("/"))
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if path != WORKDIR else 0o777
+            archive.addfile(folder)
+        return made.getvalue() if archive.getmembers() else b""
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def _archive(path: Path) -> Body:
+    return Body(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while data := await asyncio.to_thread(file.read, PIECE):
+            yield data
+
+
+PATIENCE = 10.0
+"""Seconds in which an engine that remembers has told."""
+
+
+class InDoubt(ApiError):
+    """It may have run: nobody can tell any more."""
+
+
+async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
+    """Those of which Docker does not remember that it made them, or what they were made instead of: it was killed or
+    restarted since, and what it calls created may have run."""
+    if not prepared:
+        return []
+    memory = await memory_of(link.api)
+    return [seen for seen in prepared if not all(memory.made(each) for each in (*instead_of(seen), seen.id))]
+
+
+async def withdrawn(link: Link, seen: Seen) -> Seen | None:
+    """None: it is gone and never ran, and neither did those it was made instead of. Otherwise as it is, or was."""
+    try:
+        await link.remove(seen, force=False)
+    except Clash:
+        return await link.look(seen.id)
+    past = await _remembered(link.api, [*instead_of(seen), seen.id])
+    for each in past.values():
+        if each.started_at:
+            return _as_it_was(link, seen, each)
+    if not all(each.made for each in past.values()):
+        raise doubt(link.api.host)
+    return None
+
+
+def instead_of(seen: Seen) -> list[str]:
+    """Ids of the containers that were taken back before this one was made."""
+    return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
+
+
+def _as_it_was(link: Link, seen: Seen, past: Past) -> Seen:
+    if past.exit_code is None:
+        raise doubt(link.api.host)
+    found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
+    found = replace(found, heard=True)
+    link.keep(found)
+    return found
+
+
+async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
+    """Once it is known to the end of each."""
+    found = {each: Past() for each in ids}
+    filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
+    try:
+        async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
+            async for event in events:
+                found[event["Actor"]["ID"]].add(event)
+                if all(each.removed for each in found.values()):
+                    return found
+    except TimeoutError:
+        raise doubt(api.host) from None
+    raise Unreachable(f"Docker on {api.host} has closed the connection", host=api.host)
+
+
+def doubt(host: str) -> InDoubt:
+    said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
+    return InDoubt(said, host=host)

@@ -1,0 +1,220 @@
+"""The container of one node or index, built field by field and never merged from user text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from penstock.domain.paths import SHARED_MEMORY, WORKDIR
+from penstock.domain.workloads import Medium, Scratch
+from penstock.engines.base import BoundMount, Launch, Run
+from penstock.engines.docker import names
+from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.script import command, minded
+from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.volumes import Source
+from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
+from penstock.engines.shared.records import without_values
+
+SMALLEST_MEMORY = 6 << 20
+SMALLEST_CPU = 10
+LOG_FILES = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one part of a run is started, and what it finds there."""
+
+    host: str
+    part: int
+    number: int
+    """Which of the places: the rank; of an array, which of those that run at once."""
+    network: str
+    host_memory: int
+    has_nvidia: bool = False
+    """The host hands GPUs to containers; otherwise they are only told which are theirs."""
+    volumes: Mapping[str, Source] = field(default_factory=dict)
+    """Mount path → what it comes from on this host."""
+    shared_cpus: str = ""
+    """Those that nobody has alone; empty: all."""
+    up_to: int = 0
+    """The last of those that are made before any of them starts."""
+    instead_of: tuple[str, ...] = ()
+    """Containers that are taken back for this one."""
+
+
+def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+    spec = launch.spec
+    words = command(launch)
+    peer = names.peer_name(launch.name, _run(launch), place.part)
+    body: Fields = {
+        "Image": spec.resources.image or made.image,
+        "Hostname": peer,
+        "Env": [f"{name}={value}" for name, value in variables(launch, place).items()],
+        "Labels": labels(launch, made, place),
+        "Tty": spec.terminal,
+        "OpenStdin": spec.terminal,
+        "HostConfig": _host_config(launch, made, place),
+        "NetworkingConfig": {"EndpointsConfig": {place.network: {"Aliases": [peer]}}},
+    }
+    if words:
+        body |= {"Entrypoint": words[:1], "Cmd": words[1:]}
+    if made.run_as:
+        body["User"] = made.run_as
+    if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
+        body["WorkingDir"] = workdir
+    return body
+
+
+def _run(launch: Launch) -> Run:
+    return Run(launch.workload_id, launch.attempt)
+
+
+def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, str]:
+    """The user's own first; what is ours cannot be written by them."""
+    spec = launch.spec
+    found = {
+        names.WORKLOAD: launch.workload_id,
+        names.ATTEMPT: str(launch.attempt),
+        names.PART: str(place.part),
+        names.PARTS: str(len(launch.indexes) if spec.array else spec.nodes),
+        names.PLACE: str(place.number),
+        names.NAME: launch.name,
+        names.OWNER: f"{launch.group}/{launch.user}",
+        names.GROUP: launch.group,
+        names.GRACE: str(launch.stop_grace),
+    }
+    if launch.record:
+        found[names.RECORD] = without_values(launch.record, spec)
+    if spec.array:
+        found |= {names.ARRAY: "true", names.UP_TO: str(place.up_to)}
+    if place.instead_of:
+        found[names.INSTEAD_OF] = ",".join(place.instead_of)
+    if spec.max_duration:
+        found[names.MAX_DURATION] = str(spec.max_duration)
+    if minded(launch):
+        found[names.HAS_BASH] = "true"
+    if uuids := gpus_of(launch, place):
+        found[names.GPUS] = ",".join(uuids)
+    if cpus := cpus_of(launch, place):
+        found[names.CPUS] = cpus
+    if limits := disk_limits(launch):
+        found[names.DISK] = json.dumps(limits)
+    theirs = {name: text for name, text in spec.labels.items() if not names.is_ours(name)}
+    return theirs | names.labelled(made.installation, found)
+
+
+def disk_limits(launch: Launch) -> dict[str, int]:
+    """Path → bytes of the scratch that has a size, and all of it under the empty path."""
+    limits = {s.path: s.size_bytes for s in launch.spec.scratch if s.medium is Medium.disk and s.size_bytes}
+    return limits | ({"": launch.spec.resources.disk_bytes} if launch.spec.resources.disk_bytes else {})
+
+
+# -- what it may have ------------------------------------------------------------------------------------------------
+
+
+def _host_config(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+    limits = launch.spec.resources
+    memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else None
+    config: Fields = {
+        "NetworkMode": place.network,
+        "RestartPolicy": {"Name": "no"},
+        "CapDrop": ["ALL"],
+        "CapAdd": list(CAPABILITIES),
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        "CpuShares": _shares(limits.requests.cpus_milli or limits.cpus_milli or made.default_cpus_milli),
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+        "LogConfig": log_config(made),
+        **_disks(launch, place, memory),
+    }
+    if made.processes:
+        config["PidsLimit"] = made.processes
+    if memory:
+        config |= {"Memory": memory, "MemorySwap": memory}
+    if limits.cpus_milli:
+        config["NanoCpus"] = max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000
+    if cpus := cpus_of(launch, place) or place.shared_cpus:
+        config["CpusetCpus"] = cpus
+    uuids = gpus_of(launch, place)
+    if uuids and place.has_nvidia:
+        config["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu"]]}]
+    return config
+
+
+def log_config(made: ContainerSettings) -> Fields:
+    """Docker's `local` keeps bytes as they are, which its usual `json-file` does not."""
+    size = max(made.log_limit // LOG_FILES, 1 << 20)
+    return {"Type": "local", "Config": {"max-size": str(size), "max-file": str(LOG_FILES)}}
+
+
+def _shares(milli: int) -> int:
+    return max(milli * 1024 // 1000, 2)
+
+
+def cpus_of(launch: Launch, place: Place) -> str:
+    """Those that are its alone."""
+    own = launch.cpusets[place.number] if place.number < len(launch.cpusets) else ()
+    return ",".join(map(str, own))
+
+
+def gpus_of(launch: Launch, place: Place) -> tuple[str, ...]:
+    return launch.gpus[place.number] if place.number < len(launch.gpus) else ()
+
+
+# -- disks -----------------------------------------------------------------------------------------------------------
+
+
+def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
+    mounts = [_mount(mount, place.volumes[mount.path]) for mount in launch.mounts]
+    tmpfs: dict[str, str] = {}
+    shared = (memory or place.host_memory) // 2
+    for scratch in launch.spec.scratch:
+        size = scratch.size_bytes or memory or place.host_memory
+        if scratch.medium is Medium.disk:
+            mounts.append({"Type": "volume", "Target": scratch.path, "VolumeOptions": {"NoCopy": True}})
+        elif scratch.path == SHARED_MEMORY:
+            shared = size
+        else:
+            tmpfs[scratch.path] = f"rw,exec,nosuid,nodev,mode=1777,size={size}"
+    fields: Fields = {"Mounts": mounts, "ShmSize": shared}
+    return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
+
+
+def _mount(mount: BoundMount, source: Source) -> Fields:
+    options: Fields = {"NoCopy": True} | ({"Subpath": source.directory} if source.directory else {})
+    return {
+        "Type": "volume",
+        "Source": source.volume,
+        "Target": mount.path,
+        "ReadOnly": mount.read_only,
+        "VolumeOptions": options,
+    }
+
+
+def disk_scratch(launch: Launch) -> Iterator[Scratch]:
+    return (scratch for scratch in launch.spec.scratch if scratch.medium is Medium.disk)
+
+
+# -- variables -------------------------------------------------------------------------------------------------------
+
+
+def variables(launch: Launch, place: Place) -> dict[str, str]:
+    """The user's own first, then what is told about the run, which wins."""
+    rank = 0 if launch.spec.array else place.part
+    facts = told(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
+    return given(launch) | facts | _gpus(launch, place)
+
+
+def peers(launch: Launch) -> list[str]:
+    """How the nodes of a run reach each other, by rank."""
+    nodes = launch.spec.nodes
+    return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+
+
+def _gpus(launch: Launch, place: Place) -> dict[str, str]:
+    uuids = gpus_of(launch, place)
+    if not uuids:
+        return NO_GPUS
+    return {} if place.has_nvidia else {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}

@@ -1,0 +1,348 @@
+"""Cache objects of one kind by one list and one watch, trimmed and indexed.
+
+The watch begins at the version of the list, so nothing is missed between the two. A watch that ends or breaks goes on
+where it stood; if the server has forgotten that point (410), everything is listed anew and the differences, also what
+vanished meanwhile, are told as if they had been watched. While the watch is down, `stale` says since when and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.domain.model import now
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import ApiError, Expired, Gone, Passing
+from penstock.engines.kubernetes.api.objects.base import Meta, Object
+from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.objects.pods import Container, Pod, PodSpec, PodStatus, PodVolume
+from penstock.engines.kubernetes.api.requests import Pauses
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+Told = Callable[[T | None, T | None], None]
+
+
+@dataclass(frozen=True)
+class Stale:
+    since: datetime
+    why: str
+    refused: bool = False
+    """The server answers, and does not accept our credentials."""
+
+
+class Cache(Generic[T]):
+    """`keep` may return less of an object, or None for one that is of no interest."""
+
+    def __init__(
+        self,
+        api: Api,
+        kind: type[T],
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        keep: Callable[[T], T | None] | None = None,
+    ) -> None:
+        self._api, self._kind, self._namespace = api, kind, namespace
+        self._labels, self._fields = labels, fields
+        self._keep = keep
+        self._items: dict[Key, T] = {}
+        self._indexes = {name: Index(keys) for name, keys in (indexes or {}).items()}
+        self._told: list[Told[T]] = []
+        self._version: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._answered = asyncio.Event()
+        self._refusal: ApiError | None = None
+        self._broke_at: datetime | None = None
+        self._pauses = Pauses()
+        self.stale: Stale | None = Stale(now(), "nothing was read yet")
+        """Not None while the watch is down: what is shown may be old."""
+
+    # life
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def synced(self) -> None:
+        """Waits until all there is has been read once; raises what does not pass by itself, such as a missing right."""
+        await self._answered.wait()
+        if self._refusal:
+            raise self._refusal
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    # reading
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        return self._items.get((namespace, name))
+
+    def all(self) -> Collection[T]:
+        """As it is now; it changes whenever the loop runs."""
+        return self._items.values()
+
+    def by(self, index: str, value: str) -> list[T]:
+        return [self._items[key] for key in self._indexes[index].get(value)]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def subscribe(self, told: Told[T]) -> Callable[[], None]:
+        """Tells every change from now on as (before, after), None where it is not there; returns how to end it."""
+        self._told.append(told)
+        return lambda: self._told.remove(told)
+
+    # keeping up to date
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if self._version is None:
+                    self._version = await self._list()
+                    self._refusal = None
+                    self._answered.set()
+                await self._watch(self._version)
+            except ApiError as error:
+                self._note(error)
+                await asyncio.sleep(self._pauses.next(error))
+
+    def _note(self, error: ApiError) -> None:
+        """A watch that breaks and comes back at once was not down: stale begins when it does not come back."""
+        if isinstance(error, Gone):
+            self._version = None
+        elif self._broke_at is None and self.stale is None:
+            self._broke_at = now()
+            return
+        if self.stale is None:
+            log.warning("%s may be shown as they were: %s", self._kind.kind.plural, error.message)
+        since = self.stale.since if self.stale else self._broke_at or now()
+        self.stale = Stale(since, error.message, isinstance(error, Expired))
+        if not self._answered.is_set() and not isinstance(error, (Passing, Gone)):
+            self._refusal = error
+            self._answered.set()
+
+    def _up(self) -> None:
+        if self.stale:
+            log.info("%s are up to date", self._kind.kind.plural)
+        self.stale = self._broke_at = None
+
+    async def _list(self) -> str:
+        """The version all of it has."""
+        version, seen = "", set()
+        pages = self._api.pages(self._kind, self._namespace, labels=self._labels, fields=self._fields)
+        async with aclosing(pages):
+            async for page in pages:
+                version = page.metadata.version
+                for item in page.items or ():
+                    seen.add(_key(item))
+                    self._put(item)
+        for key in [key for key in self._items if key not in seen]:
+            self._drop(key)
+        return version
+
+    async def _watch(self, version: str) -> None:
+        async with self._api.watch(
+            self._kind, version, self._namespace, labels=self._labels, fields=self._fields
+        ) as changes:
+            self._up()
+            async for change in changes:
+                self._pauses = Pauses()
+                if change.object is None:
+                    pass
+                elif change.type == "DELETED":
+                    self._drop(_key(change.object), change.object)
+                else:
+                    self._put(change.object)
+                self._version = change.version
+        self._pauses = Pauses()
+
+    def _put(self, item: T) -> None:
+        key = _key(item)
+        kept = self._keep(item) if self._keep else item
+        if kept is None:
+            self._drop(key)
+            return
+        before = self._items.get(key)
+        if before and before.metadata.resource_version == kept.metadata.resource_version:
+            return
+        self._items[key] = kept
+        for index in self._indexes.values():
+            if before:
+                index.remove(key, before)
+            index.add(key, kept)
+        self._tell(before, kept)
+
+    def _drop(self, key: Key, last: T | None = None) -> None:
+        """`last` is the state it was deleted in, if the server told."""
+        before = self._forget(key)
+        if before:
+            self._tell((self._keep(last) if self._keep and last else last) or before, None)
+
+    def _forget(self, key: Key) -> T | None:
+        before = self._items.pop(key, None)
+        if before:
+            for index in self._indexes.values():
+                index.remove(key, before)
+        return before
+
+    def _tell(self, before: T | None, after: T | None) -> None:
+        for told in tuple(self._told):
+            try:
+                told(before, after)
+            except Exception:
+                log.exception("a change of %s was not taken in", self._kind.kind.plural)
+
+
+def _key(item: Object) -> Key:
+    return (item.namespace, item.name)
+
+
+Key = tuple[str, str]
+"""Namespace (empty where the kind has none) and name."""
+
+
+class Index(Generic[T]):
+    def __init__(self, values: Callable[[T], Iterable[str]]) -> None:
+        self._values = values
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def get(self, value: str) -> Collection[Key]:
+        return self._keys.get(value, ())
+
+    def add(self, key: Key, item: T) -> None:
+        for value in self._values(item):
+            self._keys.setdefault(value, {})[key] = None
+
+    def remove(self, key: Key, item: T) -> None:
+        for value in self._values(item):
+            keys = self._keys.get(value, {})
+            keys.pop(key, None)
+            if not keys:
+                self._keys.pop(value, None)
+
+
+def by_label(name: str) -> Callable[[Object], Iterable[str]]:
+    def values(item: Object) -> Iterable[str]:
+        value = item.labels.get(name)
+        return () if value is None else (value,)
+
+    return values
+
+
+def by_owner(item: Object) -> Iterable[str]:
+    """The uids of its owners."""
+    return [owner.uid for owner in item.metadata.owner_references]
+
+
+def by_claim(pod: Pod) -> Iterable[str]:
+    """`namespace/name` of the claims a pod mounts."""
+    return [f"{pod.namespace}/{name}" for name in pod.claims()]
+
+
+def by_node(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+OVER = ("Succeeded", "Failed")
+
+
+def trimmed(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
+    """Of a pod that is not ours: what it holds and where, and nothing once it has ended.
+
+    `ours` says which namespaces are: in one cluster there may be several Penstocks.
+    """
+    if pod.labels.get(names.MANAGED) == names.PENSTOCK and ours(pod.namespace):
+        return pod
+    if pod.status.phase in OVER:
+        return None
+    return replace(
+        pod,
+        metadata=_meta(pod.metadata),
+        spec=PodSpec(
+            node_name=pod.spec.node_name,
+            containers=tuple(_container(each) for each in pod.spec.containers),
+            init_containers=tuple(_container(each) for each in pod.spec.init_containers),
+            volumes=tuple(_volume(each) for each in pod.spec.volumes if _is_claim(each)),
+            overhead=pod.spec.overhead,
+        ),
+        status=PodStatus(phase=pod.status.phase),
+    )
+
+
+def _meta(meta: Meta) -> Meta:
+    return Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+
+
+def _container(container: Container) -> Container:
+    resources = replace(container.resources, limits={})
+    return Container(name=container.name, resources=resources, restart_policy=container.restart_policy)
+
+
+def _volume(volume: PodVolume) -> PodVolume:
+    return PodVolume(
+        name=volume.name, persistent_volume_claim=volume.persistent_volume_claim, ephemeral=volume.ephemeral
+    )
+
+
+def _is_claim(volume: PodVolume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
+KINDS = ("Pod", "Job", "PersistentVolumeClaim")
+EACH, MOST = 30, 10_000
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+class Events(Cache[Event]):
+    """Of each object the latest `each`, of all objects the latest `most`; Kubernetes itself forgets after an hour."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str | None = None,
+        *,
+        kinds: Collection[str] = KINDS,
+        each: int = EACH,
+        most: int = MOST,
+    ) -> None:
+        super().__init__(
+            api,
+            Event,
+            namespace,
+            indexes={"about": lambda event: (event.involved_object.uid,)},
+            keep=lambda event: event if event.involved_object.kind in kinds else None,
+        )
+        self._each, self._most = each, most
+
+    def about(self, uid: str) -> list[Event]:
+        """In the order in which they last happened."""
+        return sorted(self.by("about", uid), key=_when)
+
+    def _put(self, item: Event) -> None:
+        super()._put(item)
+        about = self.by("about", item.involved_object.uid)
+        if len(about) > self._each:
+            oldest = min(about, key=_when)
+            self._forget((oldest.namespace, oldest.name))
+        if len(self) > self._most:
+            self._forget(next(iter(self._items)))
+
+
+def _when(event: Event) -> tuple[datetime, int]:
+    """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
+    version = event.metadata.resource_version
+    return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0

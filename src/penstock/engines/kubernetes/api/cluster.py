@@ -1,0 +1,345 @@
+"""The state of the cluster: one cache for each kind Penstock watches.
+
+Jobs and Services are only ours, claims and events those of our namespaces. Pods are everyone's, since they are what
+holds GPUs and uses claims; of those that are not ours only that is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+from penstock.engines.base import Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.cache import OVER, Cache, Events, Stale, by_claim, by_node, trimmed
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import ApiError, Forbidden
+from penstock.engines.kubernetes.api.objects.base import Object
+from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects.others import Service
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
+from penstock.engines.kubernetes.lease import HeldLease
+from penstock.engines.shared.wakeup import Changes
+from penstock.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+OURS = f"{names.MANAGED}={names.PENSTOCK}"
+OPEN_PATIENCE = 10.0
+"""Seconds a server that starts waits for the cluster; after that it starts, and says what it waits for."""
+RIGHTS_PATIENCE = 3.0
+"""Seconds of that for the question of what we may see; without an answer it shows by itself."""
+
+T = TypeVar("T", bound=Object)
+
+
+class _Watched(Cache[T]):
+    """Tells when what it shows begins or ceases to be old."""
+
+    aged: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(self, *of: Any, **how: Any) -> None:
+        super().__init__(*of, **how)
+        self.up = asyncio.Event()
+        """It was read, and its changes are being told."""
+
+    def _note(self, error: ApiError) -> None:
+        before = self.stale
+        super()._note(error)
+        if before is None and self.stale is not None:
+            self.aged()
+
+    def _up(self) -> None:
+        before = self.stale
+        super()._up()
+        self.up.set()
+        if before is not None:
+            self.aged()
+
+
+class _OurEvents(_Watched[Event], Events):
+    def __init__(self, api: Api, namespace: str | None, ours: Callable[[str], bool]) -> None:
+        super().__init__(api, namespace)
+        self._ours = ours
+
+    def _put(self, item: Event) -> None:
+        if self._ours(item.namespace):
+            super()._put(item)
+
+
+class Cluster:
+    def __init__(
+        self,
+        api: Api,
+        namespace: str | None,
+        *,
+        pods: str | None = None,
+        ours: Callable[[str], bool] = lambda _: True,
+        lease: HeldLease | None = None,
+    ) -> None:
+        """Our things are in `namespace`, or with None in all that are `ours`; `pods` are seen of all namespaces unless
+        one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
+        self.api, self.namespace, self._lease = api, namespace, lease
+        in_ours = ours if namespace is None else namespace.__eq__
+        self.jobs = _Watched[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
+        self.services = _Watched[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
+        self.pods = _Watched[Pod](
+            api,
+            Pod,
+            pods,
+            indexes={"run": _by_run, "claim": by_claim, "node": by_node},
+            keep=lambda pod: trimmed(pod, in_ours),
+        )
+        self.claims = _Watched[Claim](api, Claim, namespace, keep=_only(in_ours))
+        self.nodes = _Watched[Node](api, Node)
+        self.classes = _Watched[StorageClass](api, StorageClass)
+        self.events = _OurEvents(api, namespace, in_ours)
+        self._caches: tuple[_Watched[Any], ...] = (
+            self.jobs,
+            self.services,
+            self.pods,
+            self.claims,
+            self.nodes,
+            self.classes,
+            self.events,
+        )
+        self._changes = Changes()
+        self._put_off: set[Run] = set()
+        """To be told when the cluster answers again."""
+        self._homes: dict[str, str] = {}
+        """Id of a workload → its namespace, where each owner has one."""
+        self._unread: set[_Watched[Any]] = set(self._caches)
+        self._reading: list[asyncio.Task[None]] = []
+        self._refused: ApiError | None = None
+
+    @classmethod
+    async def of_rights(
+        cls,
+        api: Api,
+        namespace: str | None,
+        *,
+        ours: Callable[[str], bool] = lambda _: True,
+        lease: HeldLease | None = None,
+    ) -> Cluster:
+        """One that sees as many pods as we may: with the rights of one namespace only, who else has GPUs is unknown."""
+        try:
+            everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
+        except ApiError:
+            everyone = True
+        return cls(api, namespace, pods=None if everyone else namespace, ours=ours, lease=lease)
+
+    # life
+
+    async def open(self) -> None:
+        """Returns when all was read once and is watched, or after a while without it: then `require` says why."""
+        self.jobs.aged = self.pods.aged = self._aged
+        for cache in self._caches:
+            self._reading.append(asyncio.create_task(self._read(cache)))
+        await asyncio.wait(self._reading, timeout=OPEN_PATIENCE)
+        if self._refused:
+            await self.close()
+            raise self._refused.shown()
+        self._subscribe()
+
+    async def _read(self, cache: _Watched[Any]) -> None:
+        if self._lease:
+            await self._lease.held.wait()
+        cache.start()
+        try:
+            await cache.synced()
+        except Forbidden as error:
+            if cache is self.services or cache is self.classes:
+                log.warning("not shown: %s", error.message)
+            else:
+                self._refused = error
+                return
+        except ApiError as error:
+            self._refused = error
+            return
+        else:
+            await cache.up.wait()
+        self._unread.discard(cache)
+
+    async def close(self) -> None:
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, *(cache.close() for cache in self._caches), return_exceptions=True)
+
+    @property
+    def read(self) -> bool:
+        """Everything was read at least once."""
+        return not self._unread
+
+    async def wait_until_read(self) -> None:
+        await asyncio.gather(*self._reading)
+
+    def require(self) -> None:
+        """Raises what a user is told, while nothing is known of the cluster yet."""
+        if self._lease:
+            self._lease.require()
+        if not self._unread:
+            return
+        stale = next((cache.stale for cache in self._unread if cache.stale), None)
+        why = self.api.trouble or (stale.why if stale else "nothing was read yet")
+        raise Unavailable(f"Kubernetes: {why}", hint="it is tried again; jobs that run go on")
+
+    def require_for(self, run: Run) -> None:
+        """The same, and also while it does not answer any more; the run is told as changed when it does."""
+        try:
+            self.require()
+            if trouble := self.trouble():
+                raise Unavailable(trouble)
+        except Unavailable:
+            self._put_off.add(run)
+            raise
+
+    def trouble(self) -> str | None:
+        """Why what is known of runs may be old; None when it is up to date."""
+        stale: list[Stale] = [cache.stale for cache in (self.jobs, self.pods) if cache.stale]
+        if not stale:
+            return None
+        since = min(each.since for each in stale).astimezone()
+        refused = next((each.why for each in stale if each.refused), None)
+        said = f"does not accept Penstock's credentials ({refused})" if refused else "does not answer"
+        return f"the cluster's API {said} since {since:%H:%M}; what runs goes on"
+
+    # reading
+
+    def keep_to(self, workload_id: str, namespace: str) -> None:
+        """What belongs to this workload is only there: in another namespace others may write what they like."""
+        self._homes[workload_id] = namespace
+
+    def forget(self, workload_id: str) -> None:
+        self._homes.pop(workload_id, None)
+
+    def is_at_home(self, found: Object) -> bool:
+        run = names.run_of(found)
+        home = self._home(run) if run else None
+        return home is None or found.namespace == home
+
+    def _home(self, run: Run) -> str | None:
+        """None where all share one namespace. Before the store has spoken: where its first Job is."""
+        if self.namespace is not None:
+            return None
+        if home := self._homes.get(run.workload_id):
+            return home
+        first = min(self.jobs.by("run", _key(run)), key=lambda job: str(job.metadata.creation_timestamp), default=None)
+        return first.namespace if first else None
+
+    def _at_home(self, run: Run, found: list[T]) -> list[T]:
+        home = self._home(run)
+        return found if home is None else [each for each in found if each.namespace == home]
+
+    def jobs_of(self, run: Run) -> list[Job]:
+        return self._at_home(run, self.jobs.by("run", _key(run)))
+
+    def services_of(self, run: Run) -> list[Service]:
+        return self._at_home(run, self.services.by("run", _key(run)))
+
+    def pods_of(self, run: Run) -> list[Pod]:
+        return self._at_home(run, self.pods.by("run", _key(run)))
+
+    def nodes_with_gpus(self) -> list[Node]:
+        return [node for node in self.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
+
+    def pods_using(self, namespace: str, claim: str) -> list[Pod]:
+        """That have a claim mounted, or will: those that have ended do not hold it."""
+        return [pod for pod in self.pods.by("claim", f"{namespace}/{claim}") if pod.status.phase not in OVER]
+
+    def job_of(self, pod: Pod) -> Job | None:
+        name = pod.labels.get(names.JOB_NAME)
+        return self.jobs.get(name, pod.namespace) if name else None
+
+    def last_warning(self, found: Object) -> str | None:
+        """What Kubernetes last complained of about an object."""
+        warnings = [event for event in self.events.about(found.uid) if event.type == "Warning"]
+        return warnings[-1].message.strip() if warnings else None
+
+    def runs(self) -> set[Run]:
+        return {run for job in self.jobs.all() if (run := names.run_of(job))}
+
+    # changes
+
+    def changed(self, run: Run) -> None:
+        """Something about this run is not what it was: whoever listens looks at it."""
+        self._changes.tell(run, _parts(self.jobs_of(run)))
+
+    def changes(self) -> AsyncIterator[Run]:
+        return self._changes.follow()
+
+    def _subscribe(self) -> None:
+        self.jobs.subscribe(self._ours_changed)
+        self.pods.subscribe(self._ours_changed)
+        self.claims.subscribe(self._claim_changed)
+        self.nodes.subscribe(self._node_changed)
+        self.events.subscribe(self._event_changed)
+        for run in self.runs():
+            self.changed(run)
+
+    def _ours_changed(self, before: Object | None, after: Object | None) -> None:
+        found = after or before
+        if found and (run := names.run_of(found)):
+            self.changed(run)
+
+    def _claim_changed(self, before: Claim | None, after: Claim | None) -> None:
+        found = after or before
+        if found:
+            self._tell_all(self.pods.by("claim", f"{found.namespace}/{found.name}"))
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        if before and after and _health(before) == _health(after):
+            return
+        found = after or before
+        if found:
+            self._tell_all(self.pods.by("node", found.name))
+
+    def _event_changed(self, before: Event | None, after: Event | None) -> None:
+        about = after.involved_object if after else None
+        if about is None:
+            return
+        found: Object | None = None
+        if about.kind == "PersistentVolumeClaim":
+            self._tell_all(self.pods.by("claim", f"{about.namespace}/{about.name}"))
+        elif about.kind == "Job":
+            found = self.jobs.get(about.name, about.namespace)
+        elif about.kind == "Pod":
+            found = self.pods.get(about.name, about.namespace)
+        if found and (run := names.run_of(found)):
+            self.changed(run)
+
+    def _tell_all(self, pods: Iterable[Pod]) -> None:
+        for run in {run for pod in pods if (run := names.run_of(pod))}:
+            self.changed(run)
+
+    def _aged(self) -> None:
+        """Those that wait are told that the cluster does not answer, and that it does again."""
+        for run in self.runs() | self._put_off:
+            self.changed(run)
+        if self.trouble() is None:
+            self._put_off.clear()
+
+
+def _only(ours: Callable[[str], bool]) -> Callable[[T], T | None]:
+    return lambda found: found if ours(found.namespace) else None
+
+
+def _key(run: Run) -> str:
+    return f"{run.workload_id}/{run.attempt}"
+
+
+def _by_run(found: Object) -> Iterable[str]:
+    run = names.run_of(found)
+    return (_key(run),) if run else ()
+
+
+def _parts(jobs: Iterable[Job]) -> int:
+    return sum(job.spec.completions or 1 for job in jobs)
+
+
+def _health(node: Node) -> tuple[object, ...]:
+    return tuple((each.type, each.status) for each in node.status.conditions)

@@ -1,0 +1,253 @@
+"""Map what the API server says, or does not say, to our own errors.
+
+ApiError             anything else it refused; `message` is the server's own sentence
+├── NotFound         404
+├── AlreadyExists    409, on create
+├── Conflict         409, something else changed it, or a precondition does not hold
+├── Gone             410, a resourceVersion or a page of a list is too old: list anew
+├── Invalid          422, a field is wrong
+├── Forbidden        403, Penstock's own account lacks a right
+├── Denied           a quota, a policy or an admission webhook refuses this object
+├── Expired          401, the credentials are not accepted, not even when read anew
+└── Passing          it may work later; was repeated for as long as the patience lasts
+    ├── Throttled    429
+    └── Unreachable  no connection, no answer in time, or an error of the server's own (5xx)
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, NamedTuple
+
+import httpx2
+import msgspec
+
+from penstock import errors
+from penstock.engines.kubernetes.waiting.quota import over_quota
+from penstock.errors import PenstockError, Problem
+
+QUOTA_HINT = "delete what is not needed any more (penstock volumes list, penstock jobs list), or ask an admin for more"
+
+
+class ApiError(Exception):
+    ours: ClassVar[type[PenstockError]] = errors.Unavailable
+    """What a user sees where nobody knew better."""
+    hint: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        retry_after: float | None = None,
+        problems: tuple[Problem, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        self.problems = problems
+
+    def shown(self) -> PenstockError:
+        """The same, for a user."""
+        return self.ours(f"Kubernetes: {self.message}", hint=self.hint, problems=self.problems)
+
+
+class NotFound(ApiError):
+    ours = errors.NotFound
+
+
+class AlreadyExists(ApiError):
+    ours = errors.NameTaken
+
+
+class Conflict(ApiError):
+    ours = errors.Conflict
+
+
+class Gone(ApiError):
+    pass
+
+
+class Invalid(ApiError):
+    ours = errors.Invalid
+
+
+class Forbidden(ApiError):
+    hint = "an admin must give this right to Penstock's account in the cluster"
+
+
+class Denied(ApiError):
+    ours = errors.Forbidden
+
+    def shown(self) -> PenstockError:
+        if quota := over_quota(self.message):
+            return self.ours(f"{quota[0].upper()}{quota[1:]}.", hint=QUOTA_HINT)
+        return super().shown()
+
+
+class Expired(ApiError):
+    hint = "an admin must renew the credentials in Penstock's kubeconfig"
+
+
+class Passing(ApiError):
+    pass
+
+
+class Throttled(Passing):
+    pass
+
+
+class Unreachable(Passing):
+    hint = "it is tried again; jobs that run go on"
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """What goes wrong inside reaches the user as one of Penstock's own errors."""
+    try:
+        yield
+    except ApiError as error:
+        raise error.shown() from error
+
+
+class Trouble(NamedTuple):
+    """Why something cannot be seen, and what mends that."""
+
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.why} ({self.fix})"
+
+
+class Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct):
+    causes: list[Cause] | None = None
+    retry_after_seconds: int | None = msgspec.field(name="retryAfterSeconds", default=None)
+
+
+class Status(msgspec.Struct):
+    """Kubernetes' own shape of an answer that is not an object."""
+
+    kind: str = ""
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+    @property
+    def causes(self) -> list[Cause]:
+        return (self.details and self.details.causes) or []
+
+
+_status = msgspec.json.Decoder(Status)
+_BY_CODE: dict[int, type[ApiError]] = {401: Expired, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
+_PASSING = {408, 500, 502, 503, 504}
+
+
+def read_status(body: bytes) -> Status:
+    """A proxy on the way may answer anything: what is no Status is its text."""
+    try:
+        return _status.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Status(message=body[:300].decode(errors="replace").strip())
+
+
+def from_answer(code: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    return from_status(code, read_status(body), retry_after)
+
+
+def from_status(code: int, status: Status, retry_after: str | None = None) -> ApiError:
+    message = status.message or f"the API server answered {code}"
+    return _class_of(code, status)(
+        message,
+        status=code,
+        reason=status.reason,
+        retry_after=_seconds(retry_after, status),
+        problems=tuple(_problem(cause) for cause in status.causes if cause.field) if code == 422 else (),
+    )
+
+
+def _class_of(code: int, status: Status) -> type[ApiError]:
+    if code == 429:
+        return Throttled
+    if _is_denial(code, status):
+        return Denied
+    if code == 403:
+        return Forbidden
+    if code == 409 and status.reason == "AlreadyExists":
+        return AlreadyExists
+    if code == 504 and any(cause.reason == "ResourceVersionTooLarge" for cause in status.causes):
+        return Gone  # the server went back in time, for example to a backup: what we know is not its past
+    if code in _PASSING:
+        return Unreachable
+    return _BY_CODE.get(code, ApiError)
+
+
+def _is_denial(code: int, status: Status) -> bool:
+    """A webhook chooses its own code; all that is 403 and no lack of a right of ours is a quota or a policy."""
+    if "denied the request" in status.message or "denied request" in status.message:
+        return True
+    return code == 403 and not ("User " in status.message and " cannot " in status.message)
+
+
+def _seconds(header: str | None, status: Status) -> float | None:
+    if header and header.isdigit():
+        return float(header)
+    told = status.details.retry_after_seconds if status.details else None
+    return float(told) if told else None
+
+
+def _problem(cause: Cause) -> Problem:
+    return Problem(cause.message or cause.reason, field=cause.field)
+
+
+def from_transport(error: Exception, server: str) -> Unreachable:
+    """No answer at all: connection refused, a timeout, a certificate nobody vouches for."""
+    return Unreachable(f"the API server at {server} {what_happened(error)}", reason=type(error).__name__)
+
+
+def distrust(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """What is wrong with the certificate, if that is why there is no answer."""
+    root = _root(error)
+    return root if isinstance(root, ssl.SSLCertVerificationError) else None
+
+
+def what_happened(error: Exception) -> str:
+    """What it did that was called, without its name: `does not answer in time`."""
+    root = _root(error)
+    if wrong := distrust(error):
+        return f"shows a certificate that is not trusted: {wrong.verify_message}"
+    if isinstance(error, httpx2.ConnectTimeout):
+        return "cannot be reached: no answer to the connection in time"
+    if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
+        return "does not answer in time"
+    if isinstance(error, httpx2.ConnectError):
+        return f"cannot be reached: {_words(root)}"
+    return f"broke off: {_words(root)}"
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        if error.errno and error.strerror.startswith("Connect call failed"):  # what asyncio says of every reason
+            return os.strerror(error.errno)
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _root(error: BaseException) -> BaseException:
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error

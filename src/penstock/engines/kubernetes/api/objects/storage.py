@@ -1,0 +1,69 @@
+"""Claims, the volumes they are bound to, and their storage classes."""
+
+from __future__ import annotations
+
+from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part, Reference, Resources
+
+
+class ClaimSpec(Part, frozen=True):
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str | None = None
+    volume_name: str = ""
+    volume_mode: str = "Filesystem"
+    resources: Resources = Resources()
+
+    one_for_all = ("storage_class_name", "volume_mode")
+
+
+class ClaimStatus(Part, frozen=True):
+    phase: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+    one_for_all = ("phase",)
+
+
+class Claim(Object, frozen=True):
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+    kind = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
+
+
+class PersistentVolumeSpec(Part, frozen=True):
+    capacity: dict[str, str] = {}
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    persistent_volume_reclaim_policy: str = ""
+    claim_ref: Reference | None = None
+
+    one_for_all = ("storage_class_name", "persistent_volume_reclaim_policy")
+
+
+class PersistentVolumeStatus(Part, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+    one_for_all = ("phase",)
+
+
+class PersistentVolume(Object, frozen=True):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+    kind = Kind("PersistentVolume", "persistentvolumes", namespaced=False)
+
+
+class StorageClass(Object, frozen=True):
+    provisioner: str = ""
+    reclaim_policy: str = "Delete"
+    volume_binding_mode: str = "Immediate"
+    allow_volume_expansion: bool = False
+
+    kind = Kind("StorageClass", "storageclasses", "storage.k8s.io", namespaced=False)
+
+    @property
+    def default(self) -> bool:
+        return self.annotations.get("storageclass.kubernetes.io/is-default-class") == "true"

@@ -1,0 +1,262 @@
+"""Measure what GPUs do, from NVIDIA's dcgm-exporter on their nodes.
+
+Its pods are asked through the API server and side by side: one that does not answer costs the others nothing. Which of
+them is on which node is remembered for as long as it answers.
+
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-6e5f",…,container="task",namespace="jobs",pod="train-abcd2345-0-x7k2p"} 87
+
+The names of the pod are there while one has the GPU. What is not known is left out, `N/A`, or a number that cannot be.
+Of a part of a GPU (MIG) the lines say which, and its use is told only as a ratio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from penstock.domain.workloads import Workload
+from penstock.engines.base import GpuUse, Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.cache import OVER
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import ApiError, Denied, Forbidden, Trouble
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.nodes.inventory import requests
+from penstock.wire.measures import GpuMeasure
+
+PERCENT, RATIO, USED_MIB = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
+MOST = {PERCENT: 100.0, RATIO: 1.0, USED_MIB: float(1 << 30)}
+"""What is more stands for what is not known."""
+MIB = 1 << 20
+_LINE = re.compile(rf"({'|'.join(MOST)})\{{(.*)\}} (\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+Place = tuple[str, str]
+"""Namespace and name of a pod."""
+
+
+class _Gpu(NamedTuple):
+    namespace: str
+    pod: str
+    uuid: str
+    part: str
+    share: str
+    """Of one that several pods take turns on."""
+    product: str
+
+
+def read_gpus(text: str) -> dict[Place, list[GpuMeasure]]:
+    """Those that pods have, and of which everything is known."""
+    gpus: defaultdict[Place, list[GpuMeasure]] = defaultdict(list)
+    for gpu, known in _numbers(text).items():
+        if all(gpu[:3]) and (measure := _measure(gpu, known)):
+            gpus[gpu.namespace, gpu.pod].append(measure)
+    return gpus
+
+
+def read_node(text: str) -> tuple[GpuMeasure, ...]:
+    """All of the node, with what is known of each; one that several pods share is one."""
+    gpus: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+    for gpu, known in _numbers(text).items():
+        if gpu.uuid:
+            whole = gpus[gpu._replace(namespace="", pod="", share="")]
+            whole |= {name: max(number, whole.get(name, 0.0)) for name, number in known.items()}
+    return tuple(
+        GpuMeasure(
+            uuid=gpu.uuid,
+            product=gpu.product,
+            utilization=_use(gpu, known),
+            memory_used_bytes=int(known[USED_MIB]) * MIB if USED_MIB in known else None,
+        )
+        for gpu, known in gpus.items()
+    )
+
+
+def _numbers(text: str) -> Mapping[_Gpu, dict[str, float]]:
+    numbers: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+    for line in text.splitlines():
+        if (found := _LINE.match(line)) and (number := _number(found[3], MOST[found[1]])) is not None:
+            known = numbers[_gpu(dict(_LABEL.findall(found[2])))]
+            known[found[1]] = max(number, known.get(found[1], 0.0))  # some versions have a line for each process
+    return numbers
+
+
+def _gpu(labels: Mapping[str, str]) -> _Gpu:
+    """Older versions, and newer ones that are told to, have other names for the pod."""
+    return _Gpu(
+        labels.get("namespace") or labels.get("pod_namespace", ""),
+        labels.get("pod") or labels.get("pod_name", ""),
+        labels.get("UUID") or labels.get("uuid", ""),
+        labels.get("GPU_I_ID", ""),
+        labels.get("vgpu", ""),
+        labels.get("modelName", ""),
+    )
+
+
+def _number(text: str, most: float) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number <= most else None
+
+
+def _use(gpu: _Gpu, known: Mapping[str, float]) -> int | None:
+    """Percent, rounded up: what does a little is not idle."""
+    uses = [100 * known[RATIO]] if RATIO in known else []
+    if PERCENT in known and not gpu.part:
+        uses.append(known[PERCENT])
+    return ceil(max(uses)) if uses else None
+
+
+def _measure(gpu: _Gpu, known: Mapping[str, float]) -> GpuMeasure | None:
+    use = _use(gpu, known)
+    if use is None or USED_MIB not in known:
+        return None
+    return GpuMeasure(uuid=gpu.uuid, utilization=use, memory_used_bytes=int(known[USED_MIB]) * MIB)
+
+
+log = logging.getLogger(__name__)
+LABELS = (
+    "app in (nvidia-dcgm-exporter, dcgm-exporter)",
+    "app.kubernetes.io/name in (dcgm-exporter, nvidia-dcgm-exporter, gke-managed-dcgm-exporter)",
+)
+"""Of its pods: NVIDIA's GPU operator, its own chart and Google's clusters mark them differently."""
+PORT, PATH = 9400, "metrics"
+PATIENCE, AT_ONCE, MOST_BYTES = 5.0, 100, 8 << 20
+"""Seconds and bytes of one answer at most, and how many are awaited at the same time."""
+NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
+
+
+class Look(NamedTuple):
+    gpus: Mapping[Place, Sequence[GpuMeasure]]
+    """By pod; those that cannot be seen are not there."""
+    troubles: Mapping[str, Trouble]
+    """By node: why none of its GPUs can be seen."""
+
+
+class Exporters:
+    def __init__(self, api: Api, cluster: Cluster, namespace: str, every: float) -> None:
+        """It is looked `every` so many seconds: no look is to take longer."""
+        self._patience = min(PATIENCE, every)
+        self._api, self._cluster, self.namespace = api.hurried(self._patience), cluster, namespace
+        self._there: dict[str, str] = {}
+        """Node → the exporter's pod there."""
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._said: str | None = None
+
+    async def use(self, workloads: Sequence[Workload]) -> GpuUse:
+        """Only nodes on which their pods are, are asked."""
+        pods = {each.id: self._cluster.pods_of(Run.of(each)) for each in workloads}
+        nodes = {pod.spec.node_name for each in pods.values() for pod in each if pod.status.phase not in OVER}
+        look = await self.look(nodes - {""})
+        self._tell(next(iter(look.troubles.values()), None))
+        return {each.id: gpus_of(each, pods[each.id], look.gpus) for each in workloads}
+
+    async def gpus_seen(self) -> list[bool]:
+        """Of each node that has some: whether an exporter is there that may be asked. Nothing, while nobody knows."""
+        allowed = bool(self.namespace)
+        try:
+            if allowed:
+                allowed = await self._api.may("get", Pod, self.namespace, subresource="proxy")
+                await self._find()
+        except Forbidden:
+            allowed = False
+        except ApiError:
+            return []
+        return [allowed and node.name in self._there for node in self._cluster.nodes_with_gpus()]
+
+    async def troubles(self) -> dict[str, Trouble]:
+        """Why GPUs cannot be seen, by node: of those that somebody has, also why not each of them."""
+        nodes = sorted(node.name for node in self._cluster.nodes_with_gpus())
+        look = await self.look(nodes)
+        untold = {node: trouble for node in nodes if (trouble := self._untold(node, look))}
+        return {**untold, **look.troubles}
+
+    def _untold(self, node: str, look: Look) -> Trouble | None:
+        for pod in self._cluster.pods.by("node", node):
+            has_some = pod.status.phase == "Running" and requests(pod).get(names.GPU)
+            if has_some and (pod.namespace, pod.name) not in look.gpus:
+                said = f"its dcgm-exporter does not say yet what those of the pod {pod.namespace}/{pod.name} do"
+                return Trouble(
+                    said, f"if this stays so: let it name pods (DCGM_EXPORTER_KUBERNETES) and tell {NUMBERS}"
+                )
+        return None
+
+    async def look(self, nodes: Collection[str]) -> Look:
+        pages, troubles = await self._pages(nodes)
+        gpus = [read_gpus(page) for page in pages.values()]
+        return Look({place: found for each in gpus for place, found in each.items()}, troubles)
+
+    async def of_nodes(self, nodes: Collection[str]) -> tuple[dict[str, tuple[GpuMeasure, ...]], dict[str, Trouble]]:
+        """What the GPUs of these do, whoever has them, and why those of others cannot be seen."""
+        pages, troubles = await self._pages(nodes)
+        return {node: read_node(page) for node, page in pages.items()}, troubles
+
+    async def _pages(self, nodes: Collection[str]) -> tuple[dict[str, str], dict[str, Trouble]]:
+        if not self.namespace:
+            return {}, {}
+        if not self._there.keys() >= set(nodes):
+            try:
+                await self._find()
+            except ApiError as error:
+                return {}, dict.fromkeys(nodes, self._trouble(error))
+        answers = dict(zip(nodes, await asyncio.gather(*(self._ask(node) for node in nodes)), strict=True))
+        told = {node: said for node, said in answers.items() if isinstance(said, str)}
+        return told, {node: said for node, said in answers.items() if isinstance(said, Trouble)}
+
+    async def _find(self) -> None:
+        lists = await asyncio.gather(*(self._api.list(Pod, self.namespace, labels=labels) for labels in LABELS))
+        self._there = {pod.spec.node_name: pod.name for pods in lists for pod in pods if _answers(pod)}
+
+    async def _ask(self, node: str) -> str | Trouble:
+        pod = self._there.get(node)
+        if pod is None:
+            said = f"no dcgm-exporter runs there in the namespace {self.namespace}"
+            return Trouble(said, "install NVIDIA's GPU operator, or name its namespace in kubernetes_dcgm_namespace")
+        try:
+            async with self._places:
+                page = await self._api.page(pod, self.namespace, PORT, PATH, seconds=self._patience, most=MOST_BYTES)
+        except ApiError as error:
+            self._there.pop(node, None)  # there may be another by now
+            return self._trouble(error, pod)
+        return page.decode(errors="replace")
+
+    def _trouble(self, error: ApiError, pod: str | None = None) -> Trouble:
+        if isinstance(error, Forbidden | Denied):
+            return Trouble(error.message, "kubectl apply -k deploy/kubernetes/gpu-use")
+        named = f" {pod}" if pod else ""
+        return Trouble(error.message, f"kubectl describe pod -n {self.namespace}{named}")
+
+    def _tell(self, trouble: Trouble | None) -> None:
+        """In the log, and only what is new."""
+        if trouble and trouble.why != self._said:
+            log.warning("what GPUs do is not seen: %s", trouble.why)
+        self._said = trouble.why if trouble else None
+
+
+def _answers(pod: Pod) -> bool:
+    """What a workload would say of itself is not asked for."""
+    return pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and names.run_of(pod) is None
+
+
+def gpus_of(
+    workload: Workload, pods: Sequence[Pod], seen: Mapping[Place, Sequence[GpuMeasure]]
+) -> tuple[GpuMeasure | None, ...]:
+    """All that its pods have. Those of a node that has no pod, or whose pod has no place yet, are not seen."""
+    spec = workload.spec
+    found: list[GpuMeasure | None] = []
+    for pod in pods:
+        if pod.status.phase not in OVER and (pod.spec.node_name or not spec.array):
+            gpus = seen.get((pod.namespace, pod.name), ())
+            found += [*gpus, *[None] * (spec.resources.gpus - len(gpus))]
+    if not spec.array:
+        known = {names.part_of(pod) for pod in pods if pod.status.phase != "Failed"}
+        found += [None] * (spec.resources.gpus * (spec.nodes - len(known)))
+    return tuple(found)

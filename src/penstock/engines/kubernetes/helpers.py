@@ -1,0 +1,170 @@
+"""Measure how much a volume holds with `du`, in a pod that mounts it or in one of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from penstock.domain.volumes import Phase, Volume
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, shown
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.pods import Pod, Terminated
+from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
+from penstock.engines.kubernetes.api.wait import first
+from penstock.engines.kubernetes.settings import PodSettings, security
+from penstock.engines.kubernetes.spec.pod import Fields, container_security, placement
+from penstock.engines.kubernetes.volumes import Claims
+from penstock.errors import Unavailable
+
+SECONDS, PATIENCE = 60, 15
+"""A volume may take so long to be measured, and whoever asks for it waits so long."""
+INSIDE = "/volume"
+KIBIBYTE = 1024
+LINE, LONGEST = 4096, 15
+"""Bytes of an answer that are read, and digits of a number that are believed."""
+
+
+class Measuring:
+    def __init__(self, api: Api, claims: Claims, made: PodSettings, image: str) -> None:
+        self._api = api
+        self._claims = claims
+        self._made = made
+        self._image = image
+        self._counting: dict[str, asyncio.Task[int]] = {}
+
+    async def close(self) -> None:
+        for task in self._counting.values():
+            task.cancel()
+        await asyncio.gather(*self._counting.values(), return_exceptions=True)
+
+    async def usage(self, volume: Volume) -> int:
+        """Bytes. However many ask for a volume at once, it is counted once."""
+        counting = self._counting.get(volume.id)
+        if counting is None:
+            counting = self._counting[volume.id] = asyncio.create_task(self._count(volume))
+            counting.add_done_callback(partial(self._counted, volume.id))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.shield(counting)
+        except TimeoutError:
+            raise Unavailable(f"Volume {volume.name} is still being measured.", hint="ask again in a minute") from None
+
+    def _counted(self, volume_id: str, counting: asyncio.Task[int]) -> None:
+        self._counting.pop(volume_id, None)
+        if not counting.cancelled():
+            counting.exception()  # seen, even if all who asked have gone
+
+    async def _count(self, volume: Volume) -> int:
+        report = self._claims.report(volume)
+        if report.phase is Phase.Pending:
+            return 0  # there is no storage behind it yet
+        if report.phase is Phase.Lost:
+            raise Unavailable(report.message or f"Volume {volume.name} is gone.")
+        try:
+            with shown():
+                async with asyncio.timeout(SECONDS):
+                    found = await self._in_a_running_pod(volume)
+                    return await self._in_a_pod_of_ours(volume) if found is None else found
+        except TimeoutError:
+            raise Unavailable(f"Volume {volume.name} could not be measured within {SECONDS} seconds.") from None
+
+    async def _in_a_running_pod(self, volume: Volume) -> int | None:
+        _, claim = self._claims.place(volume)
+        for pod in self._claims.pods(volume):
+            path = _mounted_at(pod, claim)
+            if names.run_of(pod) is None or path is None or pod.metadata.deletion_timestamp:
+                continue
+            command = ["du", "-sk", path]
+            try:
+                async with await self._api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
+                    if (found := _bytes(await _beginning(session))) is not None:
+                        return found
+            except (ExecFailed, ApiError):
+                continue  # its image has no `du`, or it ended meanwhile
+        return None
+
+    async def _in_a_pod_of_ours(self, volume: Volume) -> int:
+        namespace, claim = self._claims.place(volume)
+        name = f"measure-{volume.id}" if volume.claim is None else f"measure-{volume.claim}"[:57].rstrip("-.")
+        users = [pod.spec.node_name for pod in self._claims.pods(volume) if pod.spec.node_name]
+        with suppress(AlreadyExists):  # from before a restart: it says the same
+            await self._api.create(Job, self._job(name, claim, users[0] if users else None), namespace)
+        try:
+            return await self._said(name, namespace, volume)
+        finally:
+            await asyncio.shield(self._api.delete(Job, name, namespace))
+
+    async def _said(self, name: str, namespace: str, volume: Volume) -> int:
+        ended = await first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        if (found := _bytes(ended.message)) is not None:
+            return found
+        raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")
+
+    def _job(self, name: str, claim: str, node: str | None) -> Fields:
+        found = {names.MANAGED: names.PENSTOCK}
+        count = f"du -sk {INSIDE} >/dev/termination-log 2>/dev/null; true"  # what may not be read is left out
+        container = {
+            "name": names.CONTAINER,
+            "image": self._image,
+            "command": ["sh", "-c", count],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+            "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
+            "securityContext": container_security(restricted=self._made.restricted),
+        }
+        source = {"claimName": claim, "readOnly": True}
+        spec: Fields = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": security(self._made),
+            "containers": [container],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
+        } | placement(self._made)
+        if node:  # what only one node may have can be looked at only there
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        return {
+            "metadata": {"name": name, "labels": found},
+            "spec": {
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": SECONDS,
+                "ttlSecondsAfterFinished": SECONDS,
+                "template": {"metadata": {"labels": found}, "spec": spec},
+            },
+        }
+
+
+def _ended(pod: Pod) -> Terminated | None:
+    status = pod.container(names.CONTAINER)
+    return status.state.terminated if status else None
+
+
+def _mounted_at(pod: Pod, claim: str) -> str | None:
+    volumes = {
+        each.name
+        for each in pod.spec.volumes
+        if (source := each.persistent_volume_claim) and source.claim_name == claim
+    }
+    containers = [each for each in pod.spec.containers if each.name == names.CONTAINER]
+    mounts = [mount for container in containers for mount in container.volume_mounts if mount.name in volumes]
+    return mounts[0].mount_path if mounts else None
+
+
+async def _beginning(session: ExecSession) -> str:
+    """What `du` says first; a program of that name in a user's image may say anything, for as long as it likes."""
+    said = b""
+    async for channel, data in session:
+        if channel == 1:
+            said += data[:LINE]
+        if b"\n" in said or len(said) >= LINE:
+            break
+    return said.decode(errors="replace")
+
+
+def _bytes(said: str) -> int | None:
+    kibibytes = said.split("\t")[0].strip()
+    return (
+        int(kibibytes) * KIBIBYTE if kibibytes.isascii() and kibibytes.isdigit() and len(kibibytes) < LONGEST else None
+    )

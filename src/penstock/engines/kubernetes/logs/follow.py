@@ -1,0 +1,173 @@
+"""Follow a container's log to its end through broken connections: no line twice, none lost.
+
+That an answer ended says little: it also ends when the kubelet or the API server stops. So after each end the pod is
+looked at; while the container is not over, the next answer goes on at the mark, and one is read after it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import datetime, timedelta
+
+from penstock.domain.model import now
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.errors import ApiError, Passing
+from penstock.engines.kubernetes.api.objects.pods import ContainerStatus, Pod
+from penstock.engines.kubernetes.api.requests import Pauses
+from penstock.engines.kubernetes.logs.lines import Line, Mark, Sifter
+
+SECOND = timedelta(seconds=1)
+
+Look = Callable[[], Awaitable[Pod | None]]
+Lost = Callable[[str], None]
+
+
+class LogLost(ApiError):
+    """The container is over and its log, or the rest of it, is not there any more."""
+
+
+async def follow_log(
+    api: Api,
+    pod: Pod,
+    container: str,
+    mark: Mark | None = None,
+    *,
+    look: Look | None = None,
+    lost: Lost | None = None,
+) -> AsyncGenerator[Line, None]:
+    """From the mark on, which moves along; ends when the container is over, with LogLost if not all could be had.
+
+    `look` says what the pod is now, best from a cache; without it the API server is asked. `lost` is told where
+    something is missing in between: of containers that were restarted a node keeps the log of one.
+    """
+    follower = _Follower(api, pod, container, mark or Mark(), look, lost)
+    while not follower.done:
+        async with aclosing(follower.answer()) as lines:
+            async for line in lines:
+                yield line
+        if not follower.done:
+            await follower.look_again()
+
+
+class _Follower:
+    def __init__(self, api: Api, pod: Pod, container: str, mark: Mark, look: Look | None, lost: Lost | None) -> None:
+        self._api, self._pod, self._container, self._mark = api, pod, container, mark
+        self._look = look or self._ask
+        self._lost = lost
+        self._pauses = Pauses()
+        self._trouble: ApiError | None = None
+        self._read_to_end = False
+        """All was had of the container that ended last; between two restarts there is nothing to ask for."""
+        self._had_all = False
+        self._ended_well: datetime | None = None
+        """When a followed log last came to its end, as it does when its container has ended."""
+        self.done = False
+
+    async def answer(self) -> AsyncGenerator[Line, None]:
+        """What is new in one answer of the kubelet, and before it what is left of a container that was restarted."""
+        status = _status(self._pod, self._container)
+        over = _over(self._pod, status)
+        restarts = status.restart_count - self._mark.restarts
+        if restarts > 0:
+            async with aclosing(self._read(previous=True)) as lines:
+                async for line in lines:
+                    yield line
+            if isinstance(self._trouble, Passing):
+                return
+            self._say_what_is_missing(restarts)
+            self._mark.restarts, self._read_to_end = status.restart_count, False
+        if status.state.running or (not self._read_to_end and _has_run(status)):
+            async with aclosing(self._read(follow=not over)) as lines:
+                async for line in lines:
+                    yield line
+            self._had_all = self._trouble is None
+            if not over:
+                self._ended_well = now() if self._had_all else None
+            self._read_to_end = self._had_all and not status.state.running
+        self._judge(over, status)
+
+    def _say_what_is_missing(self, restarts: int) -> None:
+        """After asking for the log of the container before this one, the only one a node may still have."""
+        if restarts == 1:
+            missing = self._trouble and not self._had_all
+        else:
+            missing = self._trouble or not self._had_all or restarts > 2
+        if missing and self._lost:
+            self._lost("what the container printed before it was restarted is not there any more")
+
+    def _judge(self, over: bool, status: ContainerStatus) -> None:
+        if over and not isinstance(self._trouble, Passing):
+            self.done = True
+            if self._trouble and not self._was_followed_to_the_end(status):
+                raise LogLost(self._trouble.message, status=self._trouble.status)
+
+    def _was_followed_to_the_end(self, status: ContainerStatus) -> bool:
+        """A pod that is deleted is often gone before the last look at its log; that of one that was followed until
+        after its container had ended is whole."""
+        ended = status.state.terminated and status.state.terminated.finished_at
+        return bool(ended and self._ended_well and ended <= self._ended_well + SECOND)
+
+    async def _read(self, *, follow: bool = False, previous: bool = False) -> AsyncGenerator[Line, None]:
+        sifter = Sifter(self._mark)
+        self._trouble = None
+        try:
+            async with self._api.log(
+                self._pod.name,
+                self._pod.namespace,
+                container=self._container,
+                follow=follow,
+                previous=previous,
+                timestamps=True,
+                since=self._mark.since,
+            ) as chunks:
+                async for chunk in chunks:
+                    for line in sifter.feed(chunk):
+                        self._pauses = Pauses()
+                        if sifter.missed and self._lost:
+                            self._lost("the node has begun a new log: what it printed before this may be missing")
+                        sifter.missed = False
+                        yield line
+        except ApiError as error:
+            self._trouble = error
+        else:
+            if sifter.said:
+                self._trouble = LogLost(f"the node says: {sifter.said.decode(errors='replace').strip()}")
+
+    async def look_again(self) -> None:
+        await asyncio.sleep(self._pauses.next(self._trouble))
+        try:
+            pod = await self._look()
+        except Passing:
+            return
+        if pod and pod.uid == self._pod.uid:
+            self._pod = pod
+            return
+        self.done = True
+        if self._trouble:
+            raise LogLost(f"the pod {self._pod.name} was deleted before the end of its log was read")
+
+    async def _ask(self) -> Pod | None:
+        return await self._api.find(Pod, self._pod.name, self._pod.namespace)
+
+
+def _status(pod: Pod, container: str) -> ContainerStatus:
+    return pod.container(container) or ContainerStatus(container)
+
+
+def _has_run(status: ContainerStatus) -> bool:
+    return bool(status.state.terminated or status.last_state.terminated)
+
+
+def _over(pod: Pod, status: ContainerStatus) -> bool:
+    """It will not run again."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return True
+    ended = status.state.terminated
+    if ended is None:
+        return False
+    policy = pod.spec.restart_policy
+    return (
+        policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0) or bool(pod.metadata.deletion_timestamp)
+    )

@@ -1,0 +1,110 @@
+"""What can never run in this cluster, said at submit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.domain.nodes import product_matches
+from penstock.domain.workloads import Spec
+from penstock.engines.base import Refusal
+from penstock.engines.kubernetes.nodes.inventory import UNNAMED
+from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.shared.refusals import ELSEWHERE, mounted_over_code, too_long
+
+LARGEST_SPEC = 128 * 1024
+"""It stands beside the Job, too, where a cluster keeps no more than 256 KiB."""
+Products = Mapping[str, tuple[int, int]]
+"""Product → how many there are, how many of them are free."""
+
+
+def refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: bool) -> list[Refusal]:
+    return [
+        *_no_command(spec),
+        *_too_long(spec),
+        *_unknown_products(spec, products, autoscaler),
+        *_no_queue(spec, kueue=kueue),
+        *mounted_over_code(spec),
+        *_not_here(spec),
+    ]
+
+
+def _not_here(spec: Spec) -> list[Refusal]:
+    """What Kubernetes knows nothing of, or decides by itself."""
+    found = []
+    if spec.selectors.cpu_product:
+        said = "Kubernetes does not say which CPUs its nodes have"
+        hint = "ask for a node label instead: selectors, labels"
+        found.append(Refusal(keys=("selectors",), message=said, hint=hint))
+    if spec.selectors.spread:
+        said = "in Kubernetes the scheduler of the cluster decides how Pods are spread"
+        found.append(Refusal(keys=("selectors", "spread"), message=said, hint="leave it out"))
+    if spec.priority:
+        said = "in Kubernetes the admin's PriorityClass decides"
+        found.append(Refusal(keys=("priority",), message=said, hint="leave it out"))
+    return found
+
+
+def matching(wanted: Sequence[str], products: Iterable[str]) -> tuple[str, ...]:
+    """What the nodes call what the user wants, those that are there and those that can come; else the user's words."""
+    found = tuple(product for product in products if any(product_matches(each, product) for each in wanted))
+    return found or tuple(each.replace(" ", "-") for each in wanted)
+
+
+def _no_command(spec: Spec) -> list[Refusal]:
+    """Something has to wait, or be there, before the program starts: only a program we start can be made to."""
+    if spec.run is not None or (spec.nodes == 1 and (not spec.workdir or spec.workdir.startswith("/"))):
+        return []
+    said = "is missing: with several nodes or a workdir, the image's own command cannot be used"
+    return [Refusal(keys=("run",), message=said, hint="name the program")]
+
+
+def _too_long(spec: Spec) -> list[Refusal]:
+    found = too_long(spec)
+    if not found and len(spec.model_dump_json().encode()) > LARGEST_SPEC:
+        found.append(Refusal(keys=(), message="the task is longer than 128 KiB", hint=ELSEWHERE))
+    return found
+
+
+def notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]:
+    """A product that no node has may be on its way, or misspelt: only the user can tell."""
+    if not are_unknown(spec, (*products, *autoscaler.products)):
+        return []
+    there = _there(products)
+    said = f"No node has a GPU {_named(spec)} now: it waits until one has. {there[:1].upper()}{there[1:]}."
+    return [f"{said} An autoscaler brings one only when an admin has named it in kubernetes_autoscaler."]
+
+
+def _unknown_products(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[Refusal]:
+    """Where the admin has said what can come, nothing else does."""
+    if not autoscaler.known or not are_unknown(spec, (*products, *autoscaler.products)):
+        return []
+    hint = _there(products)
+    if autoscaler.products:
+        hint += f"; an autoscaler can bring: {', '.join(autoscaler.products)}"
+    return [Refusal(keys=("resources", "accelerators"), message=f"no node has a GPU {_named(spec)}", hint=hint)]
+
+
+def are_unknown(spec: Spec, products: Iterable[str]) -> bool:
+    """It asks for certain GPUs, and none of these are such."""
+    wanted, known = spec.resources.gpu_products, tuple(products)
+    return bool(wanted) and not any(product_matches(each, product) for each in wanted for product in known)
+
+
+def _named(spec: Spec) -> str:
+    return " or ".join(f"'{wanted}'" for wanted in spec.resources.gpu_products)
+
+
+def _there(products: Products) -> str:
+    there = [f"{product} ({free} of {total} free)" for product, (total, free) in products.items() if product != UNNAMED]
+    if there:
+        return f"there are: {', '.join(there)}"
+    if products:
+        return "the nodes do not say which GPUs they have; ask for a number of them, as in 'accelerators: 1'"
+    return "no node of this cluster has a GPU"
+
+
+def _no_queue(spec: Spec, *, kueue: bool) -> list[Refusal]:
+    if not spec.queue or kueue:
+        return []
+    said = "this cluster has no queues: Kueue is not installed in it"
+    return [Refusal(keys=("queue",), message=said, hint="leave it out; Kubernetes starts the job when there is room")]

@@ -1,0 +1,105 @@
+"""The objects of one attempt: an Indexed Job, and a headless Service for several nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from penstock.domain.model import now
+from penstock.engines.base import Launch, Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.settings import PodSettings
+from penstock.engines.kubernetes.spec import pod
+from penstock.engines.kubernetes.spec.pod import Fields, Place
+from penstock.engines.kubernetes.waiting.hold import placement_text
+from penstock.engines.shared.records import without_values
+
+LARGEST_RECORD = 192 * 1024
+"""All annotations together may have 256 KiB."""
+
+
+def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
+    """One Job; for an array of which only some indexes run again, one for each of these.
+
+    A Job that has ended cannot be opened again, and indexes of a Job cannot be chosen. One that is `held` makes no pods
+    before there is room for all of them.
+    """
+    run = Run(launch.workload_id, launch.attempt)
+    array = launch.spec.array
+    if array is None or launch.attempt == 1 or len(launch.indexes) in (0, array.count):
+        places = [Place(names.job_name(launch.name, run), None, tuple(products))]
+    else:
+        places = [Place(names.job_name(launch.name, run, index), index, tuple(products)) for index in launch.indexes]
+    bodies = [_job(launch, made, place, recorded=place is places[0]) for place in places]
+    for body in bodies if held else ():
+        body["metadata"]["annotations"][names.PLACEMENT] = placement_text(0, now())
+        body["spec"]["suspend"] = True
+    return bodies
+
+
+def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> Fields:
+    found = pod.labels(launch, place) | {names.TASK_NAME: launch.name}
+    annotations = {
+        names.CREATED_AT: datetime.now(UTC).replace(tzinfo=None).isoformat(),
+        names.NUM_NODES: str(launch.spec.nodes),
+        names.OWNER: f"{launch.group}/{launch.user}",
+        names.GRACE: str(launch.stop_grace),
+    }
+    if launch.spec.max_duration:
+        annotations[names.MAX_DURATION] = str(launch.spec.max_duration)
+    if launch.workdir_archive is not None:
+        annotations[names.SENDS_WORKDIR] = "true"
+    if launch.spec.resources.gpu_products:
+        annotations[names.PRODUCTS] = json.dumps(launch.spec.resources.gpu_products)
+    if recorded and launch.record and len(launch.record.encode()) <= LARGEST_RECORD:
+        annotations[names.RECORD] = without_values(launch.record, launch.spec)
+    spec = _counts(launch, place) | {
+        "completionMode": "Indexed",
+        "podReplacementPolicy": "Failed",  # none is started anew while the old one may still write
+        "template": pod.template(launch, made, place),
+    }
+    if launch.spec.queue:
+        found[names.QUEUE] = launch.spec.queue
+        spec["suspend"] = True
+    return {"metadata": {"name": place.job, "labels": found, "annotations": annotations}, "spec": spec}
+
+
+def _counts(launch: Launch, place: Place) -> Fields:
+    """Of nodes one that fails ends all; indexes of an array fail each for itself."""
+    array = launch.spec.array
+    if array is None or place.index is not None:
+        nodes = launch.spec.nodes if array is None else 1
+        return {"completions": nodes, "parallelism": nodes, "backoffLimit": 0}
+    return {
+        "completions": array.count,
+        "parallelism": min(array.parallelism or array.count, array.count),
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": array.count,
+    }
+
+
+def service_of(launch: Launch) -> Fields | None:
+    """Gives each node a name in DNS as soon as it has an address; None where there is only one."""
+    if launch.spec.nodes == 1:
+        return None
+    run = Run(launch.workload_id, launch.attempt)
+    name = names.job_name(launch.name, run)
+    found = pod.labels(launch, Place(name))
+    return {
+        "metadata": {"name": name, "labels": found},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.TASK_ID: launch.workload_id, names.ATTEMPT: str(launch.attempt)},
+        },
+    }
+
+
+def owned_by(*owners: Job) -> Fields:
+    """A patch: what belongs to Jobs goes with the last of them."""
+    references = [
+        {"apiVersion": Job.kind.api_version, "kind": Job.kind.name, "name": job.name, "uid": job.uid} for job in owners
+    ]
+    return {"metadata": {"ownerReferences": references}}

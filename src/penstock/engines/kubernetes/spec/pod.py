@@ -1,0 +1,261 @@
+"""The pod of a run, built field by field and never merged from user text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from penstock.domain.paths import SHARED_MEMORY, WORKDIR
+from penstock.domain.workloads import Medium, Resources, Scratch, Selectors, Spec
+from penstock.engines.base import BoundMount, Launch, Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.settings import PodSettings, security
+from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
+from penstock.engines.shared.minder import MARKS, command, needs_bash, verbatim
+
+Fields = dict[str, Any]
+
+ANYWHERE = Selectors()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pod belongs: its Job, and of an array's repeated index which it is."""
+
+    job: str
+    index: int | None = None
+    products: tuple[str, ...] = ()
+    """What the nodes call the GPUs that were asked for; empty is any."""
+
+
+def template(launch: Launch, made: PodSettings, place: Place) -> Fields:
+    """metadata and spec of the pods of a Job."""
+    annotations = {names.OWNER: f"{launch.group}/{launch.user}"}
+    if launch.workdir_archive is not None:
+        annotations[names.SENDS_WORKDIR] = "true"
+    if needs_bash(launch):
+        annotations[names.HAS_BASH] = "true"
+    return {
+        "metadata": {"labels": labels(launch, place), "annotations": annotations},
+        "spec": _spec(launch, made, place),
+    }
+
+
+def labels(launch: Launch, place: Place) -> dict[str, str]:
+    """Document 001's, and what says which run it is."""
+    found = {
+        names.MANAGED: names.PENSTOCK,
+        names.TASK: "true",
+        names.TASK_ID: launch.workload_id,
+        names.USERNAME: names.label(launch.user),
+        names.ATTEMPT: str(launch.attempt),
+    }
+    if launch.spec.parts == 1:
+        found[names.NODE_INDEX] = "0"
+    if place.index is not None:
+        found[names.ARRAY_INDEX] = str(place.index)
+    return found
+
+
+def peers(launch: Launch, job: str) -> list[str]:
+    """How the nodes of a run reach each other, by rank."""
+    nodes = launch.spec.nodes
+    return [f"{job}-{rank}.{job}" for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+
+
+def _spec(launch: Launch, made: PodSettings, place: Place) -> Fields:
+    volumes, mounts = _volumes(launch)
+    spec: Fields = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": max(launch.stop_grace, 1),
+        "securityContext": security(made),
+        "containers": [_container(launch, made, place, mounts)],
+        "volumes": volumes,
+    }
+    if launch.spec.nodes > 1:
+        spec["subdomain"] = place.job
+    if launch.spec.max_duration and not needs_bash(launch):
+        spec["activeDeadlineSeconds"] = launch.spec.max_duration
+    spec |= placement(made, place.products, launch.spec.selectors)
+    if launch.spec.pull_secrets:
+        pulled = dict.fromkeys((*made.pull_secrets, *launch.spec.pull_secrets))
+        spec["imagePullSecrets"] = [{"name": name} for name in pulled]
+    return spec
+
+
+def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Selectors = ANYWHERE) -> Fields:
+    """What the admin selects nodes by goes before what a user does."""
+    fields: Fields = {}
+    if selected := wanted_of.labels | made.node_selector:
+        fields["nodeSelector"] = selected
+    if made.tolerations:
+        fields["tolerations"] = list(made.tolerations)
+    if made.runtime_class:
+        fields["runtimeClassName"] = made.runtime_class
+    if made.pull_secrets:
+        fields["imagePullSecrets"] = [{"name": name} for name in made.pull_secrets]
+    if wanted := affinity(products, wanted_of.node):
+        fields["affinity"] = wanted
+    return fields
+
+
+def affinity(products: Sequence[str], node: str | None) -> Fields:
+    """To nodes with these GPUs, or to one node."""
+    wanted: Fields = {}
+    if products:
+        wanted["matchExpressions"] = [{"key": names.GPU_PRODUCT, "operator": "In", "values": list(products)}]
+    if node:
+        wanted["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    terms = {"nodeSelectorTerms": [wanted]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}} if wanted else {}
+
+
+def planned(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
+    """A pod of it, as far as it decides on which nodes it fits."""
+    container = {"name": names.CONTAINER, "resources": resources(spec.resources, made)}
+    body = {"spec": {"containers": [container]} | placement(made, products, spec.selectors)}
+    return msgspec.convert(body, Pod)
+
+
+def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fields]) -> Fields:
+    spec = launch.spec
+    container: Fields = {
+        "name": names.CONTAINER,
+        "image": spec.resources.image or made.image,
+        "env": _env(launch, place),
+        "resources": resources(spec.resources, made),
+        "volumeMounts": mounts,
+        "securityContext": container_security(restricted=made.restricted),
+    }
+    if whole := [each for each in spec.from_secrets if each.name is None]:
+        container["envFrom"] = [{"prefix": each.prefix, "secretRef": {"name": each.secret}} for each in whole]
+    if words := command(launch, made.peer_patience):
+        container["command"] = words
+    if spec.terminal:
+        container |= {"stdin": True, "tty": True}
+    if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
+        container["workingDir"] = workdir
+    return container
+
+
+def container_security(*, restricted: bool) -> Fields:
+    capabilities: Fields = {"drop": ["ALL"]} if restricted else {"drop": ["ALL"], "add": list(CAPABILITIES)}
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+
+
+# -- how much ------------------------------------------------------------------------------------------------------
+
+
+def resources(asked: Resources, made: PodSettings) -> Fields:
+    """What is asked for is both what a place must have free and the limit, unless `requests` says less."""
+    limits = {
+        "cpu": _milli(asked.cpus_milli),
+        "memory": _whole(asked.memory_bytes),
+        "ephemeral-storage": _whole(asked.disk_bytes),
+        names.GPU: _whole(asked.gpus or None),
+    }
+    requests = {
+        "cpu": _milli(asked.requests.cpus_milli) or limits["cpu"] or _milli(made.default_cpus_milli),
+        "memory": _whole(asked.requests.memory_bytes) or limits["memory"] or ("0" if made.counts_memory else None),
+        "ephemeral-storage": _whole(asked.requests.disk_bytes) or limits["ephemeral-storage"],
+        names.GPU: limits[names.GPU],
+    }
+    return {"limits": _said(limits), "requests": _said(requests)}
+
+
+def _milli(amount: int | None) -> str | None:
+    return None if amount is None else f"{amount}m"
+
+
+def _whole(amount: int | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _said(amounts: dict[str, str | None]) -> dict[str, str]:
+    return {name: amount for name, amount in amounts.items() if amount is not None}
+
+
+# -- variables -----------------------------------------------------------------------------------------------------
+
+
+def _env(launch: Launch, place: Place) -> list[Fields]:
+    """The user's own first, then what is told about the run, which wins."""
+    facts, secret = _facts(launch, place), names.job_name(launch.name, Run(launch.workload_id, launch.attempt))
+    hidden = set(launch.spec.secrets) - facts.keys()
+    variables: list[Fields] = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
+        if name in hidden
+        else {"name": name, "value": verbatim(value)}
+        for name, value in (given(launch) | facts).items()
+    ]
+    variables += [
+        {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+        for each in launch.spec.from_secrets
+        if each.name is not None and each.name not in facts
+    ]
+    if launch.spec.nodes > 1:
+        rank = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}
+        variables += [{"name": name, "valueFrom": rank} for name in RANKS]
+    return variables
+
+
+def _facts(launch: Launch, place: Place) -> dict[str, str]:
+    facts = told(launch, peers(launch, place.job))
+    if launch.spec.nodes == 1:
+        facts |= dict.fromkeys(RANKS, "0")
+    if place.index is not None:
+        facts[INDEX] = str(place.index)
+    return facts if launch.spec.resources.gpus else facts | NO_GPUS
+
+
+# -- volumes -------------------------------------------------------------------------------------------------------
+
+
+def _volumes(launch: Launch) -> tuple[list[Fields], list[Fields]]:
+    """The pod's volumes and where its container mounts them."""
+    volumes, mounts = _claims(launch.mounts)
+    for number, scratch in enumerate(_scratches(launch)):
+        name = f"scratch-{number}"
+        volumes.append({"name": name, "emptyDir": _empty_dir(scratch)})
+        mounts.append({"name": name, "mountPath": scratch.path})
+    return volumes, mounts
+
+
+def _claims(bound: Sequence[BoundMount]) -> tuple[list[Fields], list[Fields]]:
+    """One pod volume for each claim, at however many paths it is mounted; read-only if it is at all of them."""
+    volumes: dict[str, Fields] = {}
+    mounts = []
+    for mount in bound:
+        claim = mount.volume.object_name
+        known = volumes.setdefault(claim, {"claimName": claim, "readOnly": True})
+        known["readOnly"] &= mount.read_only
+        number = list(volumes).index(claim)
+        place: Fields = {"name": f"volume-{number}", "mountPath": mount.path, "readOnly": mount.read_only}
+        mounts.append(place | {"subPath": mount.sub_path} if mount.sub_path else place)
+    made = [
+        {"name": f"volume-{number}", "persistentVolumeClaim": source} for number, source in enumerate(volumes.values())
+    ]
+    return made, mounts
+
+
+def _scratches(launch: Launch) -> Iterator[Scratch]:
+    spec = launch.spec
+    yield from spec.scratch
+    taken = {scratch.path for scratch in spec.scratch} | {mount.path for mount in launch.mounts}
+    if SHARED_MEMORY not in taken:
+        limit = spec.resources.memory_bytes
+        yield Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=limit // 2 if limit else None)
+    if launch.workdir_archive is not None:
+        yield Scratch(path=WORKDIR)
+        yield Scratch(path=MARKS)
+
+
+def _empty_dir(scratch: Scratch) -> Fields:
+    fields: Fields = {"medium": "Memory"} if scratch.medium is Medium.memory else {}
+    return fields | ({"sizeLimit": str(scratch.size_bytes)} if scratch.size_bytes else {})

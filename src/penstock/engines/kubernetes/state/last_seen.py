@@ -1,0 +1,193 @@
+"""What was last seen of each unit's pod: pods vanish, and with them how they ended.
+
+A sighting never gets poorer: what an earlier one knew (when it started, that it ended by itself before it was deleted)
+stays. The notes of a run are lines of a file beside its logs, which a server that starts anew reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.objects.base import condition
+from penstock.engines.kubernetes.api.objects.pods import Pod
+
+log = logging.getLogger(__name__)
+
+FILE = "units"
+OVER = ("Succeeded", "Failed")
+
+
+class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
+    part: int
+    uid: str
+    pod: str
+    namespace: str = ""
+    node: str = ""
+    created: datetime | None = None
+    phase: str = ""
+    running: bool = False
+    """Its container has started and not ended."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    cause: str = ""
+    """Why its container ended, in Kubernetes' word: OOMKilled, Error, StartError."""
+    said: str = ""
+    """The container's termination message."""
+    reason: str = ""
+    """Why its pod ended, in Kubernetes' word: Evicted, DeadlineExceeded."""
+    message: str = ""
+    disrupted: str = ""
+    """Who took its place away, in Kubernetes' word: PreemptionByScheduler, DeletionByTaintManager."""
+    deleting: int = 0
+    """The version of the object at which its deletion was first seen, before it had ended; 0 is never."""
+    due: datetime | None = None
+    """When a pod that is being deleted will be killed."""
+    gone_at: datetime | None = None
+    """When it was seen to be no longer there, if it had not ended by then."""
+    memory_limit: str = ""
+    max_duration: int | None = None
+    paths: dict[str, str] = {}
+    """Where its volumes are mounted: Kubernetes names a scratch disk that is full by its volume."""
+    array: bool = False
+
+    @property
+    def over(self) -> bool:
+        """It will not change any more."""
+        return self.gone_at is not None or (self.phase in OVER and not self.running)
+
+    @property
+    def ran(self) -> bool:
+        """Its container has begun, so there may be a log."""
+        return self.started_at is not None or (self.exit_code is not None and self.cause != "StartError")
+
+
+def sighting(pod: Pod, *, array: bool = False) -> Sighting:
+    status = pod.container(names.CONTAINER)
+    state = status.state if status else None
+    ended = state.terminated if state else None
+    began = (state.running and state.running.started_at) or (ended and ended.started_at) if state else None
+    disrupted = condition(pod.status.conditions, "DisruptionTarget")
+    container = next((each for each in pod.spec.containers if each.name == names.CONTAINER), None)
+    return Sighting(
+        part=names.part_of(pod),
+        uid=pod.uid,
+        pod=pod.name,
+        namespace=pod.namespace,
+        node=pod.spec.node_name,
+        created=pod.metadata.creation_timestamp,
+        phase=pod.status.phase,
+        running=bool(state and state.running),
+        started_at=began if began and began.year > 1970 else None,
+        ended_at=ended.finished_at if ended and ended.finished_at and ended.finished_at.year > 1970 else None,
+        exit_code=ended.exit_code if ended else None,
+        cause=ended.reason if ended else "",
+        said=ended.message if ended else "",
+        reason=pod.status.reason,
+        message=pod.status.message,
+        disrupted=disrupted.reason if disrupted and disrupted.true else "",
+        deleting=_version(pod) if pod.metadata.deletion_timestamp else 0,
+        due=pod.metadata.deletion_timestamp,
+        memory_limit=container.resources.limits.get("memory", "") if container else "",
+        max_duration=pod.spec.active_deadline_seconds,
+        paths={mount.name: mount.mount_path for mount in container.volume_mounts} if container else {},
+        array=array,
+    )
+
+
+def _version(pod: Pod) -> int:
+    version = pod.metadata.resource_version
+    return int(version) if version.isdecimal() else 1
+
+
+def merged(old: Sighting | None, new: Sighting) -> Sighting:
+    """What is known of a unit after `new` was seen, too."""
+    if old is None:
+        return new
+    if old.uid != new.uid:
+        return new if _made(new) >= _made(old) else old
+    if old.gone_at or (old.over and old.exit_code is not None):
+        return old
+    ended_before = old.exit_code is not None and not old.deleting
+    return replace(
+        new,
+        started_at=new.started_at or old.started_at,
+        deleting=old.deleting or (0 if ended_before else new.deleting),
+        disrupted=new.disrupted or old.disrupted,
+    )
+
+
+def _made(sighting: Sighting) -> float:
+    return sighting.created.timestamp() if sighting.created else 0.0
+
+
+def vanished(old: Sighting, at: datetime) -> Sighting:
+    return old if old.over else replace(old, running=False, gone_at=at)
+
+
+def _worth(sighting: Sighting) -> tuple[object, ...]:
+    """What is noted when it changes."""
+    return (sighting.uid, sighting.started_at, sighting.exit_code, sighting.deleting, sighting.over, sighting.reason)
+
+
+class Notes:
+    """The sightings of one run, and their file."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / FILE
+        self.units: dict[int, Sighting] = {}
+        for seen in _read(self._path):
+            self.units[seen.part] = merged(self.units.get(seen.part), seen)
+
+    def see(self, seen: Sighting) -> Sighting:
+        return self._set(merged(self.units.get(seen.part), seen))
+
+    def lose(self, part: int, uid: str, at: datetime) -> None:
+        known = self.units.get(part)
+        if known and known.uid == uid:
+            self._set(vanished(known, at))
+
+    def _set(self, seen: Sighting) -> Sighting:
+        known = self.units.get(seen.part)
+        self.units[seen.part] = seen
+        if (seen.ran or seen.over or seen.deleting) and (known is None or _worth(known) != _worth(seen)):
+            _append(self._path, seen)
+        return seen
+
+
+def _append(path: Path, seen: Sighting) -> None:
+    """Not yet on the disk for good when this returns; what must be is brought there with the end of the log."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        log.warning("%s cannot be written: %s", path, error)
+        return
+    try:
+        os.write(fd, b"\n" + msgspec.json.encode(seen) + b"\n")  # a full disk may have left half a line before it
+    except OSError as error:
+        log.warning("%s cannot be written: %s", path, error)
+    finally:
+        os.close(fd)
+
+
+def _read(path: Path) -> list[Sighting]:
+    """Whole lines only: the last one may be half written."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(msgspec.json.decode(line, type=Sighting))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+    return found

@@ -1,0 +1,113 @@
+"""Compute whether several pods of one shape fit on the nodes there are: now, or with nothing else on them.
+
+Only what is sure counts against a workload: volumes, affinities of pods and what always runs on a node are left out, so
+there may be less room than is said here, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
+from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.waiting.shortage import (
+    SHOWN,
+    Causes,
+    fits,
+    gpu_words,
+    hindered,
+    shortage_of,
+    show,
+    wanted_products,
+)
+
+
+@dataclass(frozen=True)
+class Room:
+    """For how many pods there is room on each node."""
+
+    ever: Mapping[str, int]
+    """With nothing else on it, whether or not it takes work now."""
+    open: Mapping[str, int]
+    """With nothing else on it, if it takes work."""
+    now: Mapping[str, int]
+    """Beside what runs there."""
+
+
+def room_for(pod: Pod, most: int, stock: Inventory) -> Room:
+    asked = {name: size for name, size in requests(pod).items() if size}
+    ever, open_, now = {}, {}, {}
+    for node in stock.all():
+        if not fits(pod, node, stock):
+            continue
+        ever[node.name] = _count(asked, stock.total(node.name), most)
+        if node.message is None:
+            open_[node.name] = ever[node.name]
+            now[node.name] = _count(asked, stock.free(node.name), most)
+    return Room(ever, open_, now)
+
+
+def _count(asked: Mapping[str, Decimal], there: Mapping[str, Decimal], most: int) -> int:
+    rooms = (int(there.get(name, Decimal(0)) // size) for name, size in asked.items())
+    return max(min(rooms, default=most), 0)
+
+
+def room_lacking(pod: Pod, nodes: int, stock: Inventory, autoscaler: Autoscaler) -> str | None:
+    """Why these nodes, which start together, must take no places: some would find one, and never all of them. None also
+    where none would find one: their pods take nothing from others, and show an autoscaler what is wanted."""
+    room = room_for(pod, nodes, stock)
+    there = sum(room.open.values())
+    if not 0 < there < nodes or autoscaler.brings(pod):
+        return None
+    asked = f"it asks for {nodes} nodes with {_amounts(pod)} each"
+    if sum(room.ever.values()) < nodes:
+        has = f"there is room for {there} even with nothing else on them ({_places(room.open)})"
+        return f"it can never start on the nodes there are: {asked}, and {has}; it starts when there are enough"
+    shut = [node for node in stock.all() if room.ever.get(node.name) and node.message]
+    why = "; ".join(hindered(shut))
+    return f"it cannot start on the nodes that take work now: {asked}, and there is room for {there}; {why}"
+
+
+def outlook(pod: Pod, nodes: int, stock: Inventory, autoscaler: Autoscaler) -> str | None:
+    """Why a workload of so many nodes would wait, as far as what nodes have decides it; None if it need not."""
+    room = room_for(pod, nodes, stock)
+    free = sum(room.now.values())
+    if free >= nodes:
+        return None
+    if not free:
+        said = shortage_of(pod, _foreseen(pod, stock), stock) or "no node has all it asks for free at once"
+    else:
+        said = room_lacking(pod, nodes, stock, autoscaler) or f"{free} of its {nodes} nodes would find a place now"
+    coming = autoscaler.brings(pod)
+    return f"{said}; the cluster's autoscaler can bring {coming}" if coming else said
+
+
+def _foreseen(pod: Pod, stock: Inventory) -> Causes:
+    """What the scheduler will say of it."""
+    fitting = [node for node in stock.all() if fits(pod, node, stock)]
+    open_ = [node for node in fitting if node.message is None]
+    lacking = {
+        name
+        for name, size in requests(pod).items()
+        if all(stock.free(node.name).get(name, Decimal(0)) < size for node in open_ or fitting)
+    }
+    return Causes(insufficient=frozenset(lacking if fitting else ()), affinity=not fitting, hindered=not open_)
+
+
+def _amounts(pod: Pod) -> str:
+    asked = requests(pod)
+    gpus = int(asked.pop(names.GPU, 0))
+    found = [gpu_words(gpus, wanted_products(pod))] if gpus else []
+    order = (CPU, MEMORY, DISK, *sorted(asked.keys() - {CPU, MEMORY, DISK}))
+    return ", ".join([*found, *(show(name, asked[name]) for name in order if asked.get(name))])
+
+
+def _places(room: Mapping[str, int]) -> str:
+    having = sorted(((count, name) for name, count in room.items() if count), key=lambda pair: (-pair[0], pair[1]))
+    shown = [f"{count} on {name}" for count, name in having[:SHOWN]]
+    more = [f"{len(having) - SHOWN} more nodes"] if len(having) > SHOWN else []
+    return ", ".join([*shown, *more])

@@ -1,0 +1,167 @@
+"""Start the nodes of a workload together or not at all.
+
+Kubernetes places pods one by one: of two workloads each may get half of its nodes and wait for the other half for ever.
+So a workload of which some nodes have had a place for `placement_timeout` while others have none gives all places back
+(its Job is suspended) and tries again: as soon as there is room for all of it, and otherwise after a pause that doubles
+with each try. One for which the nodes there are can never be enough takes no places at all until there are more, unless
+an autoscaler brings them: that needs to see its pods.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from penstock.domain.model import now
+from penstock.engines.base import Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import NotFound
+from penstock.engines.kubernetes.api.objects.base import condition
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.state.report import is_array, is_quiet
+from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.waiting.capacity import room_for, room_lacking
+from penstock.engines.kubernetes.waiting.hold import placement_text, read_placement
+
+log = logging.getLogger(__name__)
+
+SHORTEST, LONGEST = 5.0, 30.0
+"""Seconds until the second try."""
+DOUBLED = 6
+"""How often that doubles at most: to half an hour."""
+
+
+class Gang:
+    def __init__(
+        self,
+        api: Api,
+        cluster: Cluster,
+        stock: Inventory,
+        autoscaler: Autoscaler,
+        timeout: int,
+        *,
+        again: Callable[[Run, datetime], None],
+    ) -> None:
+        self._api, self._cluster = api, cluster
+        self._stock, self._autoscaler = stock, autoscaler
+        self._timeout = timedelta(seconds=timeout)
+        self._again = again
+        self.held: set[Run] = set()
+        """Those that have no pods, and try again when there is room."""
+        self._short: set[Run] = set()
+        """Those of them that were seen to have no room since they gave their places back."""
+        self._trying: Run | None = None
+        """Let go early because there was room: no other is, before its pods have taken it."""
+
+    def gives_back(self, run: Run) -> datetime | None:
+        """When the nodes that have a place give it back, if the others have none by then."""
+        job = self._several(run)
+        if job is None or job.spec.suspend:
+            return None
+        since = _partly_since(self._cluster.pods_of(run), job.spec.completions or 1)
+        return since + self._timeout if since else None
+
+    async def look(self, run: Run) -> None:
+        self.held.discard(run)
+        job = self._several(run)
+        if run == self._trying and (job is None or job.spec.suspend or self._is_placed(run, job)):
+            self._trying = None
+        if job is None:
+            self._short.discard(run)
+            return
+        try:
+            if job.spec.suspend:
+                await self._resume(run, job)
+            else:
+                await self._give_back(run, job)
+        except NotFound:
+            log.debug("%s is gone", job.name)
+
+    def _several(self, run: Run) -> Job | None:
+        """The Job of a run with several nodes that is ours to start and stop."""
+        jobs = self._cluster.jobs_of(run)
+        job = jobs[0] if len(jobs) == 1 else None
+        if job is None or (job.spec.completions or 1) < 2 or is_array(job) or names.QUEUE in job.labels:
+            return None
+        taken = any(name in job.annotations for name in (names.STOP, names.VERDICT))
+        return None if taken or job.metadata.deletion_timestamp or _has_ended(job) else job
+
+    async def _give_back(self, run: Run, job: Job) -> None:
+        due = self.gives_back(run)
+        if due is None:
+            return
+        if due > now():
+            self._again(run, due)
+            return
+        placement = read_placement(job)
+        tries = (placement.tries if placement else 0) + 1
+        log.info("%s gives back its places", job.name)
+        annotations = {names.PLACEMENT: placement_text(tries, now() + self._pause(job, tries))}
+        change = {"metadata": {"annotations": annotations}, "spec": {"suspend": True}}
+        self._short.discard(run)
+        self._has_new_room(run, job)  # which remembers that there is none
+        await self._api.patch(Job, job.name, change, job.namespace)
+
+    def _pause(self, job: Job, tries: int) -> timedelta:
+        """An autoscaler needs to see its pods again soon: what it has brought meanwhile it would take away."""
+        doubled = 0 if self._autoscaler.brings(job.pod()) else min(tries - 1, DOUBLED)
+        return timedelta(seconds=random.uniform(SHORTEST, LONGEST) * 2**doubled)  # noqa: S311
+
+    async def _resume(self, run: Run, job: Job) -> None:
+        placement = read_placement(job)
+        if placement is None or not is_quiet(job) or self._cluster.pods_of(run):
+            return
+        self.held.add(run)
+        nodes = job.spec.completions or 1
+        if room_lacking(job.pod(), nodes, self._stock, self._autoscaler):
+            return
+        if placement.again and placement.again > now():
+            if not self._has_new_room(run, job) or self._trying:
+                self._again(run, placement.again)
+                return
+            self._trying = run
+        self._short.discard(run)
+        log.info("%s tries again to find places", job.name)
+        await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+
+    def _has_new_room(self, run: Run, job: Job) -> bool:
+        """For all of it. What seemed to be there when it gave up was none: not all that decides is seen from here."""
+        nodes = job.spec.completions or 1
+        if self._placed(run) + sum(room_for(job.pod(), nodes, self._stock).now.values()) < nodes:
+            self._short.add(run)
+            return False
+        return run in self._short
+
+    def _is_placed(self, run: Run, job: Job) -> bool:
+        return self._placed(run) >= (job.spec.completions or 1)
+
+    def _placed(self, run: Run) -> int:
+        return sum(bool(pod.spec.node_name) for pod in self._cluster.pods_of(run))
+
+
+def _partly_since(pods: Sequence[Pod], total: int) -> datetime | None:
+    """Since when some have a place and others look for one in vain."""
+    if any(pod.metadata.deletion_timestamp for pod in pods):
+        return None
+    placed = [pod for pod in pods if pod.spec.node_name]
+    in_vain = [pod for pod in pods if not pod.spec.node_name and _looks_in_vain(pod)]
+    if not placed or not in_vain or len(placed) >= total:
+        return None
+    found = [condition(pod.status.conditions, "PodScheduled") for pod in placed]
+    return min((each.last_transition_time for each in found if each and each.last_transition_time), default=None)
+
+
+def _looks_in_vain(pod: Pod) -> bool:
+    found = condition(pod.status.conditions, "PodScheduled")
+    return found is not None and not found.true
+
+
+def _has_ended(job: Job) -> bool:
+    found = [condition(job.status.conditions, name) for name in ("Complete", "Failed", "FailureTarget")]
+    return any(each and each.true for each in found)

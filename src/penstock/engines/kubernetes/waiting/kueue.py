@@ -1,0 +1,227 @@
+"""Jobs in a queue of Kueue, which starts them by resuming and preempts them by suspending.
+
+What it thinks of a Job stands in a Workload of its own, which is watched from the first Job on that has a queue. It is
+also the way to end one: a Job that we only suspend is resumed by Kueue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from penstock.domain.model import now
+from penstock.engines.base import Run
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.cache import Cache
+from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import Forbidden, NotFound
+from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part, condition
+from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.state.report import is_array
+
+log = logging.getLogger(__name__)
+
+GROUP = "kueue.x-k8s.io"
+PATIENCE = timedelta(seconds=10)
+"""How long Kueue is given to suspend what it was told to let go."""
+
+SUSPENDED: Fields = {"spec": {"suspend": True}}
+
+_NO_ROOM = re.compile(r"insufficient unused quota for (\S+) in flavor \S+, (\S+) more needed")
+_NEVER = re.compile(r"insufficient quota for (\S+) in flavor \S+, .*? request \((\S+)\) > maximum capacity \((\S+)\)")
+_NOT_THERE = re.compile(r"resource (\S+) unavailable in ClusterQueue")
+_WORDS = {"cpu": "CPU", names.GPU: "GPU", "ephemeral-storage": "disk"}
+
+
+class WorkloadSpec(Part, frozen=True):
+    active: bool = True
+
+
+class WorkloadStatus(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class QueuedWorkload(Object, frozen=True):
+    """What Kueue makes for each Job that has a queue."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+    kind = Kind("Workload", "workloads", GROUP, "v1beta2")
+
+
+class OlderWorkload(QueuedWorkload, frozen=True):
+    """The same before Kueue 0.15."""
+
+    kind = Kind("Workload", "workloads", GROUP, "v1beta1")
+
+
+async def kind_in(api: Api) -> type[QueuedWorkload] | None:
+    """As this cluster's Kueue has it; None where there is none."""
+    offered = await api.versions(GROUP)
+    return next((kind for kind in (QueuedWorkload, OlderWorkload) if kind.kind.version in offered), None)
+
+
+async def suspending(api: Api, job: Job) -> Fields:
+    """What has to be written into a Job so that it ends: nothing where Kueue was told to end it."""
+    return {} if await let_go(api, job) and not job.spec.suspend else SUSPENDED
+
+
+async def let_go(api: Api, job: Job) -> bool:
+    """Kueue suspends what belongs to a workload that is not active, and leaves it so. False if it has none for it."""
+    if names.QUEUE not in job.labels:
+        return False
+    told = False
+    try:
+        kind = await kind_in(api)
+        for found in await api.list(kind, job.namespace, labels=f"{GROUP}/job-uid={job.uid}") if kind else ():
+            await api.patch(kind or QueuedWorkload, found.name, {"spec": {"active": False}}, found.namespace)
+            told = True
+    except NotFound:
+        log.debug("%s is in no queue any more", job.name)
+    except Forbidden as error:
+        log.warning("%s may be started again by its queue: %s", job.name, error.message)
+    return told
+
+
+class Queues:
+    def __init__(self, api: Api, cluster: Cluster, *, again: Callable[[Run, datetime], None]) -> None:
+        """`again` is told when to look at a run anew."""
+        self._api, self._cluster, self._again = api, cluster, again
+        self._workloads: Cache[QueuedWorkload] | None = None
+        self._finding: asyncio.Task[None] | None = None
+        self._told: dict[str, datetime] = {}
+        """Since when Kueue should suspend a Job, by its uid."""
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def open(self) -> None:
+        """After the cluster's own `open`."""
+        self._unsubscribe = self._cluster.jobs.subscribe(self._seen)
+        for job in list(self._cluster.jobs.all()):
+            self._seen(None, job)
+
+    async def close(self) -> None:
+        self._unsubscribe()
+        if self._finding:
+            self._finding.cancel()
+            await asyncio.wait([self._finding])
+        if self._workloads:
+            await self._workloads.close()
+
+    def _seen(self, before: Job | None, after: Job | None) -> None:
+        if before and after is None:
+            self._told.pop(before.uid, None)
+        if after and names.QUEUE in after.labels and self._finding is None:
+            self._finding = asyncio.create_task(self._find())
+            self._finding.add_done_callback(self._found)
+
+    async def _find(self) -> None:
+        kind = await kind_in(self._api)
+        if kind is None:
+            return
+        indexes = {"job": lambda found: [owner.uid for owner in found.metadata.owner_references]}
+        self._workloads = Cache(self._api, kind, self._cluster.namespace, indexes=indexes)
+        self._workloads.subscribe(self._changed)
+        self._workloads.start()
+
+    def _found(self, task: asyncio.Task[None]) -> None:
+        """Without it only less can be said: the next Job in a queue is reason enough to try again."""
+        if task.cancelled():
+            return
+        if error := task.exception():
+            log.warning("what Kueue says of Jobs is not known: %s", error)
+        if self._workloads is None:
+            self._finding = None
+
+    def _changed(self, before: QueuedWorkload | None, after: QueuedWorkload | None) -> None:
+        found = after or before
+        for owner in found.metadata.owner_references if found else ():
+            job = self._cluster.jobs.get(owner.name, found.namespace if found else "")
+            if job and (run := names.run_of(job)):
+                self._cluster.changed(run)
+
+    def _of(self, job: Job) -> QueuedWorkload | None:
+        return next(iter(self._workloads.by("job", job.uid)), None) if self._workloads else None
+
+    # why it waits
+
+    def why(self, job: Job) -> str:
+        return says(job, self._of(job))
+
+    # what was stopped stays so
+
+    async def look(self, run: Run) -> None:
+        """A Job that is to end and is not suspended: Kueue came to know of it only after that, or does not act."""
+        for job in self._cluster.jobs_of(run):
+            if names.QUEUE in job.labels and not job.spec.suspend and _is_to_end(job):
+                await self._end(run, job)
+            else:
+                self._told.pop(job.uid, None)
+
+    async def _end(self, run: Run, job: Job) -> None:
+        found, moment = self._of(job), now()
+        due = self._told.setdefault(job.uid, moment) + PATIENCE
+        told = found is not None and not found.spec.active
+        if due > moment and (told or await let_go(self._api, job)):
+            self._again(run, due)
+            return
+        log.info("%s is suspended, since Kueue did not", job.name)
+        try:
+            await self._api.patch(Job, job.name, SUSPENDED, job.namespace)
+        except NotFound:
+            log.debug("%s is gone already", job.name)
+
+
+def _is_to_end(job: Job) -> bool:
+    """It was stopped or given up. Of an array one index alone may be given up, and the others go on."""
+    ends = any(name in job.annotations for name in (names.STOP, names.VERDICT))
+    a_node_ended = not is_array(job) and any(name.startswith(f"{names.VERDICT}-") for name in job.annotations)
+    over = any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
+    return (ends or a_node_ended) and not over and not job.metadata.deletion_timestamp
+
+
+def says(job: Job, found: QueuedWorkload | None) -> str:
+    """Why it has not started yet, from what Kueue says."""
+    queue = job.labels.get(names.QUEUE, "")
+    reserved = condition(found.status.conditions, "QuotaReserved") if found else None
+    if found and not found.spec.active:
+        return f"it was taken out of the queue {queue} in the cluster (its Workload {found.name} is not active)"
+    if reserved is None:
+        return f"it is in the queue {queue}, which has not let it start yet"
+    lack = None if reserved.true else _lack(queue, reserved.message)
+    evicted = condition(found.status.conditions, "Evicted") if found else None
+    if evicted and evicted.true and evicted.reason == "Preempted":
+        said = f"it gave its place in the queue {queue} to something of higher priority and starts again when it can"
+        return f"{said}; {lack}" if lack else said
+    if reserved.true:
+        return f"the queue {queue} has room for it, and lets it start when nothing else is to be checked"
+    return lack or _shut(job, queue, reserved.message)
+
+
+def _lack(queue: str, message: str) -> str | None:
+    if never := _NEVER.search(message):
+        return f"it asks for {never[2]} {_word(never[1])}, and the queue {queue} never has more than {never[3]}"
+    if absent := _NOT_THERE.search(message):
+        return f"the queue {queue} has no {_word(absent[1])} to give"
+    if lacking := [f"{amount} more {_word(what)}" for what, amount in _NO_ROOM.findall(message)]:
+        needed = " and ".join(dict.fromkeys(lacking))
+        return f"the queue {queue} has no room for it now: {needed} is needed"
+    return None
+
+
+def _shut(job: Job, queue: str, message: str) -> str:
+    if message == f"LocalQueue {queue} doesn't exist":
+        return f"there is no queue {queue} in the namespace {job.namespace}; it starts when there is"
+    said = message.strip().rstrip(".")
+    if "inactive" in said or "stopped" in said or "doesn't exist" in said:
+        return f"the queue {queue} lets nothing start: {said}"
+    return f"it is in the queue {queue}, which has not let it start yet: {said}"
+
+
+def _word(resource: str) -> str:
+    return _WORDS.get(resource, resource)

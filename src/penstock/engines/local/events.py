@@ -1,0 +1,96 @@
+"""What happened to a run, in order, from what its supervisor wrote down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.quantities import show_duration
+from penstock.engines.base import Event
+from penstock.engines.local import state as records
+from penstock.engines.local.state import moment
+
+SHOWN = 1000
+"""Of a long array only the newest are told one by one."""
+NORMAL, WARNING = "Normal", "Warning"
+LIMITS = {"time": "TimeLimit", "disk": "DiskLimit"}
+
+
+def happenings(run_dir: Path) -> list[Event]:
+    """When it began, each start and end, a stop that was asked for, and limits that were hit."""
+    began = records.read_began(run_dir) or {}
+    lines, _ = records.read_events(run_dir)
+    told = {(line.get("index", 0), line["rank"]) for line in lines if line["event"] == "ended"}
+    units = records.read_result(run_dir) or []
+    untold = [unit for unit in units if (unit.get("index", 0), unit["rank"]) not in told]
+    naming = _Naming(began, units)
+    found = [event for line in lines if (event := _event(line, naming))]
+    found += [_ended(unit, naming) for unit in untold if unit["started_at"]]  # a full disk kept them from `events`
+    found += _never_started([unit for unit in untold if not unit["started_at"]])
+    found.sort(key=lambda event: event.at)
+    return [*_began(began), *_newest(found)]
+
+
+class _Naming:
+    """What a unit is called: a single one is the job itself."""
+
+    def __init__(self, began: dict[str, Any], units: Iterable[dict[str, Any]]) -> None:
+        self._array = began.get("array") is not None or any(unit.get("index") for unit in units)
+        self._several = began.get("nodes", 0) > 1
+
+    def __call__(self, record: dict[str, Any]) -> str:
+        if self._array:
+            return f"index {record['index']}"
+        return f"node {record['rank']}" if self._several else "job"
+
+
+def _began(began: dict[str, Any]) -> list[Event]:
+    if "at" not in began:
+        return []
+    return [Event(at=moment(began["at"]), kind=NORMAL, reason="Began", about="job", message="Its supervisor began.")]
+
+
+def _event(line: dict[str, Any], naming: _Naming) -> Event | None:
+    what = line["event"]
+    if what == "ended":
+        return _ended(line, naming)
+    at = moment(line["at"])
+    if what == "go":
+        return Event(at=at, kind=NORMAL, reason="Started", about=naming(line), message="It started.")
+    if what == "stop":
+        said = f"A stop was asked for: TERM, and KILL after {show_duration(line['grace'])}."
+        return Event(at=at, kind=NORMAL, reason="StopAsked", about="job", message=said)
+    if what == "limit":
+        reason = LIMITS.get(line["limit"], "Limit")
+        return Event(at=at, kind=WARNING, reason=reason, about=naming(line), message=line["message"])
+    return None
+
+
+def _ended(record: dict[str, Any], naming: _Naming) -> Event:
+    state, code = record["state"], record["exit_code"]
+    said = record["message"] or (f"It ended with code {code}." if state == "EXITED" else "It was stopped.")
+    return Event(
+        at=moment(record["ended_at"]),
+        kind=WARNING if state == "CRASHED" else NORMAL,
+        reason=state.capitalize(),
+        about=naming(record),
+        message=said,
+    )
+
+
+def _never_started(units: list[dict[str, Any]]) -> list[Event]:
+    if not units:
+        return []
+    said = f"{len(units):,} never started." if len(units) > 1 else "It never started."
+    at = moment(units[0]["ended_at"])
+    return [Event(at=at, kind=NORMAL, reason="Stopped", about="job", message=said, count=len(units))]
+
+
+def _newest(found: list[Event]) -> list[Event]:
+    over = len(found) - SHOWN
+    if over <= 0:
+        return found
+    said = f"{over:,} earlier events are not shown."
+    first = Event(at=found[0].at, kind=NORMAL, reason="LeftOut", about="job", message=said, count=over)
+    return [first, *found[over:]]

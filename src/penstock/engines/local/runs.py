@@ -1,0 +1,137 @@
+"""Start a supervisor: take the locks, write the plan and hand both over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from penstock.engines.base import Launch
+from penstock.engines.local import layout
+from penstock.engines.local.gpus import lock_gpus
+from penstock.engines.local.layout import disk_errors
+from penstock.engines.local.spec.identity import new_session_keyring
+from penstock.engines.local.spec.plan import Machine, write_plan
+from penstock.engines.local.state import LOCKS, ended, read_began
+from penstock.engines.shared.files import overwrite, replace, reserve
+from penstock.errors import StorageFull, Unavailable
+
+BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import main; main()"
+"""Imported rather than run as a file, so that the compiled form is used."""
+PACKAGE = Path(__file__).parent
+"""Where `supervisor` is imported from."""
+STOP_SIZE = 8
+"""Bytes that are reserved for the word to stop, so that a full disk cannot keep it from being said."""
+PATIENCE = 1.0
+"""Seconds a run's lock is tried for."""
+_SPAWNING = ThreadPoolExecutor(1, "penstock-spawn")
+"""A keyring belongs to a thread: this one has a new one for each run, and the server keeps its own."""
+
+
+def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[bytes] | None:
+    """Start the supervisor's parent, and write the plan while its interpreter starts: each takes some milliseconds.
+
+    None if the run has begun, or someone is just at it. `finished` says whether it began.
+    """
+    with disk_errors(run_dir), ExitStack() as held:
+        run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
+        reserve(str(run_dir / "stop"), STOP_SIZE)
+        lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
+        if not layout.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
+            return None
+        if not layout.take(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
+            layout.kill_holders(run_dir / LOCKS[1])
+            if not layout.take(tree, PATIENCE):
+                return None
+        uuids = [uuid for rank in launch.gpus for uuid in rank]
+        devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
+        process = _SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()
+        assert process.stdin
+        try:
+            write_plan(run_dir, launch, machine)
+        except BaseException:
+            process.stdin.close()  # it ends, and gives up the lock
+            process.wait()
+            raise
+        with suppress(BrokenPipeError), process.stdin as going:
+            going.write(b"1")
+        return process
+
+
+def _lock_file(path: Path, held: ExitStack) -> int:
+    """For reading only, which is all a lock needs: a job can see the tree's among the descriptors of its PID 1."""
+    fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    held.callback(os.close, fd)
+    return fd
+
+
+def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGE), str(run_dir), *map(str, held)]
+    new_session_keyring()
+    handle = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "ab") as errors:
+        return subprocess.Popen(
+            argv,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=held,
+            start_new_session=True,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+        )
+
+
+async def finished(process: subprocess.Popen[bytes], run_dir: Path) -> None:
+    """Return once the run has begun on disk. What we started is not the supervisor but its parent, which ends then."""
+    if await _ended(process):
+        said = _last_line(run_dir / "supervisor.log")
+        if "No space left" in said:
+            raise StorageFull(f"There is no room left on the disk of {run_dir}.", hint="free some space there")
+        raise Unavailable(f"The workload's supervisor could not start: {said}")
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> int:
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    pidfd = os.pidfd_open(process.pid)
+    loop.add_reader(pidfd, done.set)
+    try:
+        await done.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    return process.wait()
+
+
+def stop(run_dir: Path, mode: int, grace: int) -> None:
+    """Written in the room that was reserved with the run; a second time, in place."""
+    path, word = str(run_dir / "stop"), f"{grace:<{STOP_SIZE}}"
+    with disk_errors(run_dir):
+        run_dir.mkdir(mode=mode, exist_ok=True)
+        try:
+            replace(path, word)
+        except OSError:
+            if not overwrite(path, word):
+                raise
+    poke(run_dir)
+
+
+def poke(run_dir: Path) -> None:
+    """Tell the supervisor to look for `stop`; if none listens, it looks for it when it begins."""
+    with suppress(OSError):
+        fd = os.open(run_dir / "control", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"!")
+        finally:
+            os.close(fd)

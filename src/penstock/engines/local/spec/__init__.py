@@ -1,0 +1,1 @@
+"""What the supervisor is told to start: sandbox, mounts, identity, script and environment."""

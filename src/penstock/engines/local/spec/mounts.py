@@ -1,0 +1,320 @@
+"""The mounts of a node: volumes, scratch, and what no job may see.
+
+Usually nothing that a job is shown contains them. Where something does (a data directory in /opt, an interpreter
+beside it), an empty directory is put over them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.quantities import show_bytes
+from penstock.domain.users import Account
+from penstock.domain.volumes import Volume
+from penstock.domain.workloads import Medium, Scratch, Spec
+from penstock.engines.base import BoundMount, Launch
+from penstock.engines.local.layout import disk_errors
+from penstock.engines.local.spec.identity import Identity
+from penstock.engines.local.spec.sandbox import (
+    SHARED_MEMORY,
+    Bind,
+    Mask,
+    Memory,
+    can_size_memory,
+    canonical,
+    in_system,
+    within,
+)
+from penstock.engines.local.supervisor.private import Entry
+from penstock.engines.local.volumes import Claims
+from penstock.errors import Conflict, Invalid, Unavailable
+from penstock.settings import Settings
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def volume_binds(launch: Launch, claims: Claims) -> list[Bind]:
+    """And the places for what is mounted inside them: volumes and scratch."""
+    found = [_bind(mount, claims) for mount in launch.mounts]
+    for path in (*(mount.path for mount in launch.mounts), *(scratch.path for scratch in launch.spec.scratch)):
+        _make_place(path, launch, claims)
+    return found
+
+
+def _bind(mount: BoundMount, claims: Claims) -> Bind:
+    source = claims.path(mount.volume)
+    try:
+        os.close(claims.open(mount.volume))
+    except Unavailable as error:
+        raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.") from error
+    option = "--ro-bind" if _is_read_only(mount) else "--bind"
+    return Bind(str(source), mount.path, option, below=str(claims.root(mount.volume)))
+
+
+def _is_read_only(mount: BoundMount) -> bool:
+    return mount.read_only or mount.volume.read_only
+
+
+def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
+    """A directory in the volume around it, if there is one. In scratch, which is empty, bubblewrap can make it."""
+    path = canonical(shown)
+    around: list[tuple[str, BoundMount | None]] = [(canonical(mount.path), mount) for mount in launch.mounts]
+    around += [(canonical(scratch.path), None) for scratch in launch.spec.scratch]
+    around = [(dest, mount) for dest, mount in around if path.startswith(dest.rstrip("/") + "/")]
+    dest, mount = max(around, key=lambda pair: len(pair[0]), default=("", None))
+    if mount and _is_read_only(mount):
+        _find_inside(claims, mount.volume, path[len(dest) :].strip("/"), shown)
+    elif mount:
+        _make_inside(claims, mount.volume, path[len(dest) :].strip("/"), launch.account, shown)
+
+
+def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
+    """Nothing but volumes and scratch is mounted inside a volume: there is no place for it there."""
+    for bind in others:
+        for volume in volumes:
+            if canonical(bind.dest).startswith(canonical(volume.dest).rstrip("/") + "/"):
+                raise Invalid(
+                    f"The volume mounted at '{volume.dest}' would cover '{bind.dest}', which the job needs.",
+                    hint="mount the volume at another path, such as /data",
+                )
+
+
+def _make_inside(claims: Claims, volume: Volume, relative: str, account: Account, shown: str) -> None:
+    _walk(claims, volume, relative, lambda parent, name: _step(parent, name, account, shown))
+
+
+def _find_inside(claims: Claims, volume: Volume, relative: str, shown: str) -> None:
+    """What is read-only stays as it is: the directory must be there."""
+
+    def step(parent: int, name: str) -> int:
+        try:
+            return _open_directory(parent, name, shown)
+        except FileNotFoundError as error:
+            raise Conflict(
+                f"Nothing can be mounted at '{shown}': the volume '{volume.name}' around it is mounted read-only and "
+                f"has no directory {relative}.",
+                hint="Make that directory where the volume is mounted to write, or choose another path.",
+            ) from error
+
+    _walk(claims, volume, relative, step)
+
+
+def _walk(claims: Claims, volume: Volume, relative: str, step: Callable[[int, str], int]) -> None:
+    fd = claims.open(volume)
+    try:
+        with disk_errors(claims.path(volume)):
+            for part in relative.split("/"):
+                inner = step(fd, part)
+                os.close(fd)
+                fd = inner
+    finally:
+        os.close(fd)
+
+
+def _step(parent: int, name: str, account: Account, shown: str) -> int:
+    """The directory, made if it is not there and then given to the account: by descriptor, since its owner may put
+    something else under that name at any moment."""
+    made = True
+    try:
+        os.mkdir(name, 0o755, dir_fd=parent)
+    except FileExistsError:
+        made = False
+    fd = _open_directory(parent, name, shown)
+    if made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
+        os.fchown(fd, account.uid, account.gid)
+    return fd
+
+
+def _open_directory(parent: int, name: str, shown: str) -> int:
+    try:
+        return os.open(name, _OPEN, dir_fd=parent)
+    except NotADirectoryError as error:
+        raise Conflict(f"The mount path '{shown}' goes through a file or link in the volume around it.") from error
+    except OSError as error:
+        if error.errno == 40:  # ELOOP: a link
+            raise Conflict(f"The mount path '{shown}' goes through a link in the volume around it.") from error
+        raise
+
+
+OWN_DIRECTORIES = {"/tmp": "tmp", "/var/tmp": "vartmp"}  # noqa: S108  (paths inside a job)
+"""What every node has on the disk, wherever nothing else is mounted."""
+
+
+def memory_of_machine() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_size(scratch: Scratch, spec: Spec) -> int:
+    """As Kubernetes has it: no larger than the memory limit, and that large if no size is named."""
+    limit = spec.resources.memory_bytes
+    asked = [size for size in (scratch.size_bytes, limit) if size is not None]
+    return min(asked) if asked else memory_of_machine() // 2
+
+
+def entries(spec: Spec) -> list[Entry]:
+    """The directories of a node that are kept on the disk."""
+    shared = [(name, 0o1777, None) for _, name in _own(spec)]
+    return [*shared, *((name, _mode(scratch.path), None) for name, scratch in on_disk(spec))]
+
+
+def binds(spec: Spec, folder: Path) -> list[Bind]:
+    return [
+        *(Bind(str(folder / name), scratch.path) for name, scratch in on_disk(spec)),
+        *(
+            Memory(dest=scratch.path, size=memory_size(scratch, spec), mode=_mode(scratch.path))
+            for scratch in spec.scratch
+            if scratch.medium is Medium.memory
+        ),
+    ]
+
+
+def own_binds(spec: Spec, folder: Path, bwrap: str) -> list[Bind]:
+    """What every node has, unless something else is mounted there: /tmp, /var/tmp and /dev/shm."""
+    found = [Bind(str(folder / name), path) for path, name in _own(spec)]
+    if SHARED_MEMORY not in _taken(spec):
+        found.append(Memory(dest=SHARED_MEMORY, size=_shared_memory(spec, bwrap)))
+    return found
+
+
+def _shared_memory(spec: Spec, bwrap: str) -> int | None:
+    """Half the memory limit. Without one it is half the machine's memory, as the kernel has it by itself."""
+    limit = spec.resources.memory_bytes
+    return limit // 2 if limit and can_size_memory(bwrap) else None
+
+
+def _own(spec: Spec) -> Iterator[tuple[str, str]]:
+    return ((path, name) for path, name in OWN_DIRECTORIES.items() if path not in _taken(spec))
+
+
+def _taken(spec: Spec) -> set[str]:
+    return {*(scratch.path for scratch in spec.scratch), *(mount.path for mount in spec.mounts)}
+
+
+def on_disk(spec: Spec) -> list[tuple[str, Scratch]]:
+    """Each with the name of its directory."""
+    return [(f"scratch-{n}", scratch) for n, scratch in enumerate(spec.scratch) if scratch.medium is Medium.disk]
+
+
+def _mode(path: str) -> int:
+    return 0o1777 if path in (*OWN_DIRECTORIES, SHARED_MEMORY) else 0o777
+
+
+def variable(path: str) -> str:
+    """Where nothing can be mounted, a variable says where the directory is."""
+    return "PENSTOCK_SCRATCH_" + re.sub(r"[^A-Z0-9]+", "_", path.upper().strip("/"))
+
+
+def limits(spec: Spec, home: str, workdir: str) -> dict[str, Any] | None:
+    """What the supervisor looks at from time to time; None if no size was asked for."""
+    sized = {name: scratch for name, scratch in on_disk(spec) if scratch.size_bytes is not None}
+    whole = spec.resources.disk_bytes
+    if whole is None and not sized:
+        return None
+    shown = {"home": home, "workdir": workdir} | {name: path for path, name in _own(spec)}
+    shown |= {name: scratch.path for name, scratch in on_disk(spec)}
+    wanted = [name for name in shown if whole is not None or name in sized]
+    return {
+        "limit": whole,
+        "limit_text": show_bytes(whole or 0),
+        "folders": [_folder(name, shown[name], sized.get(name)) for name in wanted],
+    }
+
+
+def _folder(name: str, shown: str, sized: Scratch | None) -> dict[str, Any]:
+    limit = sized.size_bytes if sized else None
+    return {"name": name, "shown": shown, "limit": limit, "limit_text": show_bytes(limit or 0)}
+
+
+CONTROL_GROUPS = "/sys/fs/cgroup"
+
+
+def private(settings: Settings) -> list[str]:
+    """The directories whose contents are the server's alone."""
+    return [os.path.realpath(path) for path in (str(settings.data_dir), *settings.storage_classes.values())]
+
+
+def hidden(settings: Settings, who: Identity) -> list[str]:
+    found = [*private(settings), os.path.realpath(settings.system_socket.parent)]
+    # Where we may not even look, a job that is no more than we are cannot either.
+    return [_within_reach(path, who) for path in found if os.path.isdir(path)]  # noqa: PTH112
+
+
+def control_groups(own: Sequence[str], version: int) -> list[Bind]:
+    """The job's own groups where programs look for the machine's, and no others: their names are the ids of jobs. `own`
+    are those it was given; where it was given none it is in the server's."""
+    if not os.path.isdir(CONTROL_GROUPS):  # noqa: PTH112
+        return []
+    if version == 1:
+        places = [(path, str(Path(path).parents[1])) for path in own]
+        return [Mask(dest=CONTROL_GROUPS), *(bind for path, mount in places for bind in _of_controller(path, mount))]
+    path = own[0] if own else _servers_group()
+    return [Bind(path, CONTROL_GROUPS, "--ro-bind") if path else Mask(dest=CONTROL_GROUPS)]
+
+
+def _of_controller(path: str, mount: str) -> Iterator[Bind]:
+    """`cpu,cpuacct` is also known as `cpu` and as `cpuacct`."""
+    name = Path(mount).name
+    for shown in sorted({name, *name.split(",")}):
+        yield Bind(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
+
+
+def _servers_group() -> str | None:
+    """If it has limits: what is at the very top has none."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    way = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    path = os.path.normpath(f"{CONTROL_GROUPS}/{way}")
+    return path if os.path.exists(f"{path}/memory.max") else None  # noqa: PTH110
+
+
+def masks(paths: Iterable[str], binds: Sequence[Bind]) -> list[Mask]:
+    """An empty directory wherever the job would otherwise see one of the paths."""
+    real = [Bind(_real_source(bind), canonical(bind.dest)) for bind in binds]
+    seen = {dest for path in paths for dest in _appearances(path, real)}
+    return [Mask(dest=dest) for dest in sorted(seen)]
+
+
+def _real_source(bind: Bind) -> str:
+    """Below a directory that others may change no link is followed when it is mounted, and so none here."""
+    if not bind.below:
+        return bind.source and os.path.realpath(bind.source)
+    return os.path.join(os.path.realpath(bind.below), os.path.relpath(bind.source, bind.below))  # noqa: PTH118
+
+
+def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
+    if in_system(path) and not _covered(path, "/", binds):
+        yield path
+    for bind in binds:
+        if bind.source and within(path, bind.source):
+            dest = bind.dest + path[len(bind.source) :]
+            if not _covered(dest, bind.dest, binds):
+                yield dest
+
+
+def _covered(path: str, shown_by: str, binds: Sequence[Bind]) -> bool:
+    """Is something else mounted over it, further in than what shows it?"""
+    return any(within(path, bind.dest) and len(bind.dest) > len(shown_by) for bind in binds)
+
+
+def _within_reach(path: str, who: Identity) -> str:
+    """bubblewrap can put nothing inside a directory its account cannot enter; that one itself is hidden then."""
+    if who.drop is None:
+        return path
+    parents = reversed(Path(path).parents)
+    return next((str(parent) for parent in parents if not _may_enter(parent, who)), path)
+
+
+def _may_enter(directory: Path, who: Identity) -> bool:
+    about = directory.stat()
+    groups = who.drop["groups"] if who.drop else []
+    if about.st_uid == who.account.uid:
+        return bool(about.st_mode & 0o100)
+    if about.st_gid == who.account.gid or (isinstance(groups, list) and about.st_gid in groups):
+        return bool(about.st_mode & 0o010)
+    return bool(about.st_mode & 0o001)

@@ -1,0 +1,280 @@
+"""The bubblewrap command line of one node and its system call filter.
+
+The root is a fresh tmpfs with the host's system directories bound read-only, because a bind of the whole host root
+could not get a mount at a path that does not exist there. Where a mount lies below a system directory at a path the
+host does not have (/usr/datasets), that directory is made anew and its entries are bound one by one.
+
+In a user namespace a job would have every capability over what it makes there, and reach far more of the kernel.
+Bubblewrap can forbid that by itself only where it makes such a namespace for the job; not for root's own work.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.engines.local.supervisor.start import FILTER, HELD
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys")
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a path inside a job)
+LOCK_FD = "5"
+INSIDE = "/run/penstock/inside"
+"""Where the sandbox has at first what the supervisor then moves into a volume."""
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A directory of the machine at a path of the job. Without a source it is an empty one."""
+
+    source: str
+    dest: str
+    option: str = "--bind"
+    below: str = ""
+    """A directory around the source that only the server or its admin can exchange. If it is named, the supervisor
+    opens the source from there, follows no link, and lets nothing run unless just that is what is mounted."""
+
+    def words(self) -> tuple[str, ...]:
+        return (self.option, self.source, self.dest)
+
+    def words_by_descriptor(self, number: int) -> tuple[str, ...]:
+        return ("--ro-bind-fd" if self.option.startswith("--ro") else "--bind-fd", str(number), self.dest)
+
+
+@dataclass(frozen=True)
+class Mask(Bind):
+    """An empty directory that cannot be written, over what is not to be seen."""
+
+    source: str = ""
+    dest: str = ""
+
+    def words(self) -> tuple[str, ...]:
+        return ("--tmpfs", self.dest)
+
+
+@dataclass(frozen=True)
+class Memory(Bind):
+    """A file system in memory that takes so many bytes and no more; None is the kernel's own limit."""
+
+    source: str = ""
+    dest: str = ""
+    size: int | None = None
+    mode: int = 0o1777
+
+    def words(self) -> tuple[str, ...]:
+        return ("--perms", f"{self.mode:04o}", *(("--size", str(self.size)) if self.size else ()), "--tmpfs", self.dest)
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Who runs inside. Without `setpriv`, bubblewrap itself already is that account and needs a user namespace."""
+
+    argv: tuple[str, ...]
+    setpriv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """What is mounted, in the order of bubblewrap's options, and what the supervisor does about it."""
+
+    binds: list[Bind]
+    inside: list[tuple[str, str]]
+    """What bubblewrap mounts at the first path, and the supervisor moves to the second, inside a volume. By its path
+    bubblewrap would find any link that a job put there meanwhile, and as root make directories behind it."""
+    by_descriptor: bool
+
+    @property
+    def held(self) -> list[tuple[str, str, str]]:
+        """A directory, the way from there to what is to be mounted, and where that is mounted."""
+        held = [bind for bind in self.binds if bind.below]
+        return [(bind.below, os.path.relpath(bind.source, bind.below), bind.dest) for bind in held]
+
+    def words(self) -> Iterator[tuple[Bind, tuple[str, ...]]]:
+        number = HELD
+        for bind in self.binds:
+            if bind.below and self.by_descriptor:
+                yield bind, bind.words_by_descriptor(number)
+                number += 1
+            else:
+                yield bind, bind.words()
+
+
+def arrange(bwrap: str, binds: Sequence[Bind], volumes: Sequence[Bind]) -> Mounts:
+    """Outer ones first."""
+    around = [canonical(volume.dest).rstrip("/") + "/" for volume in volumes]
+    placed: list[Bind] = []
+    inside: list[tuple[str, str]] = []
+    for bind in sorted((replace(bind, dest=canonical(bind.dest)) for bind in binds), key=_depth):
+        if bind.dest.startswith(tuple(around)):
+            inside.append((f"{INSIDE}/{len(inside)}", bind.dest))
+            placed.append(replace(bind, dest=inside[-1][0]))
+        else:
+            placed.append(bind)
+    return Mounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
+
+
+def command(bwrap: str, payload: Payload) -> list[str]:
+    """A sandbox without mounts."""
+    nothing = Mounts([], [], by_descriptor=False)
+    return [bwrap, *options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
+
+
+def options(bwrap: str, mounts: Mounts, payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
+    """`hold` is a descriptor that stays open as long as anything runs inside."""
+    binds = mounts.binds
+    return [
+        *("--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--die-with-parent", "--new-session"),
+        *(("--sync-fd", hold) if hold else ()),
+        *_privileges(bwrap, payload),
+        *(("--seccomp", str(FILTER)) if hold and call_filter(bwrap, payload) else ()),
+        *system_directories([bind.dest for bind in binds]),
+        *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
+        *_resolver(),
+        *_mounts(mounts),
+        *(word for bind in binds if isinstance(bind, Mask) for word in ("--remount-ro", bind.dest)),
+        *("--remount-ro", "/", "--chdir", "/"),
+    ]
+
+
+def _privileges(bwrap: str, payload: Payload) -> list[str]:
+    if not payload.setpriv:
+        return ["--unshare-user", *(["--disable-userns"] if _can_disable_userns(bwrap) else [])]
+    needed = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
+    return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
+
+
+def call_filter(bwrap: str, payload: Payload) -> bytes:
+    """What keeps the job from making user namespaces where bubblewrap has no way of its own to do that."""
+    return no_user_namespaces() if payload.setpriv or not _can_disable_userns(bwrap) else b""
+
+
+@functools.cache
+def _can_disable_userns(bwrap: str) -> bool:
+    """Versions before 0.8 cannot."""
+    tried = [bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"]
+    try:
+        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+@functools.cache
+def can_bind_by_descriptor(bwrap: str) -> bool:
+    """Versions before 0.10 bind by path alone."""
+    try:
+        said = subprocess.run([bwrap, "--help"], capture_output=True, check=False, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--bind-fd" in said
+
+
+@functools.cache
+def can_size_memory(bwrap: str) -> bool:
+    """Versions before 0.7 cannot say how large a file system in memory may grow, nor can one that is setuid root."""
+    tried = [bwrap, "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp", "/bin/true"]  # noqa: S108
+    try:
+        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> tuple[str, ...]:
+    members = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+    nothing = ("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs")
+    return (setpriv, f"--reuid={uid}", f"--regid={gid}", members, *nothing, "--")
+
+
+def canonical(path: str) -> str:
+    """A mount below /bin really is one below /usr/bin where /bin is a link; bubblewrap must be told the latter."""
+    return os.path.realpath(path) if in_system(path) else path
+
+
+def in_system(path: str) -> bool:
+    return any(within(path, top) for top in SYSTEM)
+
+
+def within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _depth(bind: Bind) -> tuple[int, str]:
+    return bind.dest.count("/"), bind.dest
+
+
+def _mounts(mounts: Mounts) -> Iterator[str]:
+    """Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
+    made = {"/"}
+    for bind, words in mounts.words():
+        for parent in reversed(Path(bind.dest).parents):
+            if str(parent) not in made:
+                made.add(str(parent))
+                yield from ("--dir", str(parent))
+        yield from words
+
+
+def system_directories(dests: Sequence[str]) -> list[str]:
+    missing = [dest for dest in dests if in_system(dest) and not Path(dest).is_dir()]
+    return [word for top in SYSTEM if os.path.lexists(top) for word in _system_entry(top, missing)]
+
+
+def _system_entry(path: str, missing: Sequence[str]) -> Iterator[str]:
+    if Path(path).is_symlink():
+        yield from ("--symlink", str(Path(path).readlink()), path)
+    elif not any(dest.startswith(path + "/") for dest in missing) or not Path(path).is_dir():
+        yield from ("--ro-bind-try", path, path)
+    else:
+        yield from ("--perms", f"{Path(path).stat().st_mode & 0o7777:04o}", "--dir", path)
+        for entry in sorted(Path(path).iterdir()):
+            yield from _system_entry(str(entry), missing)
+
+
+def _resolver() -> list[str]:
+    """systemd-resolved keeps /etc/resolv.conf in /run, which is not shown otherwise."""
+    real = os.path.realpath("/etc/resolv.conf")
+    return ["--ro-bind-try", real, real] if real.startswith("/run/") else []
+
+
+CLONE_NEWUSER = 0x10000000
+CLONE3 = 435
+X32 = 0x40000000
+"""A bit in the number that says how the arguments are passed, and nothing else."""
+CALLS = {
+    "x86_64": [(0xC000003E, 56, 272), (0x40000003, 120, 310)],
+    "aarch64": [(0xC00000B7, 220, 97), (0x40000028, 120, 337)],
+    "riscv64": [(0xC00000F3, 220, 97)],
+    "ppc64le": [(0xC0000015, 120, 282)],
+}
+"""For each kind of program that such a machine runs: how the kernel calls it, and its numbers of clone and unshare."""
+LOAD, AND, EQUAL, BITS, RETURN = 0x20, 0x54, 0x15, 0x45, 0x06
+NUMBER, KIND, FIRST_ARGUMENT = 0, 4, 16
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000
+
+
+def no_user_namespaces() -> bytes:
+    """Empty on a machine whose system calls we do not know. What clone3 is asked for cannot be seen by a filter: it is
+    said not to be there, and every C library then takes clone."""
+    kinds = CALLS.get(os.uname().machine)
+    if kinds is None:
+        return b""
+    program = [(LOAD, 0, 0, KIND)]
+    for kind, clone, unshare in kinds:
+        program += [
+            (EQUAL, 0, 10, kind),
+            (LOAD, 0, 0, NUMBER),
+            (AND, 0, 0, ~X32 & 0xFFFFFFFF),
+            (EQUAL, 6, 0, CLONE3),
+            (EQUAL, 1, 0, clone),
+            (EQUAL, 0, 2, unshare),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (BITS, 1, 0, CLONE_NEWUSER),
+            (RETURN, 0, 0, ALLOW),
+            (RETURN, 0, 0, REFUSE | errno.EPERM),
+            (RETURN, 0, 0, REFUSE | errno.ENOSYS),
+        ]
+    program.append((RETURN, 0, 0, REFUSE | errno.ENOSYS))
+    return b"".join(struct.pack("=HBBI", *step) for step in program)

@@ -1,0 +1,150 @@
+"""The script of a node's first shell: wait for go, then workdir, setup and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import join, quote
+
+from penstock.domain.names import shorten
+from penstock.engines.base import Launch
+from penstock.engines.shared.environment import INDEX, RANKS, told
+from penstock.errors import Invalid
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Paths as the node sees them."""
+
+    scripts: str
+    programs: str
+    """A directory that comes last on its PATH."""
+    home: str
+    workdir: str | None = None
+    """Where to go; None is HOME."""
+    unpack: bool = False
+    """The caller's code is to be unpacked there first, from descriptor 4."""
+
+
+def start_script(place: Place, *, setup: bool, notice: str | None = None) -> str:
+    """`setup` is sourced with `set -e` and without our descriptors; `run` after it in the same shell, so that what
+    setup exported, activated and entered stays. The archive is unpacked in here, by the account that runs: whatever
+    is in it reaches no further than the job itself could."""
+    lines = [
+        "printf 'ready\\n' >&3",
+        "IFS= read -r penstock_go || exit 125",
+        "exec </dev/null",
+        "unset penstock_go",
+        f". {quote(place.scripts + '/env.sh')} 2>/dev/null",
+        *([f"printf '%s\\n' {quote('[penstock] ' + notice)}"] if notice else []),
+        *_enter(place),
+    ]
+    if setup:
+        lines += ["set -e", f". {quote(place.scripts + '/setup.sh')} 3>&-", "set +e"]
+    lines += ["printf 'run\\n' >&3", "exec 3>&-", f". {quote(place.scripts + '/run.sh')}"]
+    return "\n".join(lines) + "\n"
+
+
+def _enter(place: Place) -> list[str]:
+    target = place.workdir or place.home
+    lines = []
+    if place.unpack:
+        unpack = f"tar -xz -f - --no-same-owner -C {quote(target)} <&4 3>&-"
+        lines += [_or_fail(unpack, "The workdir could not be unpacked; the log says why."), "exec 4<&-"]
+    elif place.workdir:
+        lines.append(f"mkdir -p -- {quote(target)} 2>/dev/null")
+    why = f"The workdir '{shorten(target)}' is not there and cannot be made in this job."
+    return [*lines, _or_fail(f"cd -- {quote(target)} 2>/dev/null", why)]
+
+
+def _or_fail(command: str, sentence: str) -> str:
+    said = quote(f"failed {sentence}")
+    told = quote(f"[penstock] {sentence}")
+    return f"{command} || {{ printf '%s\\n' {said} >&3; printf '%s\\n' {told}; exit 125; }}"
+
+
+def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
+    """A program and its arguments take the shell's place. `waits`: its input never ends, so that a shell stays."""
+    opened = "exec 0<> <(:)\n" if waits else ""
+    if isinstance(run, str):
+        return f"{opened}{run}\n"
+    program = quote(run[0])
+    said = quote(f"[penstock] '{shorten(run[0])}' was not found: there is no such program in this job.")
+    look = f"type -P -- {program} >/dev/null || [ -e {program} ] || {{ printf '%s\\n' {said}; exit 127; }}"
+    return f"{look}\n{opened}exec -- {join(run)}\n"
+
+
+def enter_script(place: Place) -> str:
+    """For a program that comes later, from outside: what the run was told, and where it began."""
+    where = [quote(place.workdir)] if place.workdir else []
+    go = " || ".join(f"cd -- {path} 2>/dev/null" for path in [*where, '"$HOME"', "/"])
+    return f". {quote(place.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
+
+
+def env_script(envs: dict[str, str]) -> str:
+    for name, value in envs.items():
+        if not VARIABLE.match(name) or "\0" in value:
+            raise Invalid(f"'{shorten(name)}' cannot be an environment variable.")
+    return "".join(f"export {name}={quote(value)}\n" for name, value in envs.items())
+
+
+def node_env(launch: Launch, number: int) -> dict[str, str]:
+    """What every node is told about the run; these win over what the user set. In an array `number` is that of the
+    place, and the supervisor adds the index of whatever runs there."""
+    rank = 0 if launch.spec.array else number
+    gpus = launch.gpus[number] if number < len(launch.gpus) else ()
+    facts = told(launch, ["127.0.0.1"] * launch.spec.nodes) | dict.fromkeys(RANKS, str(rank))
+    return facts | ({} if launch.spec.array else {INDEX: str(rank)}) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+
+
+def base_env(user: str, place: Place) -> dict[str, str]:
+    """The plain surroundings, which the user may change. Unbuffered, so that a log line comes when it is printed."""
+    return {
+        "PATH": f"{place.home}/.local/bin:{DEFAULT_PATH}:{place.programs}",
+        "HOME": place.home,
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+PIP = """#!/bin/sh
+# Where Python comes without pip, a private environment lends it; what it installs goes to ~/.local all the same.
+if ! python3 -c 'import pip' 2>/dev/null; then
+    lender="$HOME/.cache/penstock-pip"
+    if [ ! -e "$lender/ready" ]; then
+        rm -rf "$lender"
+        if ! python3 -m venv "$lender" >/dev/null 2>&1; then
+            echo "pip: Python on this machine has no pip. Fix: sudo apt-get install -y python3-pip" >&2
+            exit 127
+        fi
+        touch "$lender/ready"
+    fi
+    PYTHONPATH=$(echo "$lender"/lib/python3*/site-packages)${PYTHONPATH:+:$PYTHONPATH}
+    export PYTHONPATH
+fi
+exec python3 -m pip "$@"
+"""
+
+
+def write_programs(directory: Path) -> None:
+    """Each is replaced in one step: a job may just be looking for it."""
+    directory.mkdir(exist_ok=True)
+    directory.chmod(0o755)
+    fresh = directory / ".new"
+    fresh.unlink(missing_ok=True)
+    fresh.write_text(PIP)
+    fresh.chmod(0o755)
+    fresh.rename(directory / "pip")
+    if python := shutil.which("python3", os.X_OK, DEFAULT_PATH):
+        fresh.symlink_to(python)
+        fresh.rename(directory / "python")

@@ -1,0 +1,165 @@
+"""Measure what a run uses, from the kernel's counters read twice."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import pwd
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+from penstock.domain.model import now
+from penstock.domain.nodes import Gpu
+from penstock.engines.local.gpus import Reading
+from penstock.engines.local.state import Inside, Process, part_of, processes
+from penstock.engines.local.supervisor.processes import counter, read_text
+from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
+
+SAMPLE_SECONDS = 0.5
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+LONGEST_COMMAND = 300
+MOST_PROCESSES = 200
+"""Of one part that are shown, the busiest first."""
+
+
+class _Sample(NamedTuple):
+    at: float
+    busy: float | None
+    """Seconds of the processor, those of processes that have ended included; None where nobody counts them."""
+    processes: Mapping[tuple[int, int], Process]
+
+
+async def measure(run_dir: Path, part: int, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> Measure:
+    """Conflict if that part does not run."""
+    inside = await asyncio.to_thread(part_of, run_dir, part)
+    before = await asyncio.to_thread(_sample, inside)
+    await asyncio.sleep(SAMPLE_SECONDS)
+    return await asyncio.to_thread(_measure, inside, before, measured_gpus(inside.gpus, gpus, readings))
+
+
+def _sample(inside: Inside) -> _Sample:
+    found = {(process.pid, process.began): process for process in processes(inside)}
+    return _Sample(monotonic(), _busy(inside), found)
+
+
+def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> Measure:
+    after = _sample(inside)
+    seconds = after.at - before.at
+    shown = [_process(each, before, seconds) for each in after.processes.values()]
+    shown.sort(key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid))
+    if before.busy is not None and after.busy is not None:
+        cpu = round(100 * (after.busy - before.busy) / seconds, 1)
+    else:
+        cpu = round(sum(each.cpu_percent for each in shown), 1)
+    read, written = _disk(after.processes.values())
+    memory = _memory(inside)
+    return Measure(
+        at=now(),
+        cpu_percent=max(cpu, 0.0),
+        memory_bytes=sum(each.memory_bytes for each in shown) if memory is None else memory,
+        memory_limit_bytes=_memory_limit(inside),
+        gpus=gpus,
+        disk_read_bytes=read,
+        disk_written_bytes=written,
+        processes=tuple(shown[:MOST_PROCESSES]),
+        message=_message(len(shown)),
+    )
+
+
+def _message(count: int) -> str | None:
+    return f"{count:,} processes, of which the busiest are shown" if count > MOST_PROCESSES else None
+
+
+def _process(process: Process, before: _Sample, seconds: float) -> ProcessMeasure:
+    earlier = before.processes.get((process.pid, process.began))
+    ticks = process.ticks - (earlier.ticks if earlier else 0)
+    folder = f"/proc/{process.pid}"
+    resident = (read_text(f"{folder}/statm") or "0 0").split()[1]
+    words = (read_text(f"{folder}/cmdline") or "").replace("\0", " ").strip()
+    return ProcessMeasure(
+        pid=process.pid,
+        user=_user_of(folder),
+        cpu_percent=round(100 * ticks / TICKS / seconds, 1),
+        memory_bytes=int(resident) * PAGE,
+        command=(words or f"[{(read_text(f'{folder}/comm') or '').strip()}]")[:LONGEST_COMMAND],
+    )
+
+
+def _user_of(folder: str) -> str:
+    try:
+        return _name(os.stat(folder).st_uid)  # noqa: PTH116
+    except FileNotFoundError:
+        return "?"
+
+
+@functools.lru_cache(256)
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+# -- control groups ----------------------------------------------------------------------------------------------
+
+
+def _busy(inside: Inside) -> float | None:
+    for group in inside.node["cgroups"]:
+        if (nanoseconds := counter(f"{group['path']}/cpuacct.usage")) is not None:
+            return nanoseconds / 1e9
+        if (microseconds := counter(f"{group['path']}/cpu.stat", "usage_usec")) is not None:
+            return microseconds / 1e6
+    return None
+
+
+def _memory(inside: Inside) -> int | None:
+    """Without what the kernel keeps of files only because nobody else wants the room."""
+    for group in inside.node["cgroups"]:
+        for file, kept in (("memory.usage_in_bytes", "total_inactive_file"), ("memory.current", "inactive_file")):
+            if (used := counter(f"{group['path']}/{file}")) is not None:
+                return max(used - (counter(f"{group['path']}/memory.stat", kept) or 0), 0)
+    return None
+
+
+def _memory_limit(inside: Inside) -> int | None:
+    written = [pair for group in inside.node["cgroups"] for pair in group["write"]]
+    return next((int(value) for file, value in written if file in ("memory.limit_in_bytes", "memory.max")), None)
+
+
+# -- disk and GPUs -----------------------------------------------------------------------------------------------
+
+
+def _disk(found: Iterable[Process]) -> tuple[int | None, int | None]:
+    """What reached the disk for those that live, and for what they started and saw end."""
+    each = [text for process in found if (text := read_text(f"/proc/{process.pid}/io"))]
+    if not each:
+        return None, None
+    counts = [dict(line.split(": ") for line in text.splitlines()) for text in each]
+    return sum(int(count["read_bytes"]) for count in counts), sum(int(count["write_bytes"]) for count in counts)
+
+
+def measured_gpus(
+    uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str, Reading]
+) -> tuple[GpuMeasure, ...]:
+    found = []
+    for uuid in uuids:
+        gpu, reading = known.get(uuid), readings.get(uuid)
+        found.append(
+            GpuMeasure(
+                uuid=uuid,
+                product=gpu.product if gpu else "",
+                memory_bytes=gpu.memory_bytes if gpu else None,
+                memory_used_bytes=reading.memory_used_bytes if reading else None,
+                utilization=reading.utilization if reading else None,
+                processes=reading.processes if reading else None,
+            )
+        )
+    return tuple(found)
+
+
+def measures(readings: Mapping[str, Reading]) -> dict[str, GpuMeasure]:
+    return {measure.uuid: measure for measure in measured_gpus(readings, {}, readings)}

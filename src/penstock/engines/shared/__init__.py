@@ -1,0 +1,1 @@
+"""What two or more engines need. It knows none of them."""

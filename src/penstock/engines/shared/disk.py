@@ -1,0 +1,66 @@
+"""How much of the server's disk is free, and when new work is refused."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.domain.quantities import parse_bytes, show_bytes
+from penstock.errors import StorageFull
+from penstock.settings import Settings
+from penstock.wire.server import Check
+
+MARK, SHARE = 1 << 30, 20
+"""Where `min_free` says nothing: so many bytes, and of a smaller disk a twentieth."""
+LEAST = 1 << 20
+"""However low the mark is set: a job cannot be started with less."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    place: Path
+    free: int
+    mark: int
+    takes_files: bool
+    """Some file systems can have only so many."""
+
+    @property
+    def is_short(self) -> bool:
+        return self.free < self.mark or not self.takes_files
+
+    def refuse_new_work(self) -> None:
+        if self.is_short:
+            raise StorageFull(
+                f"The disk of the server is almost full ({self._left}); {self._rule}.",
+                hint="penstock volumes df shows what volumes hold; stop and delete what is not needed: "
+                "penstock jobs stop, penstock jobs delete, penstock volumes delete.",
+            )
+
+    def said(self) -> str:
+        """For those that wait; the same as long as it is so."""
+        return f"has an almost full disk, and {self._rule}"
+
+    def check(self) -> Check:
+        """For `penstock doctor`."""
+        if not self.is_short:
+            return Check(name="disk", ok=True, detail=self._left)
+        fix = "make room there (penstock volumes df, penstock jobs delete), or set data_dir to a larger disk"
+        return Check(name="disk", ok=False, detail=f"{self._left}; {self._rule}", fix=fix)
+
+    @property
+    def _left(self) -> str:
+        left = show_bytes(self.free) if self.takes_files else "room for no more files is"
+        return f"{left} free in {self.place}"
+
+    @property
+    def _rule(self) -> str:
+        return f"below {show_bytes(self.mark)} it takes no new work (min_free)"
+
+
+def disk_of(settings: Settings) -> Disk:
+    about = os.statvfs(settings.data_dir)
+    usual = min(MARK, about.f_blocks * about.f_frsize // SHARE)
+    mark = max(parse_bytes(settings.min_free), LEAST) if settings.min_free else usual
+    takes_files = about.f_favail > 0 or about.f_files == 0  # btrfs, which has no limit, says 0 of 0
+    return Disk(settings.data_dir, about.f_bavail * about.f_frsize, mark, takes_files)

@@ -1,0 +1,144 @@
+"""Write what a node prints, in segments named by the offset of their first byte.
+
+The first four and the newest four of eight segments are kept, so a log never outgrows its limit and both its beginning
+and its end are there; readers see the gap from the offsets. An index of (offset, time), at most one a second, answers
+`since`. A full disk never stops a job: what cannot be kept is counted, and said in the log once there is room again;
+until then an empty file, which needs no room, says to readers that something is missing.
+The last of a disk is left to others: on most it is where the database writes how jobs ended.
+"""
+
+# ruff: noqa: PTH108, PTH118
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from penstock.engines.shared.files import has_room, write_all
+
+SEGMENTS = 8
+HEAD = 4
+ENTRY = struct.Struct("<Qd")
+BETWEEN_LOOKS = 1 << 20
+"""Bytes until the disk is looked at again."""
+
+
+def segment_name(rank: int, start: int) -> str:
+    return f"rank-{rank}.{start:020d}.log"
+
+
+def cut_name(rank: int) -> str:
+    return f"rank-{rank}.cut"
+
+
+class LogFile:
+    def __init__(self, folder: str, rank: int, limit: int) -> None:
+        self._folder, self._rank = folder, rank
+        self.size = max(limit // SEGMENTS, 1024)
+        """Of a segment: each begins at a multiple of it."""
+        self._starts: list[int] = []
+        self._offset = 0
+        self._fd = self._index = -1
+        self._indexed = float("-inf")
+        self._lost = 0
+        self._cut_path, self._is_cut = os.path.join(folder, cut_name(rank)), False
+        self._unlooked = 0
+        """What may be written until then."""
+        self.recent = b""
+        """The last few hundred bytes, for a sentence about what went wrong before anything ran."""
+
+    def open(self) -> None:
+        """Make the first segment before there is anything to write, so that the first line need not wait for it."""
+        try:
+            self._rotate()
+        except OSError:
+            return  # tried again with the first output
+
+    def write(self, data: bytes, now: float) -> None:
+        self.recent = (self.recent + data)[-600:]
+        if self._lost:
+            self._say_lost()
+        if self._lost:
+            self._lost += len(data)
+            return
+        began = self._offset
+        self._append(data)
+        self._note_time(began, now)
+
+    def close(self) -> None:
+        if self._lost:
+            self._say_lost()
+        for fd in (self._fd, self._index):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._index = -1
+
+    def _append(self, data: bytes) -> None:
+        while data:
+            try:
+                if self._unlooked <= 0:
+                    self._look()
+                if not self._starts or self._offset >= self._starts[-1] + self.size:
+                    self._rotate()
+                room = min(self._starts[-1] + self.size - self._offset, self._unlooked)
+                written = os.write(self._fd, data[:room])
+            except OSError:
+                self._cut(len(data))
+                return
+            self._offset += written
+            self._unlooked -= written
+            data = data[written:]
+
+    def _cut(self, lost: int) -> None:
+        self._lost += lost
+        self._unlooked = 0
+        if self._is_cut:
+            return
+        try:
+            fd = os.open(self._cut_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        os.truncate(fd, 0)  # that wakes those who follow
+        os.close(fd)
+        self._is_cut = True
+
+    def _look(self) -> None:
+        if not has_room(self._folder):
+            raise OSError(errno.ENOSPC, "little room is left")
+        self._unlooked = BETWEEN_LOOKS
+
+    def _rotate(self) -> None:
+        path = os.path.join(self._folder, segment_name(self._rank, self._offset))
+        fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fresh
+        self._starts.append(self._offset)
+        while len(self._starts) > SEGMENTS:
+            os.unlink(os.path.join(self._folder, segment_name(self._rank, self._starts.pop(HEAD))))
+
+    def _note_time(self, offset: int, now: float) -> None:
+        """After the data: the first write is what wakes those who follow."""
+        if now - self._indexed < 1 and self._index >= 0:
+            return
+        now = max(now, self._indexed)  # a clock that jumps back must not break the order that readers search in
+        try:
+            if self._index < 0:
+                path = os.path.join(self._folder, f"rank-{self._rank}.index")
+                self._index = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            write_all(self._index, ENTRY.pack(offset, now))
+        except OSError:
+            return
+        self._indexed = now
+
+    def _say_lost(self) -> None:
+        lost, self._lost = self._lost, 0
+        self._append(b"\n[penstock] %d bytes of output could not be kept: the disk was full\n" % lost)
+        if self._lost:
+            self._lost = lost
+        elif self._is_cut:
+            self._is_cut = False
+            try:
+                os.unlink(self._cut_path)
+            except OSError:
+                return

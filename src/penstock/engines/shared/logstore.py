@@ -1,0 +1,174 @@
+"""Read a log that is kept in segments, by offsets that stay valid when old segments are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from datetime import datetime
+from pathlib import Path
+
+from penstock.engines.base import LogQuery
+from penstock.engines.local.state import read_began
+from penstock.engines.shared.logfile import ENTRY, cut_name, segment_name
+
+BLOCK = 1 << 16
+TAIL_REACH = 64 << 20
+"""Bytes that are read, at most, to find where the last lines begin."""
+
+
+class LogReader:
+    """One node's log; `refresh` before reading what may be new. Those who follow share it, and so what it has read."""
+
+    def __init__(self, run_dir: Path, rank: int) -> None:
+        self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
+        self._starts: list[int] = []
+        self._read: dict[int, bytes] = {}
+        self._segment_size: int | None = None
+        self.turn = -1
+        """The turn of the bell it was refreshed at."""
+        self.over = False
+        """Nothing more would be printed, as of that turn."""
+
+    def refresh(self) -> None:
+        self._starts = [0] if self._is_one_segment() else self._listed()
+        self._read.clear()
+
+    def _is_one_segment(self) -> bool:
+        """As most are: then there is no need to go through the files of all the other indexes of an array."""
+        if self._segment_size is None:
+            self._segment_size = (read_began(self._run_dir) or {}).get("log_segment")
+        if self._segment_size is None:
+            return False
+        first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._segment_size))
+        return first.exists() and not second.exists()
+
+    def _listed(self) -> list[int]:
+        prefix, suffix = f"rank-{self._rank}.", ".log"
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 (names are all it needs)
+        except OSError:
+            names = []
+        found = (
+            name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
+        )
+        return sorted(int(start) for start in found)
+
+    @property
+    def is_cut(self) -> bool:
+        """Is something missing after the last byte?"""
+        return (self._folder / cut_name(self._rank)).exists()
+
+    def read(self, offset: int) -> tuple[bytes, int]:
+        """The next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""
+        at = self._segment(offset)
+        if at is not None:
+            data = self._block(at, offset)
+            if data:
+                return data, offset + len(data)
+        later = next((start for start in self._starts if start > offset), None)
+        if later is None:
+            return b"", offset
+        return self._gap(later - offset), later
+
+    def _gap(self, missing: int) -> bytes:
+        """With the limit the run was started with: the setting may be another by now."""
+        limit = (read_began(self._run_dir) or {}).get("log_limit", "reached")
+        return f"\n[penstock] {missing} bytes not kept: log_limit is {limit}\n".encode()
+
+    def _segment(self, offset: int) -> int | None:
+        return next((start for start in reversed(self._starts) if start <= offset), None)
+
+    def _block(self, start: int, offset: int) -> bytes:
+        if offset not in self._read:
+            if len(self._read) > 8:
+                self._read.clear()
+            self._read[offset] = self._pread(start, offset - start, BLOCK)
+        return self._read[offset]
+
+    def _pread(self, start: int, position: int, length: int) -> bytes:
+        try:
+            fd = os.open(self._folder / segment_name(self._rank, start), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(fd, length, position)
+        finally:
+            os.close(fd)
+
+    def size(self) -> int:
+        """The offset after the last byte."""
+        return self._starts[-1] + self._length(self._starts[-1]) if self._starts else 0
+
+    def _length(self, start: int) -> int:
+        try:
+            return (self._folder / segment_name(self._rank, start)).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    async def start(self, query: LogQuery, threads: Executor) -> int:
+        """The offset that is read from. Looking back for the last lines may read a lot: not in the loop, and not in the
+        threads of others."""
+        offset = 0 if query.since is None else self.since(query.since)
+        if query.tail is None:
+            return offset
+        if query.tail <= 0:
+            return max(offset, self.size())
+        return max(offset, await asyncio.get_running_loop().run_in_executor(threads, self.tail, query.tail))
+
+    def tail(self, lines: int) -> int:
+        """The offset at which the last `lines` lines begin. An unfinished last line is one. Read in a thread: whoever
+        asks for a million lines may have it read back as far as TAIL_REACH, and gets what begins there."""
+        end = self.size()
+        if lines <= 0:
+            return end
+        missing, reached, looked = lines, end, 0
+        for reached, block in self._backwards():
+            if looked == 0 and block.endswith(b"\n"):
+                missing += 1
+            looked += len(block)
+            if missing <= (found := block.count(b"\n")):
+                return reached + _line_start(block, missing)
+            missing -= found
+            if looked >= TAIL_REACH:
+                return reached + block.find(b"\n") + 1
+        return reached
+
+    def _backwards(self) -> Iterator[tuple[int, bytes]]:
+        for start in reversed(self._starts):
+            end = self._length(start)
+            while end > 0:
+                begin = max(0, end - BLOCK)
+                yield start + begin, self._pread(start, begin, end - begin)
+                end = begin
+
+    def since(self, moment: datetime) -> int:
+        """The offset of what was printed from then on, give or take the second the index is exact to."""
+        wanted = moment.timestamp()
+        try:
+            index = (self._folder / f"rank-{self._rank}.index").open("rb")
+        except FileNotFoundError:
+            return 0
+        with index:
+            count = index.seek(0, os.SEEK_END) // ENTRY.size
+            low, high = 0, count
+            while low < high:
+                middle = (low + high) // 2
+                index.seek(middle * ENTRY.size)
+                if ENTRY.unpack(index.read(ENTRY.size))[1] + 1 > wanted:
+                    high = middle
+                else:
+                    low = middle + 1
+            if low == count:
+                return self.size()
+            index.seek(low * ENTRY.size)
+            return int(ENTRY.unpack(index.read(ENTRY.size))[0])
+
+
+def _line_start(block: bytes, from_end: int) -> int:
+    """The position after the newline that is the `from_end`-th from the end."""
+    position = len(block)
+    for _ in range(from_end):
+        position = block.rfind(b"\n", 0, position)
+    return position + 1
