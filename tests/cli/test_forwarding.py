@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import SECONDS, Program
-from tests.engines.looking import ECHO
+from tests.engines.contract.inspect import ECHO
 from tests.running import RunningServer, start_server
 
 HTTP = """

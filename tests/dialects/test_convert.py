@@ -8,7 +8,7 @@ from penstock.dialects.convert import Target, convert
 from penstock.dialects.task.read import read_task
 from penstock.errors import Invalid
 from tests.dialects.documents import a, spec_of, under_workload
-from tests.document003 import CPU_TEST, DATASET, FIRST_TEST, TENSORFLOW, USER_FILE
+from tests.e2e.pwm import CPU_TEST, DATASET, FIRST_TEST, TENSORFLOW, USER_FILE
 
 EVERYTHING = """\
 name: all-of-it

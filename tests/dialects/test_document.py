@@ -31,7 +31,7 @@ from penstock.errors import Invalid
 from tests.dialects.documents import WORKLOAD, a, noun_document, problem_of, problems_of, spec_of, workload_of
 from tests.dialects.manifests import CLAIM, SMALL_JOB
 from tests.dialects.test_text import YAMLISH
-from tests.document003 import CPU_TEST, DATASET, DOCUMENTS, FIRST_TEST, TENSORFLOW, USER_FILE
+from tests.e2e.pwm import CPU_TEST, DATASET, DOCUMENTS, FIRST_TEST, TENSORFLOW, USER_FILE
 
 
 def test_the_first_workload_asks_for_a_gpu_and_takes_its_images_own_command():

@@ -22,7 +22,7 @@ from penstock.domain.workloads import Mount, Notice, Port, Resources, Scratch, S
 from tests.dialects.documents import noun_of, spec_of
 from tests.dialects.manifests import CLAIM, POD, SWEEP
 from tests.dialects.test_task_write import GROUPS, NAMES, NODE_LABELS, NODES, SUB_PATHS, specs
-from tests.document003 import CPU_TEST, DOCUMENTS, FIRST_TEST, TENSORFLOW
+from tests.e2e.pwm import CPU_TEST, DOCUMENTS, FIRST_TEST, TENSORFLOW
 
 ONE_CPU = Resources(cpus_milli=1000, exclusive_cpus=True)
 GIB = 1024**3

@@ -19,10 +19,10 @@ from penstock.engines.base import Terminal
 from penstock.engines.local import runs
 from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
-from tests.engines.executing import result, running, session, told
-from tests.engines.killing import kill_supervisors
-from tests.engines.launching import a_launch, a_volume, an_array, log_of, outcome, run_of
-from tests.engines.looking import ECHO, connection, echoed, reads, refused
+from tests.engines.contract.exec import result, running, session, told
+from tests.engines.contract.inspect import ECHO, connection, echoed, reads, refused
+from tests.engines.kills import kill_supervisors
+from tests.engines.launches import a_launch, a_volume, an_array, log_of, outcome, run_of
 
 
 async def facts(settings: Settings, account: Account) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
-from tests.engines.machine import opened
+from tests.engines.contract.nodes import opened
 
 
 @pytest.fixture

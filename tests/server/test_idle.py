@@ -10,8 +10,8 @@ import pytest
 
 from tests.running import RunningServer, start_server
 from tests.server.test_attempts import until
-from tests.server.test_looking import Busy, busy
-from tests.server.test_notifying import SECRET, Listener, listener
+from tests.server.test_inspect import Busy, busy
+from tests.server.test_notifications import SECRET, Listener, listener
 
 __all__ = ["busy", "listener"]
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.services.notifications import Notifying
 from penstock.settings import Settings
 from penstock.store.database import Database
-from tests.server.test_notifying import PATIENCE, Listener, listener
+from tests.server.test_notifications import PATIENCE, Listener, listener
 
 __all__ = ["listener"]
 

@@ -15,7 +15,7 @@ from penstock.domain.scheduling.fit import count, first_end, half
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.making import A10, NOW, V100, ask, gpus, job, node, stranger
+from tests.domain.scheduling.jobs import A10, NOW, V100, ask, gpus, job, node, stranger
 
 NAMES = ("n0", "n1", "n2", "n3")
 GROUPS = ("ann", "vision")

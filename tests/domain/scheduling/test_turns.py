@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock.domain.scheduling.explain import beyond_limit
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.making import ask, decided, job, later, node, pool_of, running
+from tests.domain.scheduling.jobs import ask, decided, job, later, node, pool_of, running
 
 
 def order(pool):

@@ -11,7 +11,7 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import document, left_behind, opened, settings_for
-from tests.engines.launching import a_launch, a_volume, ended, printed, run_of, the_account
+from tests.engines.launches import a_launch, a_volume, ended, printed, run_of, the_account
 from tests.hosts.lot import Hosts
 
 

@@ -8,14 +8,14 @@ import re
 import pytest
 
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.arguments import ArgumentsContract
-from tests.engines.arrays import ArrayContract
-from tests.engines.contract import EngineContract
-from tests.engines.executing import Executing, running
-from tests.engines.launching import run_of
-from tests.engines.looking import LookingContract
-from tests.engines.scratching import ScratchContract
-from tests.engines.stopping import StoppingContract
+from tests.engines.contract.arguments import ArgumentsContract
+from tests.engines.contract.arrays import ArrayContract
+from tests.engines.contract.exec import Executing, running
+from tests.engines.contract.inspect import LookingContract
+from tests.engines.contract.runs import EngineContract
+from tests.engines.contract.scratch import ScratchContract
+from tests.engines.contract.stop import StoppingContract
+from tests.engines.launches import run_of
 
 
 class OnDocker:

@@ -13,9 +13,9 @@ from penstock.engines.base import Run
 from penstock.engines.docker.api.transport import Address, NotAnAddress, read_address
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.probe import read_table
+from tests.engines.contract.exec import result, running, session, told
 from tests.engines.docker.opening import document, opened, settings_for
-from tests.engines.executing import result, running, session, told
-from tests.engines.launching import a_launch, an_array, ended, log_of, outcome, run_of
+from tests.engines.launches import a_launch, an_array, ended, log_of, outcome, run_of
 from tests.hosts.lot import Hosts
 
 

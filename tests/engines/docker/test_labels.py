@@ -17,7 +17,7 @@ from penstock.engines.docker.spec import Place, container
 from penstock.settings import Settings
 from tests.engines.docker.opening import answering, left_behind, opened, settings_for
 from tests.engines.docker.test_adoption import recorded
-from tests.engines.launching import a_launch, an_array, ended, outcome, printed, run_of
+from tests.engines.launches import a_launch, an_array, ended, outcome, printed, run_of
 from tests.hosts.lot import Hosts
 
 EVIL = "penstock-test:evil"

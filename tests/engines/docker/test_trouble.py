@@ -22,9 +22,9 @@ from penstock.engines.docker.api.client import Api
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.runs import runs
 from penstock.errors import Unavailable
+from tests.engines.contract.exec import running, told
 from tests.engines.docker.opening import answering, document, left_behind, opened, settings_for
-from tests.engines.executing import running, told
-from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
+from tests.engines.launches import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
 

@@ -14,7 +14,7 @@ from httpcore2._backends.anyio import AnyIOStream
 
 from penstock.engines.kubernetes.api.client import Api
 from penstock.engines.kubernetes.engine import KubernetesEngine
-from tests.engines import launching
+from tests.engines import launches
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.kubernetes.proxy import Proxy
@@ -82,6 +82,6 @@ def account(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Depl
 @pytest.fixture
 async def engine(account: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubernetesEngine]:
     """An engine under the server's account."""
-    monkeypatch.setattr(launching, "STORAGE_CLASS", "shared")  # the rig's `standard` class is for one node
+    monkeypatch.setattr(launches, "STORAGE_CLASS", "shared")  # the rig's `standard` class is for one node
     async with opened(account.settings(tmp_path)) as engine:
         yield engine

@@ -22,7 +22,7 @@ from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.watch import Observing
 from penstock.settings import Settings
-from tests.engines.launching import run_of
+from tests.engines.launches import run_of
 from tests.rig.cluster import Rig
 
 IMAGE = "penstock-test:1"

@@ -16,7 +16,7 @@ from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.others import Namespace, RoleBinding, Secret
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.opening import opened
-from tests.engines.launching import a_launch, outcome
+from tests.engines.launches import a_launch, outcome
 from tests.rig.cluster import Rig
 
 RBAC = "rbac.authorization.k8s.io"

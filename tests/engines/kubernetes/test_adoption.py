@@ -27,7 +27,7 @@ from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import opened
-from tests.engines.launching import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
+from tests.engines.launches import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
 from tests.rig.cluster import Rig
 
 

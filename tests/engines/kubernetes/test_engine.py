@@ -10,15 +10,15 @@ from penstock.domain.volumes import Phase
 from penstock.engines.base import Engine
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.errors import Conflict
-from tests.engines.arguments import ArgumentsContract
-from tests.engines.arrays import ArrayContract
-from tests.engines.contract import EngineContract
-from tests.engines.executing import Executing, running
+from tests.engines.contract.arguments import ArgumentsContract
+from tests.engines.contract.arrays import ArrayContract
+from tests.engines.contract.exec import Executing, running
+from tests.engines.contract.inspect import LookingContract, connection, reads
+from tests.engines.contract.runs import EngineContract
+from tests.engines.contract.scratch import ScratchContract
+from tests.engines.contract.stop import StoppingContract
 from tests.engines.kubernetes.opening import bound
-from tests.engines.launching import a_volume, run_of, the_account
-from tests.engines.looking import LookingContract, connection, reads
-from tests.engines.scratching import ScratchContract
-from tests.engines.stopping import StoppingContract
+from tests.engines.launches import a_volume, run_of, the_account
 
 
 class OnKubernetes:

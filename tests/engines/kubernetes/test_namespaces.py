@@ -22,11 +22,11 @@ from penstock.engines.kubernetes.names import namespace_of
 from penstock.engines.kubernetes.namespaces import _network
 from penstock.errors import Conflict, Forbidden
 from penstock.settings import Settings
-from tests.engines import launching
+from tests.engines import launches as launching
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed, deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import bound, opened
-from tests.engines.launching import a_launch, a_volume, ended, outcome, printed, run_of, the_account
+from tests.engines.launches import a_launch, a_volume, ended, outcome, printed, run_of, the_account
 from tests.rig.cluster import Rig
 
 

@@ -9,7 +9,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed
-from tests.engines.launching import a_launch, ended, log_of, printed, run_of
+from tests.engines.launches import a_launch, ended, log_of, printed, run_of
 
 MEETING = """
 import os, socket, sys

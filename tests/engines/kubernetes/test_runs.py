@@ -22,7 +22,7 @@ from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import opened
-from tests.engines.launching import a_launch, an_array, ended, log_of, outcome, printed, run_of
+from tests.engines.launches import a_launch, an_array, ended, log_of, outcome, printed, run_of
 
 WRITES = ("create", "patch", "update", "delete")
 

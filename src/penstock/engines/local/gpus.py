@@ -173,7 +173,7 @@ def _open(folder: int, uuid: str) -> int:
 
 
 log = logging.getLogger(__name__)
-PATIENCE = 3.0
+LOCK_PATIENCE = 3.0
 """Seconds. A GPU that has fallen off its bus answers late or never: then nothing is known of any."""
 
 
@@ -217,9 +217,9 @@ class Gauges:
             return {}
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
-        done, _ = await asyncio.wait([self._looking], timeout=PATIENCE)
+        done, _ = await asyncio.wait([self._looking], timeout=LOCK_PATIENCE)
         if not done:
-            log.warning("the GPUs do not say within %.0f s what they do", PATIENCE)
+            log.warning("the GPUs do not say within %.0f s what they do", LOCK_PATIENCE)
         return self._looking.result() if done else {}
 
     def _read(self) -> dict[str, Reading]:
