@@ -25,21 +25,22 @@ CLUSTERS = {"gpu_hosts", "hosts", "own_hosts", "own_rig", "rig"}
 """Fixtures of tests that need several machines."""
 
 LONG = (
-    "test_hammer.py",
-    "test_engine.py",
-    "test_kubernetes.py",
-    "test_trouble.py",
-    "test_killing.py",
-    "test_gang.py",
-    "test_kubernetes_kills.py",
-    "test_kueue.py",
-    "test_docker_states.py",
-    "test_kubernetes_trouble.py",
-    "test_deploy.py",
-    "test_logkeeping.py",
-    "test_runs.py",
+    "e2e/docker/test_load.py",
+    "docker/test_engine.py",
+    "kubernetes/test_engine.py",
+    "e2e/kubernetes/test_documents.py",
+    "docker/test_trouble.py",
+    "docker/runs/test_kills.py",
+    "waiting/test_gang.py",
+    "e2e/kubernetes/test_kills.py",
+    "waiting/test_kueue.py",
+    "e2e/docker/test_states.py",
+    "e2e/kubernetes/test_outages.py",
+    "kubernetes/test_deploy.py",
+    "logs/test_collect.py",
+    "kubernetes/test_runs.py",
 )
-"""Files that take minutes: begun first, or one worker is at them when the others are done long since."""
+"""Files that take minutes, by the ends of their paths: begun first, or one worker is at them when others are done."""
 
 RUN_JOBS = {"place", "server", "module_server"}
 """Fixtures of tests that start a real server and jobs on it."""
@@ -65,11 +66,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("cluster")
     if config.getoption("loadscopereorder", True) is False:
         tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (_turn(item.path.name), -tests[item.path]))
+        items.sort(key=lambda item: (_turn(item.path), -tests[item.path]))
 
 
-def _turn(name: str) -> int:
-    return LONG.index(name) if name in LONG else len(LONG)
+def _turn(path: Path) -> int:
+    return next((turn for turn, end in enumerate(LONG) if path.as_posix().endswith(f"/{end}")), len(LONG))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

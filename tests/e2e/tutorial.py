@@ -16,7 +16,7 @@ import pytest
 
 from tests.running import RunningServer
 
-STAND_INS = [Path(__file__).parent / "fakes" / name for name in ("wget", "nvidia-smi")]
+STAND_INS = [Path(__file__).parents[1] / "fakes" / name for name in ("wget", "nvidia-smi")]
 
 S1 = """\
 apiVersion: v1

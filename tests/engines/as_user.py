@@ -127,8 +127,8 @@ async def scratch(settings: Settings, account: Account) -> None:
 
 
 def main(task: str, uid: int, home: Path) -> None:
-    shutil.copytree(runs.PACKAGE / "supervisor", home / "supervisor")  # the checkout may be closed to others
-    runs.PACKAGE = home
+    shutil.copytree(runs.PACKAGES / "penstock", home / "penstock")  # the checkout may be closed to others
+    runs.PACKAGES = home
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)

@@ -279,7 +279,7 @@ def test_what_was_killed_is_started_again_by_the_next_up(name):
 def test_hosts_that_are_up_are_listed_and_say_where_they_are_reached(name):
     def said(*arguments):
         asked = [sys.executable, "-m", "tests.hosts", *arguments]
-        return subprocess.run(asked, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+        return subprocess.run(asked, capture_output=True, text=True, cwd=Path(__file__).parents[2])
 
     not_up = said("env", "--name", name)
     assert (not_up.returncode, not_up.stderr.startswith(f"hosts: {name} is not up")) == (1, True)

@@ -253,6 +253,6 @@ def test_of_another_version_a_kubelet_is_never_newer_than_the_api_server():
 def test_of_another_version_only_what_can_be_one_is_taken():
     asked = [sys.executable, "-m", "tests.rig", "list"]
     environ = os.environ | {"RIG_KUBERNETES": "newest"}
-    done = subprocess.run(asked, env=environ, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    done = subprocess.run(asked, env=environ, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "RIG_KUBERNETES is a version like 1.30.4, not 'newest'\n"

@@ -16,7 +16,7 @@ from penstock.engines.base import Launch, Presence, Report
 from penstock.engines.docker.api.objects import Seen
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.outages import BY_DOCKER, Outage
-from penstock.engines.local.supervisor.outcome import NEVER_STARTED, describe
+from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.engines.shared.minder import FAILURES
 
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE, TIME_CODE = 126, 127, 124

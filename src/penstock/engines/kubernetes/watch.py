@@ -14,12 +14,13 @@ from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.engines.base import Event, LogQuery, Report, Run
 from penstock.engines.kubernetes import events as happenings
-from penstock.engines.kubernetes import names, objects
+from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import Api
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import ApiError
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects.nodes import Node as NodeObject
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.api.objects.storage import Claim
 from penstock.engines.kubernetes.logs.collect import LogKeeper
@@ -292,7 +293,7 @@ class Observing:
             await self._gang.look(run)
         await self._queues.look(run)
 
-    def _room_changed(self, before: Pod | objects.Node | None, after: Pod | objects.Node | None) -> None:
+    def _room_changed(self, before: Pod | NodeObject | None, after: Pod | NodeObject | None) -> None:
         """What waits for room without having pods is told by nobody when there is some."""
         if changes_room(before, after):
             for run in self._gang.held | self._products.awaited:

@@ -28,7 +28,7 @@ from penstock.errors import Conflict, Unavailable
 
 BOOT = (
     "import marshal, sys; asked = marshal.load(open(int(sys.argv[1]), 'rb')); "
-    "sys.path.insert(0, asked['package']); from supervisor.enter import main; main(asked)"
+    "sys.path.append(asked['packages']); from penstock.engines.local.supervisor.enter import main; main(asked)"
 )
 """What it is to do comes by a descriptor: for a moment a job can read its command line."""
 TERM = '[ "$TERM" != dumb ] || export TERM=xterm-256color;'
@@ -65,7 +65,7 @@ def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal |
     begin = f'. {quote(scripts)}/enter.sh; {TERM if terminal else ""} exec -- "$@"'
     index = {"JOB_COMPLETION_INDEX": str(part)} if entered.array else {}
     return {
-        "package": str(runs.PACKAGE),
+        "packages": str(runs.PACKAGES),
         "supervisor": entered.supervisor,
         "pid": entered.pid,
         "kept": entered.kept,

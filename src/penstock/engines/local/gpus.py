@@ -197,7 +197,7 @@ class Gauges:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
 
     def _open(self) -> None:
-        import pynvml  # type: ignore[import-untyped]
+        import pynvml
 
         try:
             pynvml.nvmlInit()

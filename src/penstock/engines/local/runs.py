@@ -20,10 +20,10 @@ from penstock.engines.local.state import LOCKS, ended, read_began
 from penstock.engines.shared.files import overwrite, replace, reserve
 from penstock.errors import StorageFull, Unavailable
 
-BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from supervisor.main import main; main()"
+BOOT = "import sys; sys.path.append(sys.argv[1]); from penstock.engines.local.supervisor.main import main; main()"
 """Imported rather than run as a file, so that the compiled form is used."""
-PACKAGE = Path(__file__).parent
-"""Where `supervisor` is imported from."""
+PACKAGES = Path(__file__).parents[3]
+"""Where `penstock` is imported from: last, so that none beside it stands in for the standard library's."""
 STOP_SIZE = 8
 """Bytes that are reserved for the word to stop, so that a full disk cannot keep it from being said."""
 PATIENCE = 1.0
@@ -70,7 +70,7 @@ def _lock_file(path: Path, held: ExitStack) -> int:
 
 
 def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGE), str(run_dir), *map(str, held)]
+    argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGES), str(run_dir), *map(str, held)]
     new_session_keyring()
     handle = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "ab") as errors:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from penstock.engines.base import LogQuery
-from penstock.engines.local.state import read_began
 from penstock.engines.shared.logfile import ENTRY, cut_name, segment_name
 
 BLOCK = 1 << 16
@@ -38,7 +40,7 @@ class LogReader:
     def _is_one_segment(self) -> bool:
         """As most are: then there is no need to go through the files of all the other indexes of an array."""
         if self._segment_size is None:
-            self._segment_size = (read_began(self._run_dir) or {}).get("log_segment")
+            self._segment_size = _began(self._run_dir).get("log_segment")
         if self._segment_size is None:
             return False
         first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._segment_size))
@@ -74,7 +76,7 @@ class LogReader:
 
     def _gap(self, missing: int) -> bytes:
         """With the limit the run was started with: the setting may be another by now."""
-        limit = (read_began(self._run_dir) or {}).get("log_limit", "reached")
+        limit = _began(self._run_dir).get("log_limit", "reached")
         return f"\n[penstock] {missing} bytes not kept: log_limit is {limit}\n".encode()
 
     def _segment(self, offset: int) -> int | None:
@@ -172,3 +174,11 @@ def _line_start(block: bytes, from_end: int) -> int:
     for _ in range(from_end):
         position = block.rfind(b"\n", 0, position)
     return position + 1
+
+
+def _began(run_dir: Path) -> dict[str, Any]:
+    """Return what was written down as the run began; nothing if that is not there yet, or not to be read."""
+    with suppress(FileNotFoundError, ValueError):
+        found = json.loads((run_dir / "began").read_bytes())
+        return found if isinstance(found, dict) else {}
+    return {}

@@ -9,7 +9,7 @@ from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes.api.quantities import whole
 from penstock.engines.kubernetes.state.last_seen import Sighting
-from penstock.engines.local.supervisor.outcome import describe
+from penstock.engines.shared.exit_codes import describe
 from penstock.engines.shared.minder import FAILURES, read_note
 
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127

@@ -18,7 +18,7 @@ from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.state.endings import Ending, Wanted, ending, is_own, peak_of, timed_out
 from penstock.engines.kubernetes.state.last_seen import Sighting
 from penstock.engines.kubernetes.waiting.reasons import ORDER, Why
-from penstock.engines.local.supervisor.outcome import describe
+from penstock.engines.shared.exit_codes import describe
 
 SECOND = timedelta(milliseconds=999)
 

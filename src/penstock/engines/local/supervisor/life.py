@@ -10,11 +10,12 @@ import os
 import select
 import time
 
+from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.engines.shared.files import complain, dumps, replace, reserve, write_all, write_new
 from penstock.engines.shared.logfile import LogFile
 
 from .erase import erase
-from .outcome import NEVER_STARTED, describe, outcome, stopped
+from .outcome import outcome, stopped
 from .processes import read_text, remove_group
 from .rank import Rank, unit
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .processes import SIGNALS, counter
+from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
+
+from .processes import counter
 from .rank import Rank
 
 TYPE_CHECKING = False
@@ -11,9 +13,6 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 
 
 LIMITS = {"time": "TIME_LIMIT", "disk": "DISK_LIMIT"}
-NEVER_STARTED = "never started"
-MEANINGS = {126: "cannot be executed", 127: "command not found"}
-"""What shells mean by a code."""
 
 
 def outcome(rank: Rank, ended_at: float) -> dict[str, Any]:
@@ -61,12 +60,6 @@ def _verdict(rank: Rank, peak: int | None) -> tuple[str, str, str | None]:
     if code:
         return "CRASHED", "PROGRAM_FAILED", f"run ended with {describe(code)}."
     return "EXITED", "FINISHED", None
-
-
-def describe(code: int) -> str:
-    name = SIGNALS.get(code - 128)
-    meaning = f"signal {name}" if name else MEANINGS.get(code)
-    return f"code {code} ({meaning})" if meaning else f"code {code}"
 
 
 def _out_of_memory(memory: dict[str, Any], peak: int | None) -> str | None:

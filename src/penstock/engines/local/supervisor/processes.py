@@ -7,10 +7,6 @@ import os
 import time
 
 TERM, KILL, CONT, STOP = 15, 9, 18, 19
-SIGNALS = {
-    1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
-    11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 24: "XCPU", 25: "XFSZ", 31: "SYS",
-}  # fmt: skip
 
 
 def read_text(path: str) -> str | None:
