@@ -81,3 +81,43 @@ def test_a_task_as_a_manifest_names_the_claim_and_runs_as_it_is(home: House, tmp
     wait_for("it to end", lambda: "1" in home.rig.kubectl("get", "job", "plain", "-n", home.namespace, "-o", SUCCEEDED))
     home.rig.kubectl("delete", "job", "plain", "-n", home.namespace)
     home.penstock("volumes", "delete", "data", "--force")
+
+
+@pytest.fixture
+def small(rig: Rig) -> Iterator[str]:
+    """A storage class with one place of 16Mi, which has no more than that."""
+    disk = rig.directory / "small"
+    rig.processes.run("mkdir", "-p", disk)
+    rig.processes.run("mount", "-t", "tmpfs", "-o", "size=16m,mode=1777", "tmpfs", disk)
+    storage = {"capacity": {"storage": "16Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "small"}
+    storage |= {"persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": str(disk)}}
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "small"}}
+    rig.apply(
+        kind | {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "Immediate"},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "small"}, "spec": storage},
+    )
+    try:
+        yield "small"
+    finally:
+        rig.kubectl("delete", "pv/small", "sc/small", "--ignore-not-found")
+        rig.processes.run("umount", "--lazy", disk)
+
+
+def test_a_job_that_fills_its_claim_ends_with_its_own_reason_and_all_of_it_can_be_cleared(
+    home: House, small: str
+) -> None:
+    home.penstock("volumes", "create", "full", "16Mi", "--storage-class", small)
+    fills = "sh -c 'dd if=/dev/zero of=/data/big bs=64k; exit 3'"
+    done = home.ended(home.submit(f'volumes: {{/data: full}}\nrun: "{fills}"\n'))
+    assert (done["state"], done["reason"], done["exit_code"]) == ("CRASHED", "PROGRAM_FAILED", 3)
+    assert "No space left on device" in home.penstock("jobs", "logs", done["id"])
+    again = home.submit("volumes: {/data: full}\nrun: sleep 600\n")
+    home.runs(again)
+    [line] = [each for each in home.penstock("volumes", "df").splitlines() if each.startswith("full ")]
+    assert line.split() == ["full", "16Mi", "16Mi", "0B", "-", "100%", "Bound"]
+    home.penstock("jobs", "stop", again)
+    assert home.ended(again)["state"] == "STOPPED"
+    for job in (done["id"], again):
+        home.penstock("jobs", "delete", job, "--force")
+    assert "deleted" in home.penstock("volumes", "delete", "full", "--force")
+    assert listed(home) == []

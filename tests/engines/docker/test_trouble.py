@@ -16,7 +16,7 @@ import pytest
 from penstock.domain.model import now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
-from penstock.engines.base import Presence, Report, Run
+from penstock.engines.base import HeldUp, Presence, Report, Run
 from penstock.engines.docker import host as link
 from penstock.engines.docker.api.client import Api
 from penstock.engines.docker.engine import DockerEngine
@@ -371,10 +371,12 @@ async def test_a_full_disk_is_said_and_once_there_is_room_things_start(own_hosts
     machine = lot.hosts[0]
     async with opened(settings_for(lot, tmp_path), [machine]) as engine:
         await asyncio.to_thread(machine.fill)
-        report, _ = await outcome(engine, a_launch("echo ran"))
-        unit = report.units[0]
-        assert (unit.state, unit.reason) == (State.STUCK, Reason.LAUNCH_FAILED)
-        assert (unit.message or "").startswith("It could not be launched in 3 attempts. The disk of host-1 is full.")
+        with pytest.raises(HeldUp, match="host-1 has a full disk") as held:
+            await outcome(engine, a_launch("echo ran"))
+        assert held.value.reason is Reason.NO_AVAILABLE_RESOURCES
+        assert not machine.jobs("--all")
+        [node] = await engine.nodes()
+        assert (node.full or "").startswith("has a full disk (0B")
         await asyncio.to_thread(machine.empty)
         report, log = await outcome(engine, a_launch("echo ran"))
         assert (report.units[0].state, log) == (State.EXITED, "ran\n")

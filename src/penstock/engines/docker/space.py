@@ -44,8 +44,10 @@ class Space:
         mark = min(MARK, self._total // SHARE)
         if self.free is None or self.free > mark:
             return None
-        had = f"{show_bytes(self.free)} of {show_bytes(self._total)}" if self._total else "no room"
-        return f"has a full disk ({had} free): nothing new starts there until room is made ({FIX})"
+        of = f" of {show_bytes(self._total)}" if self._total else ""
+        return (
+            f"has a full disk ({show_bytes(self.free)}{of} free): nothing new starts there until room is made ({FIX})"
+        )
 
     def doubt(self) -> None:
         """It may be full: look soon, and as long as it is."""
