@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code itself: commands, routes and settings. A test fails when it is out of date."""
+"""Writes docs/reference from the code: commands, routes, settings and modules. A test fails when it is out of date."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 REFERENCE = Path("docs/reference")
+SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 NOTE = "<!-- Written by `make docs`; change the code, not this file. -->\n"
 WIDTH = 100
 
@@ -27,7 +28,38 @@ def pages() -> dict[str, str]:
         "rest.md": rest_page(api),
         "openapi.json": json.dumps(api, indent=1, ensure_ascii=False) + "\n",
         "settings.md": settings_page(),
+        "map.md": map_page(),
     }
+
+
+# The map of the modules
+
+
+def map_page() -> str:
+    """Every module with the first line of its docstring, folder by folder."""
+    parts = [NOTE, "# The map\n", "Every module and what it is for. [How they work together](../architecture.md).\n"]
+    folders = sorted({path.parent for path in SOURCE.rglob("*.py")})
+    for folder in folders:
+        parts += [f"## {folder.relative_to(SOURCE.parent)}\n", f"{purpose(folder / '__init__.py')}\n"]
+        modules = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+        if modules:
+            parts += [
+                "| module | purpose |\n|---|---|",
+                *(f"| `{path.name}` | {_cell(purpose(path))} |" for path in modules),
+                "",
+            ]
+    return "\n".join(parts)
+
+
+def purpose(path: Path) -> str:
+    """The first line of a module's docstring."""
+    if not path.exists():
+        return ""
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 # The command line

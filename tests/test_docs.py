@@ -13,7 +13,7 @@ from scripts import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def fresh_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("name", ["cli.md", "rest.md", "openapi.json", "settings.md"])
+@pytest.mark.parametrize("name", ["cli.md", "rest.md", "openapi.json", "settings.md", "map.md"])
 def test_the_reference_is_what_the_code_says(fresh_reference, name):
     written = (DOCS / "reference" / name).read_text()
     assert written == (fresh_reference / name).read_text(), f"docs/reference/{name} is out of date: run make docs"
@@ -60,6 +60,17 @@ def test_no_link_leads_nowhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_module_says_what_it_is_for():
+    for path in sorted(reference.SOURCE.rglob("*.py")):
+        assert reference.purpose(path).endswith((".", "?")), f"{path} does not open with a whole sentence"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_name_only_files_that_exist(page):
+    for path in re.findall(r"`((?:src|tests|docs|deploy|examples|scripts|bench)/[\w./-]+)`", page.read_text()):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

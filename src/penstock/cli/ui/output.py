@@ -6,12 +6,10 @@ text and nothing more. Only logs and what a program in a job prints are passed o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from penstock.cli.ui.table import GAP, UNSAFE, Column, Row, clean, coloured, printable, table
 from penstock.errors import PenstockError
@@ -58,7 +56,7 @@ def print_data(data: Any, output: str) -> None:
     if output == "json":
         echo(as_json(data, indent=2))
     elif output == "yaml":
-        pass  # relay: gone
+        from penstock.cli.ui.yaml import as_yaml
 
         echo(as_yaml(data), nl=False)
     else:
@@ -87,24 +85,3 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in facts) + 1
     for name, value in facts:
         echo_styled(f"{name and name + ':':<{width}}{GAP}{coloured(printable(value))}")
-
-
-NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+")
-
-
-class _Dumper(yaml.SafeDumper):
-    """SafeDumper with our way of writing text."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = '"' if UNSAFE.search(text) else "'" if NUMBER.fullmatch(text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def as_yaml(data: Any) -> str:
-    """What a terminal would obey is escaped in double quotes."""
-    written: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)

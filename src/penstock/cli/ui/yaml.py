@@ -1,0 +1,30 @@
+"""Print YAML: text that YAML 1.2 would read as a number is quoted, which PyYAML (1.1) omits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from penstock.cli.ui.table import UNSAFE
+
+NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+")
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper with our way of writing text."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if UNSAFE.search(text) else "'" if NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(data: Any) -> str:
+    """What a terminal would obey is escaped in double quotes."""
+    written: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
