@@ -62,7 +62,7 @@ class PenstockError(Exception):
         self.details = details
 
     def body(self) -> dict[str, Any]:
-        """The one shape of an error on the wire; `detail` is the text document 001's clients print."""
+        """The one shape of an error on the wire; `detail` is the text k8s-cli's clients print."""
         lines = [self.message, *(f"  {problem}" for problem in self.problems), *([self.hint] if self.hint else [])]
         body: dict[str, Any] = {"detail": "\n".join(lines), "code": self.code, "message": self.message}
         if self.hint:

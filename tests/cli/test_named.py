@@ -1,4 +1,4 @@
-"""Workloads by name, as document 003 names them: after they ended, by what they ask for, and where they are not."""
+"""Workloads by name, as PWM names them: after they ended, by what they ask for, and where they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: several servers by name, as document 003 has them and under `penstock`."""
+"""Profiles: several servers by name, as PWM has them and under `penstock`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document 003's commands as it shows them, on the embedded engine with stand-ins for GPUs."""
+"""PWM's commands as it shows them, on the embedded engine with stand-ins for GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small documents of document 003's kinds, and what they read as."""
+"""Small documents of PWM's kinds, and what they read as."""
 
 from __future__ import annotations
 

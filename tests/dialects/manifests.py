@@ -1,4 +1,4 @@
-"""Manifests of the kinds document 002 uses, and what they read as, in the few words the tests of them use."""
+"""Manifests of the kinds the storage tutorial uses, and what they read as, in the few words the tests of them use."""
 
 from __future__ import annotations
 

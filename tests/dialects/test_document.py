@@ -1,4 +1,4 @@
-"""Document 003's documents as they are, kinds that are not applied, and texts that are none."""
+"""PWM's documents as they are, kinds that are not applied, and texts that are none."""
 
 from __future__ import annotations
 

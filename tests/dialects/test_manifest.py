@@ -1,4 +1,4 @@
-"""The manifests of document 002 as they are, several in one text, and texts that are none."""
+"""The manifests of the storage tutorial as they are, several in one text, and texts that are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task as JSON: document 001's body, and JSON text where YAML is expected."""
+"""A task as JSON: k8s-cli's body, and JSON text where YAML is expected."""
 
 from __future__ import annotations
 

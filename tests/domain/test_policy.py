@@ -33,7 +33,7 @@ SAMPLE = (
     ),
     ("pwm.resource", {"Storage": ["get"], "CPU": ["get"], "GPU": ["get"]}),
 )
-"""The user of document 003."""
+"""The user of PWM."""
 
 
 @pytest.mark.parametrize("verb", [Verb.get, Verb.create, Verb.delete, Verb.stop, Verb.logs])

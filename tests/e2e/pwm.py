@@ -1,4 +1,4 @@
-"""Document 003's documents, letter for letter, and what one who follows it must see; each engine's tests inherit this.
+"""PWM's documents, letter for letter, and what one who follows it must see; each engine's tests inherit this.
 
 A machine without NFS servers, GPUs and the document's own hosts has others in their place: each engine says which.
 """

@@ -1,4 +1,4 @@
-"""Document 002's manifests, letter for letter, and what one who follows it must see; each engine's tests inherit this.
+"""The storage tutorial's manifests, letter for letter, and what one who follows it must see on every engine.
 
 What a machine without a network and without such GPUs lacks has stand-ins (tests/fakes): `wget`, which brings a
 simulation that runs until it is told that it is enough, and `nvidia-smi`. A cluster has them in the images that the

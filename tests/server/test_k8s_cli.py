@@ -1,4 +1,4 @@
-"""The REST API of document 001: same paths, bodies and errors, asked as its curl line does."""
+"""The REST API of k8s-cli: same paths, bodies and errors, asked as its curl line does."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from tests.server.test_roles import House, house
 __all__ = ["house"]
 
 SAMPLE = {"Workload": ["get", "getOne", "apply", "delete", "describe", "shell", "cancel"], "Volume": ["get"]}
-"""What document 003's sample user has in their own group."""
+"""What PWM's sample user has in their own group."""
 SEES = {"Storage": ["get"], "CPU": ["get"], "GPU": ["get"]}
 """And in `pwm.resource`."""
 TASK = "run: 'touch /data/mine'\nvolumes: {{/data: {{name: {name}, group: pwm.resource{more}}}}}\n"
@@ -139,7 +139,7 @@ def test_who_may_put_data_in_writes_unless_the_volume_is_readonly(sample):
 
 
 def test_who_runs_jobs_in_a_group_writes_to_its_volumes(sample):
-    """As document 003's sample user to their home, with `get` on Volume alone."""
+    """As PWM's sample user to their home, with `get` on Volume alone."""
     status, made = sample.ask("admin", "POST", "/v1/volumes?group=sample", {"name": "own", "size": "1Mi"})
     assert status == 201, made
     assert ended(sample, "sample", "run: touch /data/mine\nvolumes: {/data: own}\n") == "completed"

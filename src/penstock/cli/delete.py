@@ -89,7 +89,7 @@ def _delete_described(file: str, group: str | None, yes: bool, force: bool, outp
 
 
 def _agreed(question: str, *, volumes: bool) -> bool:
-    """Document 003's program never asked; it does where data would be lost before someone's eyes."""
+    """PWM's program never asked; it does where data would be lost before someone's eyes."""
     if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
         return True
     return confirmed(question, "--yes")

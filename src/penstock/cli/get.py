@@ -58,7 +58,7 @@ def get(
 ) -> None:
     """Show what there is: workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
 
-    KIND is a word of document 003 (wk, gpuw, cpuw, gpu, cpu, node, group, user, vol, storage, and their plurals), or
+    KIND is a word of PWM (wk, gpuw, cpuw, gpu, cpu, node, group, user, vol, storage, and their plurals), or
     job or volume for our own columns. Without --group all groups of yours are shown, to an admin all there are. With
     -o yaml it is documents that apply takes again; -o json is what the server answers.
     """

@@ -54,7 +54,7 @@ def cli() -> None:
 
 
 def program(name: str) -> click.Group:
-    """What is behind a name: `pwmcli` has the words of document 003 alone, `pwmadm` is `penstock adm`."""
+    """What is behind a name: `pwmcli` has PWM's words alone, `pwmadm` is `penstock adm`."""
     if name == USER:
         from penstock.cli.pwm import pwmcli
 

@@ -159,7 +159,7 @@ def _user(job: Row) -> str:
 
 
 def show_volume(volume: Row, more: Sequence[tuple[str, str]] = ()) -> None:
-    """`more` is what document 001 has no line for."""
+    """`more` is what k8s-cli has no line for."""
     users = ", ".join(map(_user, volume.get("used_by") or ()))
     facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
     facts += [("Message", volume["message"])] if volume.get("message") else []

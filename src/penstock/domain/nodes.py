@@ -54,7 +54,7 @@ class GpuPool(Model):
 
 
 class Allows(StrEnum):
-    """What a node takes, in document 003's words."""
+    """What a node takes, in PWM's words."""
 
     CPUWorkload = "CPUWorkload"
     GPUWorkload = "GPUWorkload"

@@ -72,7 +72,7 @@ WORDS: dict[str, frozenset[Verb]] = {
     "use": frozenset({Verb.use}),
     EVERYTHING: frozenset(Verb),
 }
-"""A policy's words, those of document 003 and of the code it describes, and the verbs each gives."""
+"""A policy's words, those of PWM and of the code it describes, and the verbs each gives."""
 
 FOLLOWS: dict[Right, frozenset[Right]] = {
     (Verb.get, Kind.Node): frozenset({(Verb.get, Kind.GPU), (Verb.get, Kind.CPU)}),
@@ -82,7 +82,7 @@ FOLLOWS: dict[Right, frozenset[Right]] = {
     (Verb.exec, Kind.Workload): frozenset({(Verb.get, Kind.Workload)}),
 }
 """What comes with a right: who sees GPUs may run on them, who sees a storage may use it and see what is on it.
-Document 003's sample user has just these words, and runs every example with them."""
+PWM's sample user has just these words, and runs every example with them."""
 
 OF_NO_GROUP = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
 """What belongs to the whole server: only a policy in the group `pwm.all` gives rights on it."""

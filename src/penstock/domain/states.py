@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """The life cycle of document 003."""
+    """The life cycle of PWM."""
 
     INSERTED = "INSERTED"
     DENIED = "DENIED"
@@ -131,7 +131,7 @@ SHORT: dict[State, str] = (
     | {_S.EXITED: "completed", _S.CRASHED: "failed", _S.STUCK: "failed"}
     | {_S.STOPPED: "stopped", _S.UNKNOWN: "unknown", _S.DELETED: "deleted"}
 )
-"""Document 001's words, as a projection."""
+"""k8s-cli's words, as a projection."""
 
 
 class IllegalMove(RuntimeError):

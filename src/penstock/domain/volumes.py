@@ -43,7 +43,7 @@ class StorageKind(StrEnum):
 
 
 class Storage(Model):
-    """Where the volumes of document 003 come from: an NFS export, or a node's own disk."""
+    """Where the volumes of PWM come from: an NFS export, or a node's own disk."""
 
     name: str
     group: str
@@ -106,5 +106,5 @@ class Volume(Model):
 
     @property
     def many_nodes(self) -> bool:
-        """May several nodes of one workload mount it? Document 001: only with ReadWriteMany (or all read-only)."""
+        """May several nodes of one workload mount it? k8s-cli: only with ReadWriteMany (or all read-only)."""
         return AccessMode.ReadWriteMany in self.access_modes or self.read_only

@@ -52,7 +52,7 @@ from penstock.wire.pages import ErrorBody
 
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
-DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is document 001's."
+DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is k8s-cli's."
 NOUNS = (workloads, volumes, exec, inspect, documents, server, tokens, people, storages, usage, k8s_cli, docs)
 """The most asked first: they are tried in this order."""
 

@@ -70,7 +70,7 @@ NEEDS: dict[tuple[str, str], tuple[Verb, Kind]] = {
     ("PUT", "/v1/groups/{name}"): (Verb.update, Kind.Group),
     ("DELETE", "/v1/groups/{name}"): (Verb.delete, Kind.Group),
     ("GET", "/v1/audit"): (Verb.get, Kind.Audit),
-    # document 001
+    # k8s-cli
     ("POST", "/tasks/submit"): (Verb.create, Kind.Workload),
     ("GET", "/tasks"): (Verb.get, Kind.Workload),
     ("POST", "/tasks/stop"): (Verb.stop, Kind.Workload),

@@ -1,4 +1,4 @@
-"""Document 003 from top to bottom on two Docker hosts: every command and every document as it stands there.
+"""PWM from top to bottom on two Docker hosts: every command and every document as it stands there.
 
 Only what cannot be had here is replaced: GPUs are declared in the Node documents, the images that the document names
 are the one that tests have, and there is no NFS client in this kernel, so that what Docker is asked for and what the

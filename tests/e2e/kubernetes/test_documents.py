@@ -21,7 +21,7 @@ from tests.running import RunningServer, start_server
 IMAGE_001 = "docker.io/pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime"
 IMAGES_002 = ("docker.io/library/rockylinux:8", "nvcr.io/hpc/lammps:patch_4May2022")
 MEMORY_002 = 17 * 2**30
-"""What a node needs for an index of document 002's sweep, and for itself."""
+"""What a node needs for an index of the storage tutorial's sweep, and for itself."""
 pytestmark = pytest.mark.cluster
 
 
@@ -63,7 +63,7 @@ class TestDocument002(Document002):
     @pytest.fixture
     def server(self, server: RunningServer) -> RunningServer:
         if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < MEMORY_002:
-            pytest.skip("document 002 asks for 16Gi of memory, more than there is here")
+            pytest.skip("the storage tutorial asks for 16Gi of memory, more than there is here")
         return server
 
 

@@ -1,4 +1,4 @@
-"""Document 003 on a real cluster, whose nodes say that they have GPUs, as NVIDIA's device plugin would.
+"""PWM on a real cluster, whose nodes say that they have GPUs, as NVIDIA's device plugin would.
 
 The images that the document names are the one that tests have, and the storage is the disk of a node.
 """

@@ -1,4 +1,4 @@
-"""Document 001 from top to bottom, each command as it stands there, under both names.
+"""k8s-cli from top to bottom, each command as it stands there, under both names.
 
 Only what a small machine without a network cannot have is replaced: the training programs are one-liners, the machine
 offers more CPUs and memory than it has, and its GPUs come from a fake of NVIDIA's management library.

@@ -1,4 +1,4 @@
-"""Document 003 on the embedded engine.
+"""PWM on the embedded engine.
 
 The GPU comes from a fake of NVIDIA's management library, the NFS storage is a directory of its name, the node is this
 machine, and there are no images, so that a workload names its program.

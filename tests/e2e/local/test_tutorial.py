@@ -1,4 +1,4 @@
-"""Document 002 on the embedded engine."""
+"""The storage tutorial on the embedded engine."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def foreign(account: Deployed) -> Iterator[Any]:
         account.rig.kubectl("delete", "pod", name, "-n", account.jobs, "--ignore-not-found")
 
 
-# -- as document 001 describes them -----------------------------------------------------------------------------------
+# -- as k8s-cli describes them -----------------------------------------------------------------------------------
 
 
 async def test_a_claim_has_the_name_the_labels_and_the_spec_that_were_asked_for(

@@ -101,7 +101,7 @@ def _node(row: Row) -> str:
 
 
 def _container(row: Row) -> str:
-    """As much of the id as document 003 shows, `describe` has all of it; of an array, how many there are now."""
+    """As much of the id as PWM shows, `describe` has all of it; of an array, how many there are now."""
     if running := (row.get("array") or {}).get("running"):
         return f"{running} running"
     return ",".join(id_[:4] for id_ in row.get("containers") or ()) or "-"

@@ -13,7 +13,7 @@ from penstock.cli.ui.output import echo
 Decorator = Callable[[Callable[..., Any]], click.Command]
 
 USER, ADMIN = "pwmcli", "pwmadm"
-"""The programs of document 003."""
+"""The programs of PWM."""
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -77,7 +77,7 @@ def command(name: str, *, examples: str, **more: Any) -> Decorator:
 
 
 def version_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--vers` is document 003's word for it."""
+    """`--vers` is PWM's word for it."""
     return click.option(
         "-v",
         "--version",

@@ -22,9 +22,9 @@ ASKING = {"gpuw": "gpu", "cpuw": "cpu"}
 
 class Kind(NamedTuple):
     noun: str
-    """Document 003's name of it."""
+    """PWM's name of it."""
     document: bool = True
-    """Was it asked for in document 003's words? Then it is shown as there."""
+    """Was it asked for in PWM's words? Then it is shown as there."""
     asking: str | None = None
     """Only workloads that ask for this."""
 
@@ -69,7 +69,7 @@ class KindWord(click.ParamType[Kind]):
 
 
 def kind_of(word: str, *, document: bool) -> Kind | None:
-    """What a word means; `document`: of two meanings, document 003's."""
+    """What a word means; `document`: of two meanings, PWM's."""
     lower = word.lower()
     if lower in ASKING:
         return Kind("Workload", asking=ASKING[lower])
@@ -81,7 +81,7 @@ def kind_of(word: str, *, document: bool) -> Kind | None:
 
 
 def speaks_document(ctx: click.Context | None) -> bool:
-    """Is it document 003's program that was called?"""
+    """Is it PWM's program that was called?"""
     return ctx is not None and ctx.find_root().info_name == USER
 
 

@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 def api_url_option(*, short: bool = False) -> Callable[[Function], Function]:
     """Which server: by its address or by a profile.
 
-    `-u` means the address only where document 001 says so; on lists it means all users.
+    `-u` means the address only where k8s-cli says so; on lists it means all users.
     """
     names = ("-u", "--api-url") if short else ("--api-url",)
     address = click.option(*names, "api_url", metavar="URL", help="Address of the server. [env: PENSTOCK_API_URL]")

@@ -74,7 +74,7 @@ def constant(title: str, text: str, *, drop: int = 0) -> Column:
 
 
 def moment(title: str, key: str, *, drop: int = 0) -> Column:
-    """A time as document 001 shows it: to the second, UTC."""
+    """A time as k8s-cli shows it: to the second, UTC."""
     return Column(title, lambda row: short_time(row.get(key)), drop, usual=19)
 
 

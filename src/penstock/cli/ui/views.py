@@ -38,7 +38,7 @@ class View(NamedTuple):
     shown: Callable[[Client, list[Row]], list[Row]] = lambda client, rows: rows
     """The same with what only a table needs."""
     ruled: bool = False
-    """A line below the header, as document 003 has it."""
+    """A line below the header, as PWM has it."""
     told: bool = False
     """The server tells of a change; else it is asked again and again."""
     moving: bool = False

@@ -1,6 +1,6 @@
 """`--watch`: wait for the server to report a change, so that watching an idle list costs nothing.
 
-What no server tells of, such as the memory of a GPU, is asked for every two seconds, as document 003 does.
+What no server tells of, such as the memory of a GPU, is asked for every two seconds, as PWM does.
 """
 
 from __future__ import annotations

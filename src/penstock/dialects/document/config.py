@@ -177,7 +177,7 @@ def _labels(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
 
 
 def _pairs(reading: PlacedReading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
-    """A mapping, or document 003's lists: of `{name, value}`, or of texts `NAME=value`."""
+    """A mapping, or PWM's lists: of `{name, value}`, or of texts `NAME=value`."""
     if isinstance(node, Pairs):
         return node.items
     found: dict[str, tuple[Scalar, Node]] = {}

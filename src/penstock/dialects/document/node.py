@@ -45,7 +45,7 @@ def node(reading: PlacedReading, about: Metadata, top: Node, path: str) -> Host 
 
 
 def _address(reading: PlacedReading, top: Node, path: str) -> str | None:
-    """Document 003 has a list of addresses of an agent of its own; here it is where Docker itself listens."""
+    """PWM has a list of addresses of an agent of its own; here it is where Docker itself listens."""
     items = top.items if isinstance(top, Items) else [top]
     if isinstance(top, Items) or (isinstance(top, Scalar) and _agents(top.text)):
         first = items[0].text if items and isinstance(items[0], Scalar) else ""
@@ -151,6 +151,6 @@ NODE = Shape(
     {
         "properties": ("what a node has is seen there", "remove it"),
         "status": ("the server wrote it", "remove it"),
-        "allows": ("document 003's word is 'allow'", "write allow"),
+        "allows": ("PWM's word is 'allow'", "write allow"),
     },
 )

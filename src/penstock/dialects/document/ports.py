@@ -71,7 +71,7 @@ def network(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
 
 
 def _listed(reading: PlacedReading, node: Node, path: str) -> Found:
-    """Document 003's own way: `{port, protocol}`; what `config.ports` takes is taken here, too."""
+    """PWM's own way: `{port, protocol}`; what `config.ports` takes is taken here, too."""
     reading.says(node, path, "ports")
     items = sequence(reading, node, path)
     if len(items) > PORTS_LIMIT:

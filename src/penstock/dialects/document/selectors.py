@@ -1,6 +1,6 @@
 """Read `selectors`: the node, the GPUs and the CPUs a workload asks for.
 
-Without GPUs and CPUs it is one CPU of any product, as in document 003; with GPUs alone, the CPUs are whatever comes
+Without GPUs and CPUs it is one CPU of any product, as in PWM; with GPUs alone, the CPUs are whatever comes
 with them. CPUs are the workload's own while it runs unless `exclusive` is false; `count: 0` asks for none.
 """
 

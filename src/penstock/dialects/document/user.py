@@ -15,9 +15,9 @@ from penstock.domain.users import EVERYTHING, LARGEST_UID, Membership, User
 
 GROUPS_LIMIT = 1000
 KINDS = (*ALIASES, "Token", "Audit")
-"""What a policy may speak of: document 003's kinds, who may hold which token, and who did what."""
+"""What a policy may speak of: PWM's kinds, who may hold which token, and who did what."""
 VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
-"""`token` is how document 003 opens a shell: here that is `shell` alone."""
+"""`token` is how PWM opens a shell: here that is `shell` alone."""
 
 Policy = dict[str, tuple[str, ...]] | str
 

@@ -21,7 +21,7 @@ from penstock.domain.names import shorten
 from penstock.errors import Problem
 
 DRIVERS = ("pwm.docker", "pwm.nvidiadocker")
-"""What document 003 runs containers with: here each engine has its own way, and GPUs come with the selectors."""
+"""What PWM runs containers with: here each engine has its own way, and GPUs come with the selectors."""
 SAME = (
     "num_nodes",
     "array",
@@ -64,7 +64,7 @@ def workload(reading: PlacedReading, about: Metadata, node: Node, path: str) -> 
 
 
 def _configured(reading: PlacedReading, said: dict[str, Any], about: Metadata, path: str) -> dict[str, Any]:
-    """It has a terminal unless it is said to have none, as every workload of document 003."""
+    """It has a terminal unless it is said to have none, as every workload of PWM."""
     configured = dict(said.get("config", {}))
     if "run" in configured and "run" in said:
         where, field = reading.places[("run",)]

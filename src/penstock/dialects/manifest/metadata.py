@@ -40,7 +40,7 @@ def _name(reading: PlacedReading, node: Node, path: str) -> str | None:
 
 
 def placeholder(reading: PlacedReading, node: Node, path: str, text: str) -> bool:
-    """Document 002's files have `<username>` where each reader's own name belongs."""
+    """The storage tutorial's files have `<username>` where each reader's own name belongs."""
     found = PLACEHOLDER.search(text)
     if found:
         message = f"'{shorten(text)}' is still a pattern"

@@ -18,7 +18,7 @@ from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED, Spec
 
 IMAGE = "python:3.13-slim"
-"""Document 001's own, for a task that names none."""
+"""k8s-cli's own, for a task that names none."""
 NAME = "task"
 
 

@@ -105,7 +105,7 @@ def read_task(
 
 
 def read_task_json(body: Mapping[str, Any]) -> Task:
-    """Document 001's JSON body: the same keys by the same rules."""
+    """k8s-cli's JSON body: the same keys by the same rules."""
     node = from_values(body)
     if not isinstance(node, Pairs):
         raise Invalid("The task must be a JSON object.")

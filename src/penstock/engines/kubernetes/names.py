@@ -1,6 +1,6 @@
 """Names and labels of our objects in a cluster. They follow from ids, so writes can be repeated.
 
-Labels are document 001's, for people with kubectl and for selecting; they can be forged by whoever may edit the
+Labels are k8s-cli's, for people with kubectl and for selecting; they can be forged by whoever may edit the
 namespace. What we believe about an object stands in its annotations, and only for objects that carry MANAGED.
 """
 
@@ -110,7 +110,7 @@ def part_of(found: Pod | Job) -> int:
 
 
 def label(text: str) -> str:
-    """Document 001's spelling of a user as a label: `@` and whatever else a label cannot hold become `-`."""
+    """k8s-cli's spelling of a user as a label: `@` and whatever else a label cannot hold become `-`."""
     return _NOT_LABEL.sub("-", text)[:63].strip("-._")
 
 

@@ -1,6 +1,6 @@
 """Volumes as directories `<class directory>/<name>-<id>`, owned by the account whose work uses them.
 
-One on a storage whose name a class has is where document 003 has it: `<class directory>/<group>/<subPath>`.
+One on a storage whose name a class has is where PWM has it: `<class directory>/<group>/<subPath>`.
 """
 
 from __future__ import annotations

@@ -26,14 +26,14 @@ from penstock.wire.requests import NewVolume, Submission
 from penstock.wire.volumes import VolumeView
 from penstock.wire.workloads import DryRun, Summary
 
-router = APIRouter(tags=["document 001"])
+router = APIRouter(tags=["k8s-cli"])
 TASK_EXAMPLE = {"name": "hello", "run": "echo hello"}
 Json = dict[str, Any]
 Task001 = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
 
 
 class AllOrPage(Listing):
-    """Document 001 lists everything; whoever names a limit gets a page, and `next`."""
+    """k8s-cli lists everything; whoever names a limit gets a page, and `next`."""
 
     limit: Annotated[int | None, Field(ge=1, le=500, description="how many at most; all if it is missing")] = None  # type: ignore[assignment]
 
@@ -174,7 +174,7 @@ def _task(task: Summary, units: tuple[Unit, ...]) -> Json:
 
 
 def _metadata(task: Summary, units: tuple[Unit, ...]) -> Json:
-    """The counts document 001 shows of a task's nodes, beside why it is in the state it is in."""
+    """The counts k8s-cli shows of a task's nodes, beside why it is in the state it is in."""
     job = f"{task.name}-{task.id}"
     states = [unit.state for unit in units]
     parts = task.array.count if task.array else task.nodes

@@ -80,7 +80,7 @@ class Workloads:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
-        """Summaries with their units: what document 001's list shows."""
+        """Summaries with their units: what k8s-cli's list shows."""
         groups = _groups(caller, everyone=everyone)
 
         def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:

@@ -46,7 +46,7 @@ def template(launch: Launch, made: PodSettings, place: Place) -> Fields:
 
 
 def labels(launch: Launch, place: Place) -> dict[str, str]:
-    """Document 001's, and what says which run it is."""
+    """k8s-cli's, and what says which run it is."""
     found = {
         names.MANAGED: names.PENSTOCK,
         names.TASK: "true",
