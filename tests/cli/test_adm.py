@@ -118,7 +118,11 @@ def test_users_and_groups_alone_are_taken_and_tokens_made_for_them_alone(alone):
     assert token_id in listed
     assert "laptop" in listed
     assert token_id not in alone("token", "list").out
-    assert alone("token", "delete", token_id).code == 0
+    refused = alone("token", "delete", token_id)
+    assert refused.code == 2
+    assert "none of yours" in refused.err
+    assert token_id in alone("token", "list", "--user", "ada").out
+    assert alone("token", "delete", token_id, "--yes").code == 0
     assert alone("token", "list", "--user", "ada").out == "No tokens found\n"
 
 

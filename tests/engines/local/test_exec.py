@@ -308,7 +308,7 @@ ABRUPT = """
 import asyncio, os, sys
 from pathlib import Path
 from penstock.engines.base import Run, Terminal
-from penstock.engines.local import LocalEngine
+from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 async def main():
     engine = LocalEngine(Settings(data_dir=Path(sys.argv[1]) / "data", gpu_lock_dir=Path(sys.argv[1]) / "locks"))
