@@ -58,10 +58,6 @@ def purpose(path: Path) -> str:
     return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 # The command line
 
 
