@@ -11,7 +11,7 @@ from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, LogQuery, Run
-from penstock.errors import Invalid, Problem
+from penstock.errors import Invalid, PenstockError, Problem
 from penstock.services import lookup
 from penstock.services.people.people import People
 from penstock.services.wakeup import Bell
@@ -37,7 +37,7 @@ class Logs:
         if problem := _problem(workload, query, part, attempt):
             raise Invalid("The log cannot be shown.", problems=[problem])
         stream = self._stream(workload, part, attempt, query)
-        stream = stream if query.follow else await _begun(stream)
+        stream = stream if query.follow else await begun(stream)
         return self._people.while_allowed(stream, caller, Verb.logs, Kind.Workload, workload.group)
 
     async def _stream(
@@ -132,16 +132,22 @@ class Logs:
                 await rung.wait()
 
 
-async def _begun(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The same, and its first piece is there already: whoever has the log was reached."""
+async def begun(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Return the same stream with its first piece at hand: whoever has the log was reached.
+
+    Who is lost later can no longer become an error's status, so the log says where it breaks off, and why.
+    """
     first = await anext(stream, None)
 
     async def whole() -> AsyncGenerator[bytes, None]:
         async with aclosing(stream):
             if first is not None:
                 yield first
-            async for chunk in stream:
-                yield chunk
+            try:
+                async for chunk in stream:
+                    yield chunk
+            except PenstockError as error:
+                yield f"\n[penstock] the log breaks off here: {error}\n".encode()
 
     return whole()
 
