@@ -150,41 +150,18 @@ def test_a_host_that_is_taken_out_keeps_nothing_of_ours(lab: Lab) -> None:
     assert lab.second.docker(*networks) == ""
 
 
-def test_the_network_of_a_group_goes_with_its_last_workload(lab: Lab) -> None:
+def test_the_network_of_a_group_stays_until_the_node_is_deleted(lab: Lab) -> None:
     others = made_network(lab.second, "others-root", "others", "root")
-    jobs = [lab.submit(name, "lab-2") for name in ("first", "last")]
-    for job in jobs:
-        lab.runs(job)
-        lab.server.request("POST", f"/v1/workloads/{job}/stop")
-        lab.server.ended(job)
-    first, last = jobs
-    assert lab.server.request("DELETE", f"/v1/workloads/{first}")[0] == 200
-    until(lambda: not containers(lab.second, first))
+    job = lab.submit("only", "lab-2")
+    lab.runs(job)
+    lab.server.request("POST", f"/v1/workloads/{job}/stop")
+    lab.server.ended(job)
+    assert lab.server.request("DELETE", f"/v1/workloads/{job}")[0] == 200
+    until(lambda: not containers(lab.second, job))
     assert len(networks(lab.second)) == 2
-    assert lab.server.request("DELETE", f"/v1/workloads/{last}")[0] == 200
+    assert lab.server.request("DELETE", "/v1/nodes/lab-2")[0] == 200
     until(lambda: networks(lab.second) == [others])
     assert lab.second.docker("ps", "-aq") == ""
-
-
-def test_the_network_that_a_killed_server_left_goes_and_one_in_use_stays(lab: Lab, place: Path) -> None:
-    job = lab.submit("runs", "lab-2")
-    lab.runs(job)
-    [used] = networks(lab.second)
-    lab.server.kill()
-    made_network(lab.second, "penstock-left", "penstock", "left")
-    lab.server = start_server(place, **lab.settings)
-    until(lambda: networks(lab.second) == [used])
-    lab.runs(job)
-
-
-def test_a_job_starts_although_its_group_just_loses_its_network(lab: Lab) -> None:
-    """By the deletion of what was the last of its group."""
-    for _ in range(5):
-        job = lab.short()
-        done = lab.server.ended(job)
-        assert done["state"] == "EXITED", done
-        lab.server.request("DELETE", f"/v1/workloads/{job}")
-    until(lambda: not networks(lab.second))
 
 
 def test_a_job_starts_although_somebody_prunes_the_networks_before_its_container_begins(lab: Lab) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -48,7 +47,7 @@ class Link:
         self.api = api
         self.installation, self._helper = made.installation, made.helper_image
         self.space = Space(api, made)
-        self.networks = Networks(api, made.installation, made.closed, self._has)
+        self.networks = Networks(api, made.installation, made.closed)
         self._changed = changed
         self.info: Fields = {}
         self.probe = Probe()
@@ -137,10 +136,6 @@ class Link:
             self._drop(seen.id)
         finally:
             self._removing.discard(seen.id)
-        await self.networks.leave(seen.labels.get(names.GROUP, ""))
-
-    def _has(self, group: str) -> bool:
-        return any(not seen.gone and seen.labels.get(names.GROUP) == group for seen in self._known.values())
 
     async def look(self, ref: str) -> Seen | None:
         """At one container, by id or name, now."""
@@ -296,8 +291,6 @@ class Link:
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
             if isinstance(said, ApiError):
                 log.info("%s: what helped is not removed: %s", self.host.name, said.message)
-        with suppress(ApiError):  # at the next look
-            await self.networks.clear()
 
     @property
     def _began(self) -> datetime | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections import defaultdict
+from contextlib import suppress
 
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Api, Fields
@@ -13,43 +12,14 @@ from penstock.engines.docker.api.errors import SERVER_ERROR, ApiError, Unreachab
 
 
 class Networks:
-    def __init__(self, api: Api, installation: str, closed: bool, has: Callable[[str], bool]) -> None:
+    def __init__(self, api: Api, installation: str, closed: bool) -> None:
         self._api, self._installation, self._closed = api, installation, closed
-        self._has = has
-        """Has a group containers there?"""
-        self._using: Counter[str] = Counter()
-        """Starts under way, by group: they have no containers yet."""
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    @asynccontextmanager
-    async def use(self, group: str) -> AsyncIterator[str]:
-        """The id of a group's network, which stays as long as the block lasts and there are containers of the group."""
-        self._using[group] += 1
-        try:
-            async with self._locks[group]:
-                network = await self._made(group)
-            yield network
-        finally:
-            self._using[group] -= 1
-            await self.leave(group)
-
-    async def leave(self, group: str) -> None:
-        """Remove the network of a group that has nothing there any more. What others have in it keeps it."""
-        if self._is_used(group):
-            return
+    async def of(self, group: str) -> str:
+        """Return the id of a group's network. It stays until the node is deleted: see docs/decisions/docker.md."""
         async with self._locks[group]:
-            if not self._is_used(group):
-                with suppress(ApiError):  # whoever looks there next removes it
-                    for each in await self._found(group):
-                        await self._api.remove_network(str(each["Id"]))
-
-    async def clear(self) -> None:
-        """Remove what a server has left that was killed."""
-        for each in await self._api.networks({"label": [names.mine(self._installation), names.GROUP]}):
-            await self.leave(each["Labels"][names.GROUP])
-
-    def _is_used(self, group: str) -> bool:
-        return self._using[group] > 0 or self._has(group)
+            return await self._made(group)
 
     async def _made(self, group: str) -> str:
         if found := await self._one(group):

@@ -134,7 +134,7 @@ class Launching:
         await self._pulls.have(link.api, image, said)
 
     async def _prepare(self, link: Link, launch: Launch, held: AsyncExitStack) -> tuple[str, dict[str, Source]]:
-        network = await held.enter_async_context(link.networks.use(launch.group))
+        network = await link.networks.of(launch.group)
         return network, await held.enter_async_context(self._claims.mounts(link, launch))
 
     # -- the container -----------------------------------------------------------------------------------------------
