@@ -3,7 +3,8 @@
 What is to be told is in the store from the same write as the state, so a crash loses none of it. It is sent in the
 background and tried again for a day; nothing waits for it, and no recipient waits for another.
 
-up only what goes there: even its name is looked up in a thread of its own.
+Webhooks go only to hosts that an admin allows. Each has one deadline for all of it, and a host that does not answer
+holds up only what goes there: even its name is looked up in a thread of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The mounts of a node: volumes, scratch, and what no job may see.
 
-Usually nothing that a job is shown contains them. Where something does (a data directory in /opt, an interpreter
+No job may see the server's data, the other volumes and the server's sockets. Usually nothing that it is shown contains
+them. Where something does (a data directory in /opt, an interpreter
 beside it), an empty directory is put over them.
 """
 
