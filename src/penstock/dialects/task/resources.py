@@ -1,7 +1,7 @@
 """Read `resources`: what each node asks for, with SkyPilot's `any_of` and `ordered`.
 
-An alternative that was dropped would make a job without what it needs. What can be said here is a choice of GPU products, so
-alternatives that differ in nothing else become that; any others are refused.
+An alternative that was dropped would make a job without what it needs. What can be said here is a choice of GPU
+products, so alternatives that differ in nothing else become that; any others are refused.
 """
 
 from __future__ import annotations

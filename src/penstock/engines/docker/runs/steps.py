@@ -4,9 +4,10 @@ A container has a name that follows from its run, so the engine itself refuses a
 once in its life, by whoever made it. One that is found prepared is taken back and made anew. Whatever is cut off in
 between, taking all steps again gives one container that ran once.
 
-The request to start that a killed server made may still be under way. Docker carries out two of them one after the other, and a short program would run
-twice: so a container is asked to start once in its life. One that is found created and not begun is removed, which
-Docker refuses while it runs and after which it starts no more; what Docker remembers then says whether it ran at last.
+The request to start that a killed server made may still be under way. Docker carries out two of them one after the
+other, and a short program would run twice: so a container is asked to start once in its life. One that is found created
+and not begun is removed, which Docker refuses while it runs and after which it starts no more; what Docker remembers
+then says whether it ran at last.
 """
 
 from __future__ import annotations
