@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from bench.table import Line, show
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling.demand import Ask, Held, Job
+from penstock.domain.scheduling.demand import Ask, Held, QueuedJob
 from penstock.domain.scheduling.pool import Pool
 
 NODES, GPUS, WAITING, GROUPS = 1000, 8, 10_000, 20
@@ -95,7 +95,7 @@ def _node(number: int) -> Node:
     )
 
 
-def _job(number: int, chance: random.Random) -> Job:
+def _job(number: int, chance: random.Random) -> QueuedJob:
     """Mostly one or a few GPUs; some without, some whole nodes, some several of them."""
     gpus = chance.choice((0, 1, 1, 1, 2, 4, 8))
     group = f"group-{chance.randrange(GROUPS)}"
@@ -108,7 +108,7 @@ def _job(number: int, chance: random.Random) -> Job:
         groups=frozenset({group, "pwm.resource"}),
     )
     since = START + timedelta(seconds=number)
-    return Job(f"job-{number:08}", ask, group, group, since, max_duration=chance.choice(LIMITS))
+    return QueuedJob(f"job-{number:08}", ask, group, group, since, max_duration=chance.choice(LIMITS))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from penstock.domain.audit import Deed, Entry
+from penstock.domain.audit import AuditEntry, Deed
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller, Proof
 from penstock.services import audit
@@ -13,7 +13,7 @@ from penstock.services.audit import Audit
 from penstock.store.database import Database
 
 
-async def lines(kept: Audit) -> list[Entry]:
+async def lines(kept: Audit) -> list[AuditEntry]:
     entries, _ = await kept.page(user=None, name=None, limit=500, cursor=None)
     return entries[::-1]
 

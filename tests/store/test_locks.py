@@ -11,7 +11,7 @@ from penstock.domain.workloads import Wants, Workload
 from penstock.services.reconcile.records import UNPLACED
 from penstock.store.connections import make_engine, parse_url
 from penstock.store.database import Database
-from penstock.store.session import Session, Store
+from penstock.store.session import DatabaseSession, Store
 from tests.store.making import a_workload, run_until
 from tests.store.release import RELEASED, RUNNING
 
@@ -95,7 +95,7 @@ async def test_two_servers_on_one_postgresql_never_give_one_gpu_to_two(postgresq
         await db.write(lambda tx: [tx.workloads.add(workload) for workload in workloads])
 
     def give(mine: list[Workload]) -> list[str]:
-        session = Session(make_engine(parse_url(url), writes=False))
+        session = DatabaseSession(make_engine(parse_url(url), writes=False))
         placed = []
         for number, workload in enumerate(mine):
             given = {"gpus": ((f"GPU-{number}", f"GPU-{number + 1}"),)}

@@ -15,7 +15,7 @@ class Deed(NamedTuple):
     name: str = ""
 
 
-class Entry(Model):
+class AuditEntry(Model):
     at: Time
     user: str
     verb: str

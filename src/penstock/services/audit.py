@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 
-from penstock.domain.audit import Deed, Entry
+from penstock.domain.audit import AuditEntry, Deed
 from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
@@ -39,7 +39,7 @@ def note(
     detail: str | None = None,
 ) -> None:
     tx.audit.add(
-        Entry(
+        AuditEntry(
             at=now(),
             user=caller.user,
             verb=verb,
@@ -87,7 +87,7 @@ class Audit:
 
     async def page(
         self, *, user: str | None, name: str | None, limit: int, cursor: str | None
-    ) -> tuple[list[Entry], str | None]:
+    ) -> tuple[list[AuditEntry], str | None]:
         return await self._db.read(lambda tx: tx.audit.page(user=user, name=name, limit=limit, cursor=cursor))
 
     async def done(self, caller: Caller, verb: Verb, kind: Kind) -> None:

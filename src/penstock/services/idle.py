@@ -15,7 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from penstock.domain.audit import Entry
+from penstock.domain.audit import AuditEntry
 from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import parse_duration, show_duration
@@ -189,7 +189,7 @@ def _sentence(count: int, seconds: int, timeout: int) -> str:
 
 def _note(tx: Store, workload: Workload, said: str) -> None:
     tx.audit.add(
-        Entry(
+        AuditEntry(
             at=now(),
             user=OURSELVES,
             verb=Verb.stop,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, insert, select
 
-from penstock.domain.audit import Entry
+from penstock.domain.audit import AuditEntry
 from penstock.domain.policy import Kind, Verb
 from penstock.store.tables import audit as a
 from penstock.store.transaction import Transaction, from_ms, read_cursor, storable, to_ms, value, write_cursor
@@ -29,11 +29,11 @@ def _page(by_user: bool, by_name: bool) -> Select[Any]:
     return statement.order_by(a.c.seq.desc()).limit(value("count"))
 
 
-class Audit:
+class AuditTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: AuditEntry) -> None:
         row = {
             "at": to_ms(entry.at),
             "user_name": storable(entry.user),
@@ -53,7 +53,7 @@ class Audit:
 
     def page(
         self, *, user: str | None = None, name: str | None = None, limit: int = 100, cursor: str | None = None
-    ) -> tuple[list[Entry], str | None]:
+    ) -> tuple[list[AuditEntry], str | None]:
         """Newest first, and where the next page begins."""
         values: dict[str, Any] = {"start": read_cursor(cursor), "count": limit + 1}
         values |= {} if user is None else {"user": storable(user)}
@@ -63,8 +63,8 @@ class Audit:
         return [_entry(row) for row in rows[:limit]], following
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> AuditEntry:
     _, at, user, verb, kind, group, name, id, result, detail = row
-    return Entry(
+    return AuditEntry(
         at=from_ms(at), user=user, verb=verb, kind=kind, group=group, name=name, id=id, result=result, detail=detail
     )

@@ -28,7 +28,7 @@ from penstock.store.connections import make_engine, parse_url, prepare_file
 from penstock.store.errors import translated
 from penstock.store.reserve import Reserve
 from penstock.store.schema import prepare
-from penstock.store.session import Outcome, Session, Store
+from penstock.store.session import DatabaseSession, Store, WriteResult
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ READERS = 4
 class Database:
     """Use `await Database.open(url)`."""
 
-    def __init__(self, sessions: Sequence[Session], reserve: Reserve | None) -> None:
+    def __init__(self, sessions: Sequence[DatabaseSession], reserve: Reserve | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._reserve = reserve
         self._closed = False
@@ -92,7 +92,7 @@ class Database:
         """The version as soon as it is not `seen`, or as it is after `timeout` seconds."""
         if self.version == seen and not self._closed and not self._nobody_waits:
             waiter = self._loop.create_future()
-            timer = self._loop.call_later(timeout, _settle, waiter, Outcome())
+            timer = self._loop.call_later(timeout, _settle, waiter, WriteResult())
             self._waiters.add(waiter)
             try:
                 await waiter
@@ -108,14 +108,14 @@ class Database:
         queue.put(Call(function, future))
         return await future
 
-    def _report(self, results: Sequence[tuple[Call, Outcome]], wrote: bool) -> None:
+    def _report(self, results: Sequence[tuple[Call, WriteResult]], wrote: bool) -> None:
         """In a thread of the store: hands the results over, all at once."""
         try:
             self._loop.call_soon_threadsafe(self._deliver, results, wrote)
         except RuntimeError:
             return  # The loop is closed: nobody is left to hear it.
 
-    def _deliver(self, results: Sequence[tuple[Call, Outcome]], wrote: bool) -> None:
+    def _deliver(self, results: Sequence[tuple[Call, WriteResult]], wrote: bool) -> None:
         if wrote:
             self.version += 1
         for call, outcome in results:
@@ -131,10 +131,10 @@ class Database:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
-            _settle(waiter, Outcome())
+            _settle(waiter, WriteResult())
 
 
-def _settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
+def _settle(future: asyncio.Future[Any], outcome: WriteResult) -> None:
     if future.done():
         return
     if outcome.error is None:
@@ -145,21 +145,21 @@ def _settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
         future.set_exception(outcome.error)
 
 
-def _sessions(url: URL, lock: bool) -> tuple[list[Session], Reserve | None]:
+def _sessions(url: URL, lock: bool) -> tuple[list[DatabaseSession], Reserve | None]:
     """The writer's and the readers', after the schema was made ready."""
     prepare_file(url)
-    sessions: list[Session] = []
+    sessions: list[DatabaseSession] = []
     reserve = Reserve(url.database or "") if url.get_backend_name() == "sqlite" else None
     try:
         writing, reading = make_engine(url, writes=True, lock=lock), make_engine(url, writes=False)
         if reserve:
             reserve.hold_index()
-            sessions.append(Session(writing, reserve))
+            sessions.append(DatabaseSession(writing, reserve))
             reserve.hold_log()  # before another connection can be the last that is closed
         prepare(writing)
         for session in sessions:
             session.keep_reserve()
-        sessions += [Session(engine) for engine in ([] if reserve else [writing]) + [reading] * READERS]
+        sessions += [DatabaseSession(engine) for engine in ([] if reserve else [writing]) + [reading] * READERS]
         return sessions, reserve
     except BaseException as error:
         for session in sessions:
@@ -184,15 +184,15 @@ class Call(NamedTuple):
 Queue = SimpleQueue[Call | None]
 """None is the end."""
 
-Report = Callable[[Sequence[tuple[Call, Outcome]], bool], None]
+Report = Callable[[Sequence[tuple[Call, WriteResult]], bool], None]
 """Told in the thread what came of some calls, and whether they changed something."""
 
 
-def start_reader(number: int, session: Session, queue: Queue, report: Report) -> Thread:
+def start_reader(number: int, session: DatabaseSession, queue: Queue, report: Report) -> Thread:
     return _start(f"store-reader-{number}", _read, session, queue, report)
 
 
-def start_writer(session: Session, queue: Queue, report: Report) -> Thread:
+def start_writer(session: DatabaseSession, queue: Queue, report: Report) -> Thread:
     return _start("store-writer", _write, session, queue, report)
 
 
@@ -202,19 +202,19 @@ def _start(name: str, work: Callable[..., None], *args: Any) -> Thread:
     return thread
 
 
-def _read(session: Session, queue: Queue, report: Report) -> None:
+def _read(session: DatabaseSession, queue: Queue, report: Report) -> None:
     while (call := queue.get()) is not None:
         if call.future.cancelled():
             continue
         try:
-            outcome = Outcome(session.read(call.function))
+            outcome = WriteResult(session.read(call.function))
         except BaseException as error:
-            outcome = Outcome(error=error)
+            outcome = WriteResult(error=error)
         report([(call, outcome)], False)
     session.close()
 
 
-def _write(session: Session, queue: Queue, report: Report) -> None:
+def _write(session: DatabaseSession, queue: Queue, report: Report) -> None:
     more = True
     while more:
         calls, more = _gather(queue)

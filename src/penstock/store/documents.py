@@ -19,7 +19,7 @@ _NAMES = select(r.c.name).where(*_key[:2]).order_by(r.c.name)
 _REMOVE = delete(r).where(*_key)
 
 
-class Registered:
+class DocumentTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 

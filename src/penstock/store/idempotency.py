@@ -18,7 +18,7 @@ _REMOVE_ALL = delete(s).where(s.c.user_name == value("user"))
 _PRUNE = delete(s).where(s.c.created_at < value("time"))
 
 
-class Submissions:
+class SubmissionTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 

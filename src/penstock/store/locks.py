@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from penstock.domain.audit import Entry
+from penstock.domain.audit import AuditEntry
 from penstock.domain.model import now
 from penstock.domain.policy import Kind
 from penstock.domain.workloads import Workload
-from penstock.store.audit import Audit
+from penstock.store.audit import AuditTable
 from penstock.store.tables import locks as k
 from penstock.store.transaction import Transaction, to_ms, value
 
@@ -45,7 +45,7 @@ def devices_of(workload: Workload) -> list[Device]:
     return gpus + [(nodes[rank], f"{CPU}{number}") for rank, own in enumerate(workload.cpusets) for number in own]
 
 
-class Locks:
+class LockTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
@@ -72,7 +72,7 @@ class Locks:
 
     def _note(self, verb: str, workload: Workload, devices: Sequence[Device]) -> None:
         for node, device in devices:
-            entry = Entry(
+            entry = AuditEntry(
                 at=now(),
                 user=workload.user,
                 verb=verb,
@@ -81,4 +81,4 @@ class Locks:
                 name=f"{node}/{device}" if node else device,
                 id=workload.id,
             )
-            Audit(self._tx).add(entry)
+            AuditTable(self._tx).add(entry)

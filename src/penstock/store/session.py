@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 from sqlalchemy import Dialect, Engine
 
 from penstock.errors import StorageFull
-from penstock.store.audit import Audit
-from penstock.store.documents import Registered
+from penstock.store.audit import AuditTable
+from penstock.store.documents import DocumentTable
 from penstock.store.errors import translated
-from penstock.store.idempotency import Submissions
-from penstock.store.locks import Locks
+from penstock.store.idempotency import SubmissionTable
+from penstock.store.locks import LockTable
 from penstock.store.outbox import Outbox
 from penstock.store.reserve import Reserve
-from penstock.store.tokens import Tokens
+from penstock.store.tokens import TokenTable
 from penstock.store.transaction import Transaction
-from penstock.store.usage import Usage
-from penstock.store.volumes import Volumes
-from penstock.store.workloads import Workloads
+from penstock.store.usage import UsageTable
+from penstock.store.volumes import VolumeTable
+from penstock.store.workloads import WorkloadTable
 
 T = TypeVar("T")
 
@@ -34,26 +34,26 @@ class Store(Transaction):
 
     def __init__(self, cursor: Any, dialect: Dialect) -> None:
         super().__init__(cursor, dialect)
-        self.volumes = Volumes(self)
-        self.workloads = Workloads(self)
-        self.tokens = Tokens(self)
-        self.submissions = Submissions(self)
-        self.registered = Registered(self)
-        self.audit = Audit(self)
+        self.volumes = VolumeTable(self)
+        self.workloads = WorkloadTable(self)
+        self.tokens = TokenTable(self)
+        self.submissions = SubmissionTable(self)
+        self.registered = DocumentTable(self)
+        self.audit = AuditTable(self)
         self.outbox = Outbox(self)
-        self.locks = Locks(self)
-        self.usage = Usage(self)
+        self.locks = LockTable(self)
+        self.usage = UsageTable(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteResult:
     """What came of one function: its value, or the error."""
 
     value: Any = None
     error: BaseException | None = None
 
 
-class Session:
+class DatabaseSession:
     def __init__(self, engine: Engine, reserve: Reserve | None = None) -> None:
         """`reserve` is for the one that writes, where the database is a file of our own."""
         self._engine = engine
@@ -76,7 +76,7 @@ class Session:
             self._rollback()
             raise translated(error)  # noqa: B904 - which has its cause already
 
-    def write(self, functions: Sequence[Callable[[Store], Any]]) -> tuple[list[Outcome], bool]:
+    def write(self, functions: Sequence[Callable[[Store], Any]]) -> tuple[list[WriteResult], bool]:
         """Runs them in one transaction and commits once. Also says whether a row changed.
 
         Each has a savepoint, so one that raises undoes only itself. When the transaction as a whole cannot go on,
@@ -88,7 +88,7 @@ class Session:
             return [outcome for outcome, _ in each], any(changed for _, changed in each)
         return outcomes, wrote
 
-    def _write_alone(self, function: Callable[[Store], Any], reserve: Reserve) -> tuple[Outcome, bool]:
+    def _write_alone(self, function: Callable[[Store], Any], reserve: Reserve) -> tuple[WriteResult, bool]:
         """Once more where the log had no room left."""
         failure, [outcome], wrote = self._write_together([function])
         if isinstance(failure, StorageFull):
@@ -98,7 +98,7 @@ class Session:
 
     def _write_together(
         self, functions: Sequence[Callable[[Store], Any]]
-    ) -> tuple[BaseException | None, list[Outcome], bool]:
+    ) -> tuple[BaseException | None, list[WriteResult], bool]:
         try:
             self._begin(BEGIN_WRITING)
             self._store.wrote = False
@@ -108,7 +108,7 @@ class Session:
         except BaseException as error:
             self._rollback()
             failure = translated(error)
-            return failure, [Outcome(error=failure)] * len(functions), False
+            return failure, [WriteResult(error=failure)] * len(functions), False
 
     def keep_reserve(self) -> None:
         """Between two transactions."""
@@ -134,18 +134,18 @@ class Session:
             self._connect()
             self._cursor.execute(statement)
 
-    def _write_one(self, function: Callable[[Store], Any]) -> Outcome:
+    def _write_one(self, function: Callable[[Store], Any]) -> WriteResult:
         self._cursor.execute("SAVEPOINT one")
         try:
             value = function(self._store)
             self._cursor.execute("RELEASE SAVEPOINT one")
-            return Outcome(value)
+            return WriteResult(value)
         except BaseException as error:
             if translated(error) is not error:
                 raise  # The disk or the connection: what the others wrote may be gone with it.
             self._cursor.execute("ROLLBACK TO SAVEPOINT one")
             self._cursor.execute("RELEASE SAVEPOINT one")
-            return Outcome(error=error)
+            return WriteResult(error=error)
 
     def _rollback(self) -> None:
         """A connection on which even that fails is of no use; the next transaction makes a new one."""

@@ -54,7 +54,7 @@ class Token(Model):
     last_used_at: Time | None = None
 
 
-class Tokens:
+class TokenTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 

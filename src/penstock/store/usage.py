@@ -86,7 +86,7 @@ def _within(statement: Select[Any], groups: int | None) -> Select[Any]:
     return statement.where(or_(*(t.c.group_name == value(name) for name in group_names(groups))))
 
 
-class Usage:
+class UsageTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 

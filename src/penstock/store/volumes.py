@@ -49,7 +49,7 @@ def _page(groups: int | None, by_name: bool) -> Select[Any]:
     return statement.order_by(v.c.seq.desc()).limit(value("count"))
 
 
-class Volumes:
+class VolumeTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 

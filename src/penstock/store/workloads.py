@@ -21,7 +21,7 @@ from penstock.domain.model import iso, now
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State, check_move
 from penstock.domain.workloads import Change, Unit, Workload
 from penstock.errors import Conflict
-from penstock.store.locks import Locks, is_locking
+from penstock.store.locks import LockTable, is_locking
 from penstock.store.outbox import Outbox
 from penstock.store.tables import dependencies as d
 from penstock.store.tables import history as h
@@ -41,7 +41,7 @@ from penstock.store.transaction import (
     value,
     write_cursor,
 )
-from penstock.store.usage import Usage
+from penstock.store.usage import UsageTable
 from penstock.wire.workloads import Summary
 
 FOUND_LIMIT = 20
@@ -87,7 +87,7 @@ _USING = (
 _COUNTS = select(w.c.state, func.count()).group_by(w.c.state)
 
 
-class Workloads:
+class WorkloadTable:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
@@ -112,8 +112,8 @@ class Workloads:
         awaited = [{"workload_id": workload.id, "after_id": id_, "completed": False} for id_ in workload.after_ids]
         self._tx.write_each(_ADD_DEPENDENCIES, awaited)
         if is_locking(workload):  # found beside what runs, by a server that had lost its records
-            Locks(self._tx).take(workload)
-        Usage(self._tx).follow(None, workload)
+            LockTable(self._tx).take(workload)
+        UsageTable(self._tx).follow(None, workload)
 
     def get(self, id: str) -> Workload | None:
         row = self._tx.first(_GET, {"ref": id}) if could_be_stored(id) else None
@@ -155,12 +155,12 @@ class Workloads:
         if (moved.state, moved.reason, moved.message) != (workload.state, workload.reason, workload.message):
             self._note(moved, message)
         if is_locking(workload) and not is_locking(moved):
-            Locks(self._tx).give(workload)
+            LockTable(self._tx).give(workload)
         if moved.ended != workload.ended and moved.volume_ids:
             self._tx.write(_RELEASE, {"ref": moved.id, "in_use": not moved.ended})
         if workload.state is State.EXITED and state is State.DELETED:
             self._tx.write(_COMPLETE, {"ref": moved.id})
-        Usage(self._tx).follow(workload, moved)
+        UsageTable(self._tx).follow(workload, moved)
         return moved
 
     def remark(self, workload: Workload, reason: Reason, message: str, *, tell: bool) -> Workload:

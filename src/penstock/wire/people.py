@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.domain.audit import Entry
+from penstock.domain.audit import AuditEntry
 from penstock.domain.model import Model
 from penstock.domain.users import Group, User
 from penstock.wire.pages import Page
@@ -23,4 +23,4 @@ class GroupPage(Page):
 
 
 class AuditPage(Page):
-    items: tuple[Entry, ...]
+    items: tuple[AuditEntry, ...]

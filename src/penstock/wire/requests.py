@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewVolume(Body):
+class NewVolume(RequestBody):
     name: str = Field(examples=["training-data"])
     size: str | None = Field(None, examples=["10Gi"])
     """May be left out where a storage is named: such a volume has the room its storage has."""
@@ -23,7 +23,7 @@ class NewVolume(Body):
     readonly: bool = False
 
 
-class Submission(Body):
+class Submission(RequestBody):
     """A task as the user wrote it; the server reads it, so that every client gets the same errors."""
 
     text: str = Field(examples=["name: hello\nrun: echo hello\n"])
@@ -37,16 +37,16 @@ class Submission(Body):
     dry_run: bool = False
 
 
-class Resize(Body):
+class Resize(RequestBody):
     size: str = Field(examples=["20Gi"])
 
 
-class Retry(Body):
+class Retry(RequestBody):
     indexes: list[int] | None = Field(None, max_length=100_000, examples=[[3, 7]])
     """Of an array; without them all that did not complete."""
 
 
-class Documents(Body):
+class Documents(RequestBody):
     """One or several documents as the user wrote them: tasks and Kubernetes' manifests."""
 
     text: str = Field(examples=["kind: PersistentVolumeClaim\n…"])
@@ -66,12 +66,12 @@ class Application(Documents):
     dry_run: bool = False
 
 
-class FirstUser(Body):
+class FirstUser(RequestBody):
     user: str | None = Field(None, max_length=64, examples=["alice"])
     """Who becomes the admin; without it whoever asks."""
 
 
-class NewToken(Body):
+class NewToken(RequestBody):
     description: str = Field("", max_length=200)
     expires: str | None = Field(None, examples=["30d"])
     user: str | None = Field(None, max_length=64, examples=["alice"])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.demand import Ask, Held, Job, Place
+from penstock.domain.scheduling.demand import Allocation, Ask, Held, QueuedJob
 from penstock.domain.scheduling.fit import count, first_end, half
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
@@ -59,7 +59,7 @@ def asks(draw: st.DrawFn) -> Ask:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, number: int, wants=None, limits=(None, 10, 20, 60)) -> Job:
+def jobs(draw: st.DrawFn, number: int, wants=None, limits=(None, 10, 20, 60)) -> QueuedJob:
     return job(
         f"j{number:03}",
         draw(asks() if wants is None else wants),
@@ -159,7 +159,7 @@ def _is_whole(held: Held) -> None:
         assert wanted.memory_bytes in (None, place.memory_bytes)
 
 
-def _kept_its_turn(held: Held, before: dict[str, Job]) -> None:
+def _kept_its_turn(held: Held, before: dict[str, QueuedJob]) -> None:
     """Nobody in the same position came earlier and still waits."""
     mine = held.job
     before.pop(mine.id)
@@ -167,7 +167,7 @@ def _kept_its_turn(held: Held, before: dict[str, Job]) -> None:
     assert all((each.since, each.id) > (mine.since, mine.id) for each in same)
 
 
-def _alike(each: Job):
+def _alike(each: QueuedJob):
     return each.ask, each.user, each.group, each.priority, each.max_duration
 
 
@@ -191,7 +191,7 @@ def _fits_its_nodes(held: Held, pool: Pool) -> None:
         assert {uuid for place in held.places if place.node == name for uuid in place.gpus} <= usable
 
 
-def _sum(places: list[Place], what: str) -> int:
+def _sum(places: list[Allocation], what: str) -> int:
     return sum(getattr(place, what) for place in places)
 
 
@@ -252,7 +252,7 @@ def _run(pool: Pool, until: str | None = None) -> dict[str, datetime]:
                 pool.release(held.job.id)
 
 
-def _busy(there: list[Node], earlier: list[Job], coming: list[Job]) -> Pool:
+def _busy(there: list[Node], earlier: list[QueuedJob], coming: list[QueuedJob]) -> Pool:
     """What came earlier runs as far as there was room; the others wait."""
     pool = Pool()
     for each in there:

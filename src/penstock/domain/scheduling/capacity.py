@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling.demand import Held, Place
+from penstock.domain.scheduling.demand import Allocation, Held
 
 Key = tuple[int, int, int, int, str]
 Moment = tuple[int, datetime, str]
@@ -108,7 +108,7 @@ class Room:
 
     # what there is
 
-    def places_of(self, held: Held) -> list[Place]:
+    def places_of(self, held: Held) -> list[Allocation]:
         return [place for place in held.places if place.node == self.node.name]
 
     @property

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from penstock.domain.scheduling.capacity import Free, Room
-from penstock.domain.scheduling.demand import Job, Place
+from penstock.domain.scheduling.demand import Allocation, QueuedJob
 from penstock.domain.scheduling.fit import count, fill
-from penstock.domain.scheduling.index import Choice, Shape
+from penstock.domain.scheduling.index import Choice, FitIndex
 from penstock.domain.scheduling.reserve import Kept, beside, over
 
 
-class Choosing:
+class Chooser:
     def __init__(self, rooms: Mapping[str, Room], kept: Kept, now: datetime) -> None:
         self._rooms = rooms
         self._kept = kept
@@ -25,7 +25,7 @@ class Choosing:
         for name in nodes:
             self._beside.pop(name, None)
 
-    def find(self, job: Job, shape: Shape, most: int, least: int) -> tuple[Place, ...] | None:
+    def find(self, job: QueuedJob, shape: FitIndex, most: int, least: int) -> tuple[Allocation, ...] | None:
         """All its places, of one product if that can be; or as many as there are, if they are enough."""
         shape.look()
         together = job.ask.together or (1 < most <= shape.largest and not job.ask.array)
@@ -36,7 +36,9 @@ class Choosing:
             return self._collect(job, shape.widest, most, least, together)
         return None
 
-    def _collect(self, job: Job, choice: Choice, most: int, least: int, together: bool) -> tuple[Place, ...] | None:
+    def _collect(
+        self, job: QueuedJob, choice: Choice, most: int, least: int, together: bool
+    ) -> tuple[Allocation, ...] | None:
         if job.ask.spread and not job.ask.together:
             picked = self._spread(job, choice, most)
         else:
@@ -51,14 +53,14 @@ class Choosing:
             for place in fill(job.ask, choice.products, number, self._rooms[name], self._free(job, name))
         )
 
-    def _together(self, job: Job, choice: Choice, most: int) -> dict[str, int] | None:
+    def _together(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int] | None:
         """Ranks that belong together on one node, if one has room for all."""
         for name in choice.nodes():
             if choice.counts[name] >= most and self._fits(job, choice, name) >= most:
                 return {name: most}
         return None
 
-    def _pack(self, job: Job, choice: Choice, most: int) -> dict[str, int]:
+    def _pack(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
         """The fullest nodes first."""
         picked: dict[str, int] = {}
         for name in choice.nodes():
@@ -70,7 +72,7 @@ class Choosing:
                 break
         return picked
 
-    def _spread(self, job: Job, choice: Choice, most: int) -> dict[str, int]:
+    def _spread(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
         """One to each node, the emptiest first, then a second to each, and so on."""
         room: dict[str, int] = {}
         for name in choice.nodes(emptiest_first=True):
@@ -86,12 +88,12 @@ class Choosing:
                     most -= 1
         return picked
 
-    def _fits(self, job: Job, choice: Choice, name: str) -> int:
+    def _fits(self, job: QueuedJob, choice: Choice, name: str) -> int:
         if name not in self._kept:
             return choice.counts[name]
         return count(job.ask, choice.products, self._free(job, name), self._rooms[name].node)
 
-    def _free(self, job: Job, name: str) -> Free:
+    def _free(self, job: QueuedJob, name: str) -> Free:
         """What it may use of a node: all that is free, if none of those ahead has a reservation."""
         kept, room = self._kept.get(name), self._rooms[name]
         if kept is None:

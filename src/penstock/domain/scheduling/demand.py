@@ -135,7 +135,7 @@ def _whole(milli: int) -> int:
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedJob:
     """A workload as the queue sees it."""
 
     id: str
@@ -164,7 +164,7 @@ def lasts(max_duration: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class Place:
+class Allocation:
     """What one rank or index has."""
 
     node: str
@@ -180,8 +180,8 @@ class Place:
 class Held:
     """A job that has its places."""
 
-    job: Job
-    places: tuple[Place, ...]
+    job: QueuedJob
+    places: tuple[Allocation, ...]
     started: datetime
 
     @cached_property

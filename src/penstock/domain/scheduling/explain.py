@@ -12,10 +12,10 @@ from datetime import datetime
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
 from penstock.domain.scheduling.capacity import Room
-from penstock.domain.scheduling.demand import Ask, Job
+from penstock.domain.scheduling.demand import Ask, QueuedJob
 from penstock.domain.scheduling.fit import count, needed_cpus, needed_memory, share
-from penstock.domain.scheduling.index import Shape, Shapes
-from penstock.domain.scheduling.limits import Amount, Usage
+from penstock.domain.scheduling.index import FitIndex, FitIndexes
+from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import (
     NO_NODE,
     Obstacle,
@@ -39,7 +39,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeAnswer:
     """What stands in the way on one node; nothing, if it has room."""
 
     node: str
@@ -56,13 +56,15 @@ class Explanation:
     """Why it waits."""
     ahead: int | None
     """In the queue; None: it is turned down."""
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[NodeAnswer, ...] = ()
 
 
 class Scene:
     """All that an explanation looks at."""
 
-    def __init__(self, rooms: Mapping[str, Room], usage: Usage, total: Amount, shapes: Shapes, kept: Kept) -> None:
+    def __init__(
+        self, rooms: Mapping[str, Room], usage: UserUsage, total: Amount, shapes: FitIndexes, kept: Kept
+    ) -> None:
         self._rooms = rooms
         self._usage = usage
         self._total = total
@@ -73,19 +75,19 @@ class Scene:
         found = (room for room in self._rooms.values() if ask.may_use(room.node))
         return sorted(found, key=lambda room: room.node.name)
 
-    def _looked_at(self, ask: Ask) -> Shape:
+    def _looked_at(self, ask: Ask) -> FitIndex:
         shape = self._shapes.of(ask)
         shape.look()
         return shape
 
-    def explain(self, job: Job, ahead: int) -> Explanation:
+    def explain(self, job: QueuedJob, ahead: int) -> Explanation:
         shape = self._looked_at(job.ask)
         most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
         cause = self.cause(job)
         return Explanation(cause.behind(ahead).message, None if cause.by_rule else ahead, answers)
 
-    def cause(self, job: Job) -> Cause:
+    def cause(self, job: QueuedJob) -> Cause:
         """Why it waits, without its place in the queue."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
@@ -96,7 +98,7 @@ class Scene:
             or _kept(job)
         )
 
-    def outlook(self, job: Job, now: datetime) -> Cause | None:
+    def outlook(self, job: QueuedJob, now: datetime) -> Cause | None:
         """For one that is not in the queue: None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
@@ -108,7 +110,7 @@ class Scene:
             cause = _kept(job)
         return cause
 
-    def never(self, job: Job, coming: Iterable[Node] = ()) -> dict[str, str]:
+    def never(self, job: QueuedJob, coming: Iterable[Node] = ()) -> dict[str, str]:
         """What no node has comes first; what a limit forbids stands beside."""
         places = 1 if job.ask.array else job.ask.places
         rooms, cpus = self.seen_by(job.ask), self._usage.shares_ever(job)
@@ -118,7 +120,7 @@ class Scene:
             found["cpus"] = f"{said}; {self._usage.tightest(job, ever=True)} may have {show_cpus(cpus)} at once"
         return found
 
-    def _beside_all(self, job: Job, shape: Shape, now: datetime) -> int:
+    def _beside_all(self, job: QueuedJob, shape: FitIndex, now: datetime) -> int:
         """How many places there are beside what is kept for others."""
         changed: dict[str, int] = {}
         for name, kept in self._kept.items():
@@ -129,19 +131,19 @@ class Scene:
             return max((shape.widest.counts | changed).values(), default=0)
         return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
 
-    def _before(self, job: Job, kept: Iterable[Reservation]) -> list[Reservation]:
+    def _before(self, job: QueuedJob, kept: Iterable[Reservation]) -> list[Reservation]:
         """Of those for whom room is kept, the ones that have their turn before this one."""
         mine = self._turn(job)
         return [each for each in kept if self._turn(each.job) < mine]
 
-    def _turn(self, job: Job) -> tuple[int, float, Came]:
+    def _turn(self, job: QueuedJob) -> tuple[int, float, Came]:
         return -job.priority, self._usage.of(job.group).share_of(self._total), came(job)
 
-    def _limit(self, job: Job, least: int) -> Cause | None:
+    def _limit(self, job: QueuedJob, least: int) -> Cause | None:
         said = self._usage.why(job, least) if self._usage.places_now(job) < least else None
         return beyond_limit(said) if said else None
 
-    def _left(self, job: Job, shape: Shape) -> Shape | None:
+    def _left(self, job: QueuedJob, shape: FitIndex) -> FitIndex | None:
         """Of the nodes that would do, those that its limits leave it."""
         most, least = wish(job, shape, self._usage)
         found = ways(job, shape, most, least, self._usage, self._shapes)
@@ -152,14 +154,14 @@ class Scene:
 
     # one sentence for all nodes
 
-    def _nowhere_ever(self, ask: Ask, shape: Shape, least: int) -> Cause | None:
+    def _nowhere_ever(self, ask: Ask, shape: FitIndex, least: int) -> Cause | None:
         """Whatever ends and opens, no node could run it."""
         if shape.would_do(ask, least):
             return None
         reasons = never(ask, self.seen_by(ask))
         return no_node_fits(reasons.values()) if reasons else None
 
-    def _lack(self, job: Job, shape: Shape, left: Shape | None, least: int) -> Cause | None:
+    def _lack(self, job: QueuedJob, shape: FitIndex, left: FitIndex | None, least: int) -> Cause | None:
         ask = job.ask
         if not shape.would_do(ask, least):
             return no_room(self._nowhere(ask))
@@ -168,7 +170,7 @@ class Scene:
             return beyond_limit(f"its share of a node's CPUs is more than the limits of {who} leave")
         return None if left.room_for(ask) >= least else no_room(self._shortage(ask, left, least))
 
-    def _shortage(self, ask: Ask, left: Shape, least: int) -> str:
+    def _shortage(self, ask: Ask, left: FitIndex, least: int) -> str:
         rooms = [room for room in self.seen_by(ask) if left.fits_empty(room.node.name)]
         if len(rooms) == 1:
             return _short_there(ask, least, rooms[0]) or _some(ask, left, least)
@@ -186,7 +188,7 @@ class Scene:
 
     # each node by itself
 
-    def _answer(self, job: Job, shape: Shape, most: int, room: Room) -> Answer:
+    def _answer(self, job: QueuedJob, shape: FitIndex, most: int, room: Room) -> NodeAnswer:
         found = obstacles(job.ask, room) + self._beyond(job, room)
         fits = shape.widest.counts.get(room.node.name, 0)
         kept = self._before(job, self._kept.get(room.node.name, ()))
@@ -196,9 +198,9 @@ class Scene:
                 found.append(Obstacle("kept", "has room, but it is kept for one that is ahead in the queue"))
         if not found and fits < most:
             found.append(Obstacle("places", f"has room for {fits} of {most} places"))
-        return Answer(room.node.name, tuple(found))
+        return NodeAnswer(room.node.name, tuple(found))
 
-    def _beyond(self, job: Job, room: Room) -> list[Obstacle]:
+    def _beyond(self, job: QueuedJob, room: Room) -> list[Obstacle]:
         """Its limits leave less than its share of this node."""
         ever = self._usage.shares_ever(job)
         if ever is None or never_there(job.ask, room.node):
@@ -208,13 +210,13 @@ class Scene:
         return [Obstacle("limits", f"{said}, its share of the node", passes=need <= ever)] if said else []
 
 
-def _kept(job: Job) -> Cause:
+def _kept(job: QueuedJob) -> Cause:
     if job.max_duration is None:
         return no_room(f"{KEPT}; with a max_duration it might pass them")
     return no_room(f"{KEPT}; its max_duration does not show that it would not delay them")
 
 
-def _some(ask: Ask, shape: Shape, least: int) -> str:
+def _some(ask: Ask, shape: FitIndex, least: int) -> str:
     if ask.together:
         return f"its {least} nodes run on one host, and at most {shape.room_for(ask)} have room on one now"
     return f"{shape.widest.total} of {least} places have room, and it starts with all or none"

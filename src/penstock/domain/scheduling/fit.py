@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from penstock.domain.nodes import Node
 from penstock.domain.scheduling.capacity import Free, Room
-from penstock.domain.scheduling.demand import Ask, Place
+from penstock.domain.scheduling.demand import Allocation, Ask
 
 PLENTY = 1 << 20
 """Places on a node for something that takes nothing."""
@@ -110,7 +110,7 @@ def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node
     return left
 
 
-def fill(ask: Ask, products: Sequence[str], places: int, room: Room, free: Free) -> list[Place]:
+def fill(ask: Ask, products: Sequence[str], places: int, room: Room, free: Free) -> list[Allocation]:
     """So many places that fit into `free`: one product for all where possible, lowest minor number first."""
     need = ask.gpus * places
     uuids: list[str] = []
@@ -130,7 +130,7 @@ def fill(ask: Ask, products: Sequence[str], places: int, room: Room, free: Free)
         cpus, memory = cpus - each_cpus, memory - each_memory
         own = each_cpus // 1000 if ask.exclusive else 0
         found.append(
-            Place(
+            Allocation(
                 room.node.name,
                 each_cpus,
                 each_memory,

@@ -55,7 +55,7 @@ class Choice:
             yield key[-1]
 
 
-class Shape:
+class FitIndex:
     def __init__(self, ask: Ask, rooms: Mapping[str, Room], products: Sequence[str]) -> None:
         self.ask = ask
         """Of one place."""
@@ -213,14 +213,14 @@ class Shape:
         return found
 
 
-class Shapes:
+class FitIndexes:
     """The shapes that were asked for lately."""
 
     KEPT = 512
 
     def __init__(self, rooms: Mapping[str, Room]) -> None:
         self._rooms = rooms
-        self._shapes: dict[Ask, Shape] = {}
+        self._shapes: dict[Ask, FitIndex] = {}
         self._groups: frozenset[str] = frozenset()
         self._products: list[str] = []
         self._outdated = True
@@ -232,18 +232,18 @@ class Shapes:
         groups = self._groups if EVERYTHING in ask.groups else ask.groups & self._groups
         return ask if groups == ask.groups else replace(ask, groups=groups)
 
-    def of(self, ask: Ask) -> Shape:
+    def of(self, ask: Ask) -> FitIndex:
         key = self.key(ask).shape
         shape = self._shapes.pop(key, None)
         if shape is None:
             products = [product for product in self._products if key.gpus and key.takes_product(product)]
-            shape = Shape(key, self._rooms, products)
+            shape = FitIndex(key, self._rooms, products)
         self._shapes[key] = shape
         if len(self._shapes) > self.KEPT:
             del self._shapes[next(iter(self._shapes))]
         return shape
 
-    def within(self, shape: Shape, share_milli: int) -> Shape:
+    def within(self, shape: FitIndex, share_milli: int) -> FitIndex:
         """Of its nodes those where a share is no more."""
         return shape if shape.all_within(share_milli) else self.of(replace(shape.ask, share_milli=share_milli))
 

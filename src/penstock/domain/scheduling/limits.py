@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.domain.quantities import show_cpus
-from penstock.domain.scheduling.demand import Ask, Held, Job
+from penstock.domain.scheduling.demand import Ask, Held, QueuedJob
 from penstock.domain.users import Group, Limits
 
 
@@ -50,7 +50,7 @@ NO_LIMITS = Limits()
 UNBOUNDED = 1 << 40
 
 
-class Usage:
+class UserUsage:
     """Who holds how much, and what that leaves."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
@@ -69,7 +69,7 @@ class Usage:
     def of(self, group: str, user: str | None = None) -> Amount:
         return self._held.get((group, user), NOTHING)
 
-    def _bounds(self, job: Job) -> Iterable[tuple[str, Limits, Amount]]:
+    def _bounds(self, job: QueuedJob) -> Iterable[tuple[str, Limits, Amount]]:
         group = self._groups.get(job.group)
         if group and not job.unlimited:
             yield f"group {group.name}", group.limits, self.of(group.name)
@@ -80,32 +80,32 @@ class Usage:
         found = self._groups.get(group)
         return found is not None and (found.limits != NO_LIMITS or found.limits_each != NO_LIMITS)
 
-    def places_ever(self, job: Job) -> int:
+    def places_ever(self, job: QueuedJob) -> int:
         """How many places its limits leave it when nothing else runs."""
         return min((_places(job.ask, limits, NOTHING) for _, limits, _ in self._bounds(job)), default=UNBOUNDED)
 
-    def places_now(self, job: Job) -> int:
+    def places_now(self, job: QueuedJob) -> int:
         return min((_places(job.ask, limits, held) for _, limits, held in self._bounds(job)), default=UNBOUNDED)
 
-    def shares_ever(self, job: Job) -> int | None:
+    def shares_ever(self, job: QueuedJob) -> int | None:
         """How many CPUs its limits leave for shares of nodes when nothing else runs: how many a share is, is known only
         with the node. None: no limit does, or it says how many it needs."""
         return self._shares(job, (limits.cpus_milli for _, limits, _ in self._bounds(job)))
 
-    def shares_now(self, job: Job) -> int | None:
+    def shares_now(self, job: QueuedJob) -> int | None:
         return self._shares(job, (_cpus_left(limits, held) for _, limits, held in self._bounds(job)))
 
-    def _shares(self, job: Job, lefts: Iterable[int | None]) -> int | None:
+    def _shares(self, job: QueuedJob, lefts: Iterable[int | None]) -> int | None:
         if job.ask.cpus_milli is not None:
             return None
         return min((left for left in lefts if left is not None), default=None)
 
-    def tightest(self, job: Job, *, ever: bool = False) -> str:
+    def tightest(self, job: QueuedJob, *, ever: bool = False) -> str:
         """Whose limit leaves it fewest CPUs; `ever`: when nothing else runs."""
         bounds = [(who, _cpus_left(limits, NOTHING if ever else held)) for who, limits, held in self._bounds(job)]
         return min((left, who) for who, left in bounds if left is not None)[1]
 
-    def why(self, job: Job, places: int) -> str | None:
+    def why(self, job: QueuedJob, places: int) -> str | None:
         """`group vision may have 8 GPUs at once: 7 are taken, needs 2`."""
         for who, limits, held in self._bounds(job):
             for _, most, taken, need, show, words in _each(job.ask, limits, held, places):
@@ -113,14 +113,14 @@ class Usage:
                     return _beyond(who, most, taken, need, show, words)
         return None
 
-    def why_share(self, job: Job, cpus_milli: int) -> str | None:
+    def why_share(self, job: QueuedJob, cpus_milli: int) -> str | None:
         """The same of a share of so many CPUs."""
         for who, limits, held in self._bounds(job):
             if limits.cpus_milli is not None and held.cpus_milli + cpus_milli > limits.cpus_milli:
                 return _beyond(who, limits.cpus_milli, held.cpus_milli, cpus_milli, show_cpus, "CPUs")
         return None
 
-    def never(self, job: Job, places: int) -> dict[str, str]:
+    def never(self, job: QueuedJob, places: int) -> dict[str, str]:
         """Which limits leave too little for it even alone, by what it asks for."""
         found: dict[str, str] = {}
         for who, limits, _ in self._bounds(job):

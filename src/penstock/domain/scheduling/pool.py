@@ -10,12 +10,12 @@ from typing import Any
 from penstock.domain.nodes import Node
 from penstock.domain.scheduling import explain as explaining
 from penstock.domain.scheduling.capacity import Room, usable
-from penstock.domain.scheduling.demand import Held, Job
+from penstock.domain.scheduling.demand import Held, QueuedJob
 from penstock.domain.scheduling.explain import Cause, Explanation
-from penstock.domain.scheduling.index import Shapes
-from penstock.domain.scheduling.limits import Amount, Usage
+from penstock.domain.scheduling.index import FitIndexes
+from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import fits_ever
-from penstock.domain.scheduling.queue import Kind, Line, Queue
+from penstock.domain.scheduling.queue import JobShape, Lane, Queue
 from penstock.domain.scheduling.reserve import Reservation
 from penstock.domain.scheduling.round import Round, ways, wish
 from penstock.domain.users import Group
@@ -33,11 +33,11 @@ class Pool:
         self._held: dict[str, Held] = {}
         self._on: dict[str, dict[str, Held]] = {}
         """By node, whether or not that is known."""
-        self._usage = Usage(self._groups)
+        self._usage = UserUsage(self._groups)
         self._total = Amount()
-        self._shapes = Shapes(self._rooms)
+        self._shapes = FitIndexes(self._rooms)
         self._reservations: dict[str, list[Reservation]] = {}
-        self._order: Iterator[Job] = iter(())
+        self._order: Iterator[QueuedJob] = iter(())
         self._places: dict[str, int] | None = None
         self._out: dict[tuple[int, str], set[str]] | None = None
         """Those that cannot have a turn, by priority downwards and group."""
@@ -97,7 +97,7 @@ class Pool:
         if self._groups.pop(name, None):
             self._moved()
 
-    def enqueue(self, job: Job) -> None:
+    def enqueue(self, job: QueuedJob) -> None:
         """It waits from now on; one that had places gives them back."""
         self.release(job.id)
         self._queue.add(job)
@@ -202,7 +202,7 @@ class Pool:
         return self._rooms
 
     @property
-    def waiting(self) -> Mapping[str, Job]:
+    def waiting(self) -> Mapping[str, QueuedJob]:
         return self._queue.jobs
 
     @property
@@ -230,17 +230,17 @@ class Pool:
             }
         return self._out
 
-    def _has_no_turn(self, line: Line) -> bool:
+    def _has_no_turn(self, line: Lane) -> bool:
         first = line.jobs[0]
         return not self._fits_ever(line.kind) or (self._usage.limits(first.group) and self._beyond(first))
 
-    def _fits_ever(self, kind: Kind) -> bool:
+    def _fits_ever(self, kind: JobShape) -> bool:
         """Looked up for each kind once, until the nodes are others."""
         if kind.fits_ever[0] != self._generation:
             kind.fits_ever = (self._generation, fits_ever(kind.ask, (room.node for room in self._rooms.values())))
         return kind.fits_ever[1]
 
-    def _beyond(self, job: Job) -> bool:
+    def _beyond(self, job: QueuedJob) -> bool:
         """Do its limits leave it nothing, for now?"""
         shape = self._shapes.of(job.ask)
         return not ways(job, shape, *wish(job, shape, self._usage), self._usage, self._shapes)
@@ -276,14 +276,14 @@ class Pool:
         """Those at the head of the queue, in order."""
         return [job.id for job in islice(self._queue.order(self._usage, self._total, {}), most)]
 
-    def outlook(self, job: Job, now: datetime) -> Cause | None:
+    def outlook(self, job: QueuedJob, now: datetime) -> Cause | None:
         """Why a job that came now would wait; None if it would start."""
         cause = self._scene.outlook(job, now)
         if cause is None or cause.by_rule:
             return cause
         return cause.behind(self._queue.before(job, self._usage, self._total, self._kept_out()))
 
-    def never(self, job: Job, coming: Iterable[Node] = ()) -> dict[str, str]:
+    def never(self, job: QueuedJob, coming: Iterable[Node] = ()) -> dict[str, str]:
         """Why it could not run even if nothing else did, by what it asks for; nothing, if it could. `coming` are nodes
         that are not here yet."""
         return self._scene.never(job, coming)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from datetime import datetime
 from heapq import merge
 
-from penstock.domain.scheduling.demand import Ask, Job
-from penstock.domain.scheduling.limits import Amount, Usage
+from penstock.domain.scheduling.demand import Ask, QueuedJob
+from penstock.domain.scheduling.limits import Amount, UserUsage
 
 Came = tuple[datetime, str]
 """First come, first served: since when, and the id."""
@@ -21,11 +21,11 @@ Out = Mapping[tuple[int, str], Collection[str]]
 """Ids of those that cannot have a turn, for a limit or for want of a node; by priority downwards and group."""
 
 
-def came(job: Job) -> Came:
+def came(job: QueuedJob) -> Came:
     return job.since, job.id
 
 
-class Kind:
+class JobShape:
     """All that ask for the same of the nodes, whoever they are."""
 
     __slots__ = ("ask", "durations", "fits_ever")
@@ -37,21 +37,21 @@ class Kind:
         """Whether the nodes that there are could run it, and in which generation of them that was found."""
 
 
-class Line:
+class Lane:
     """Jobs of one kind and one user that last as long: where the first must wait, so must the others."""
 
     __slots__ = ("came", "jobs", "kind", "lasts")
 
-    def __init__(self, kind: Kind, lasts: int) -> None:
+    def __init__(self, kind: JobShape, lasts: int) -> None:
         self.kind = kind
         self.lasts = lasts
-        self.jobs: list[Job] = []
+        self.jobs: list[QueuedJob] = []
 
-    def add(self, job: Job) -> None:
+    def add(self, job: QueuedJob) -> None:
         insort(self.jobs, job, key=came)
         self.came = came(self.jobs[0])
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: QueuedJob) -> None:
         del self.jobs[bisect_left(self.jobs, came(job), key=came)]
         if self.jobs:
             self.came = came(self.jobs[0])
@@ -60,7 +60,7 @@ class Line:
 class Row:
     """Jobs of one group and priority as they came, with what the first of them would have: none, one, two and so on."""
 
-    def __init__(self, jobs: list[Job]) -> None:
+    def __init__(self, jobs: list[QueuedJob]) -> None:
         self.jobs = jobs
         self._sums = [Amount()]
 
@@ -81,37 +81,37 @@ class Row:
         return bisect_left(places, turn, key=lambda place: (self.turn(place, held, total), came(self.jobs[place])))
 
 
-class Waiting:
+class WaitingJobs:
     """The jobs of one group and priority."""
 
     def __init__(self) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[QueuedJob] = []
         """As they came."""
         self._row = Row(self.jobs)
-        self.lines: dict[Kind, dict[tuple[str, int | None], Line]] = {}
+        self.lines: dict[JobShape, dict[tuple[str, int | None], Lane]] = {}
         """By user and max_duration."""
 
-    def each_line(self) -> Iterator[Line]:
+    def each_line(self) -> Iterator[Lane]:
         for alike in self.lines.values():
             yield from alike.values()
 
-    def but(self, out: Container[str] | None) -> list[Job]:
+    def but(self, out: Container[str] | None) -> list[QueuedJob]:
         return [job for job in self.jobs if job.id not in out] if out else self.jobs
 
     def row(self, out: Container[str] | None) -> Row:
         return Row(self.but(out)) if out else self._row
 
-    def add(self, kind: Kind, job: Job) -> None:
+    def add(self, kind: JobShape, job: QueuedJob) -> None:
         place = bisect_left(self.jobs, came(job), key=came)
         self.jobs.insert(place, job)
         self._row.changed(place)
         alike = self.lines.setdefault(kind, {})
         line = alike.get((job.user, job.max_duration))
         if line is None:
-            line = alike[job.user, job.max_duration] = Line(kind, job.lasts)
+            line = alike[job.user, job.max_duration] = Lane(kind, job.lasts)
         line.add(job)
 
-    def remove(self, kind: Kind, job: Job) -> None:
+    def remove(self, kind: JobShape, job: QueuedJob) -> None:
         place = bisect_left(self.jobs, came(job), key=came)
         del self.jobs[place]
         self._row.changed(place)
@@ -126,22 +126,22 @@ class Waiting:
 
 class Queue:
     def __init__(self) -> None:
-        self.jobs: dict[str, Job] = {}
-        self.waiting: dict[tuple[int, str], Waiting] = {}
+        self.jobs: dict[str, QueuedJob] = {}
+        self.waiting: dict[tuple[int, str], WaitingJobs] = {}
         """By priority downwards and group."""
-        self._kinds: dict[Ask, Kind] = {}
-        self._kind_of: dict[str, Kind] = {}
+        self._kinds: dict[Ask, JobShape] = {}
+        self._kind_of: dict[str, JobShape] = {}
         self._key: Callable[[Ask], Ask] = lambda ask: ask
 
-    def add(self, job: Job) -> None:
+    def add(self, job: QueuedJob) -> None:
         self.jobs[job.id] = job
         ask = self._key(job.ask)
         kind = self._kinds.get(ask)
         if kind is None:
-            kind = self._kinds[ask] = Kind(ask)
+            kind = self._kinds[ask] = JobShape(ask)
         self._kind_of[job.id] = kind
         kind.durations[job.max_duration] += 1
-        self.waiting.setdefault((-job.priority, job.group), Waiting()).add(kind, job)
+        self.waiting.setdefault((-job.priority, job.group), WaitingJobs()).add(kind, job)
 
     def remove(self, workload_id: str) -> None:
         job = self.jobs.pop(workload_id)
@@ -164,7 +164,7 @@ class Queue:
         for job in jobs:
             self.add(job)
 
-    def order(self, usage: Usage, total: Amount, out: Out) -> Iterator[Job]:
+    def order(self, usage: UserUsage, total: Amount, out: Out) -> Iterator[QueuedJob]:
         """All of them but `out`, as if each had its turn and started."""
         for priority in sorted({priority for priority, _ in self.waiting}):
             turns = [
@@ -174,10 +174,10 @@ class Queue:
             ]
             yield from (job for _, _, job in merge(*turns))
 
-    def before(self, job: Job, usage: Usage, total: Amount, out: Out) -> int:
+    def before(self, job: QueuedJob, usage: UserUsage, total: Amount, out: Out) -> int:
         """How many would have their turn before one that is not among them. Asked of each that comes, however many
         there are: none is gone through that need not."""
-        own = self.waiting.get((-job.priority, job.group), Waiting())
+        own = self.waiting.get((-job.priority, job.group), WaitingJobs())
         row = own.row(out.get((-job.priority, job.group)))
         mine = row.turn(bisect_left(row.jobs, came(job), key=came), usage.of(job.group), total), came(job)
         found = 0
@@ -190,7 +190,7 @@ class Queue:
         return found
 
 
-def _turns(jobs: Iterable[Job], held: Amount, total: Amount) -> Iterator[tuple[float, Came, Job]]:
+def _turns(jobs: Iterable[QueuedJob], held: Amount, total: Amount) -> Iterator[tuple[float, Came, QueuedJob]]:
     """Of one group and priority: each has its turn the later, the more those before it have."""
     held = held.copy()
     for job in jobs:

@@ -14,9 +14,9 @@ from heapq import heapify, heappop, heappush
 from typing import cast
 
 from penstock.domain.scheduling.capacity import Free, Moment, Room
-from penstock.domain.scheduling.demand import Ask, Held, Job
+from penstock.domain.scheduling.demand import Ask, Held, QueuedJob
 from penstock.domain.scheduling.fit import count, first_end, spend
-from penstock.domain.scheduling.index import Shape, Step
+from penstock.domain.scheduling.index import FitIndex, Step
 
 SURE, UNSURE, NOT_BEFORE = range(3)
 """How the first of a moment is to be understood."""
@@ -26,7 +26,7 @@ INSTANT = timedelta(microseconds=1)
 
 
 def reserve(
-    job: Job, places: int, shape: Shape, kept: Kept, rooms: Mapping[str, Room], now: datetime
+    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, Room], now: datetime
 ) -> Reservation | None:
     """None: nowhere."""
     nodes: dict[str, int] = {}
@@ -45,7 +45,7 @@ def reserve(
     return None
 
 
-def _reservation(job: Job, shape: Shape, nodes: dict[str, int], last: Moment, now: datetime) -> Reservation:
+def _reservation(job: QueuedJob, shape: FitIndex, nodes: dict[str, int], last: Moment, now: datetime) -> Reservation:
     """What should be over already is expected to end any moment."""
     how, when, _ = last
     starts = None if how == UNSURE else max(when, now)
@@ -56,7 +56,7 @@ def _reservation(job: Job, shape: Shape, nodes: dict[str, int], last: Moment, no
 
 class _Coming:
     def __init__(
-        self, job: Job, places: int, shape: Shape, kept: Kept, rooms: Mapping[str, Room], now: datetime
+        self, job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, Room], now: datetime
     ) -> None:
         self._job = job
         self._places = places
@@ -142,7 +142,7 @@ RESERVATIONS = 8
 
 @dataclass(frozen=True)
 class Reservation:
-    job: Job
+    job: QueuedJob
     ask: Ask
     """Of one place."""
     products: tuple[str, ...]
@@ -167,7 +167,7 @@ Kept = Mapping[str, Sequence[Reservation]]
 """By node, in the order of their turns."""
 
 
-def over(job: Job, begins: datetime) -> datetime | None:
+def over(job: QueuedJob, begins: datetime) -> datetime | None:
     """When a job that begins then has ended; None is not known."""
     return None if job.max_duration is None else begins + timedelta(seconds=job.max_duration)
 

@@ -8,12 +8,12 @@ from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
 from penstock.domain.scheduling.capacity import Room
-from penstock.domain.scheduling.choose import Choosing
-from penstock.domain.scheduling.demand import FOR_EVER, Ask, Held, Job, lasts
+from penstock.domain.scheduling.choose import Chooser
+from penstock.domain.scheduling.demand import FOR_EVER, Ask, Held, QueuedJob, lasts
 from penstock.domain.scheduling.fit import half
-from penstock.domain.scheduling.index import Shape, Shapes
-from penstock.domain.scheduling.limits import Amount, Usage
-from penstock.domain.scheduling.queue import Came, Kind, Line, Queue, Waiting, came
+from penstock.domain.scheduling.index import FitIndex, FitIndexes
+from penstock.domain.scheduling.limits import Amount, UserUsage
+from penstock.domain.scheduling.queue import Came, JobShape, Lane, Queue, WaitingJobs, came
 from penstock.domain.scheduling.reserve import RESERVATIONS, Reservation, reserve
 
 KINDS = 256
@@ -21,7 +21,7 @@ KINDS = 256
 ENDLESS = FOR_EVER + 1
 
 
-def wish(job: Job, shape: Shape, usage: Usage) -> tuple[int, int]:
+def wish(job: QueuedJob, shape: FitIndex, usage: UserUsage) -> tuple[int, int]:
     """How many places it would like, and how many it needs to start."""
     if not job.ask.array:
         return job.ask.places, job.ask.places
@@ -31,7 +31,9 @@ def wish(job: Job, shape: Shape, usage: Usage) -> tuple[int, int]:
     return most, half(most)
 
 
-def ways(job: Job, shape: Shape, most: int, least: int, usage: Usage, shapes: Shapes) -> list[tuple[Shape, int]]:
+def ways(
+    job: QueuedJob, shape: FitIndex, most: int, least: int, usage: UserUsage, shapes: FitIndexes
+) -> list[tuple[FitIndex, int]]:
     """The nodes that its limits leave it, and how many places there, the best first; nothing: it is beyond a limit."""
     most = min(most, usage.places_now(job))
     if most < least:
@@ -44,7 +46,13 @@ def ways(job: Job, shape: Shape, most: int, least: int, usage: Usage, shapes: Sh
 
 class Round:
     def __init__(
-        self, queue: Queue, rooms: Mapping[str, Room], usage: Usage, total: Amount, shapes: Shapes, now: datetime
+        self,
+        queue: Queue,
+        rooms: Mapping[str, Room],
+        usage: UserUsage,
+        total: Amount,
+        shapes: FitIndexes,
+        now: datetime,
     ) -> None:
         self.kept: dict[str, list[Reservation]] = {}
         """By node, in the order of their turns."""
@@ -54,12 +62,12 @@ class Round:
         self._total = total
         self._shapes = shapes
         self._now = now
-        self._choosing = Choosing(rooms, self.kept, now)
+        self._choosing = Chooser(rooms, self.kept, now)
         self._shares: dict[str, float] = {}
         self._reserved: set[Ask] = set()
-        self._too_long: dict[Kind, int] = {}
+        self._too_long: dict[JobShape, int] = {}
         """Of a kind that had its turn: nothing that lasts so long, or longer, can start any more."""
-        self._out: set[Line] = set()
+        self._out: set[Lane] = set()
         """Beyond a limit of their user or group."""
 
     def go_on(self, now: datetime) -> None:
@@ -70,7 +78,7 @@ class Round:
         were looked at that something else should have its turn before the others are."""
         heap = [(key[0], self._share(key[1]), *came(each.jobs[0]), key) for key, each in self._queue.waiting.items()]
         heapify(heap)
-        lines: dict[tuple[int, str], list[tuple[Came, Line]]] = {}
+        lines: dict[tuple[int, str], list[tuple[Came, Lane]]] = {}
         while heap:
             turn, key = heap[0][:4], heap[0][4]
             if key not in lines:
@@ -99,17 +107,17 @@ class Round:
         """When the first has room of those for whom it is kept, if that is known."""
         return min((each.starts for kept in self.kept.values() for each in kept if each.starts), default=None)
 
-    def _lines(self, waiting: Waiting) -> list[tuple[Came, Line]]:
+    def _lines(self, waiting: WaitingJobs) -> list[tuple[Came, Lane]]:
         """The first of each kind of which anything might still start."""
         found = [first for kind, lines in waiting.lines.items() if (first := self._first(kind, lines.values()))]
         heapify(found)
         return found
 
-    def _following(self, key: tuple[int, str], kind: Kind) -> tuple[Came, Line] | None:
+    def _following(self, key: tuple[int, str], kind: JobShape) -> tuple[Came, Lane] | None:
         waiting = self._queue.waiting.get(key)
         return self._first(kind, waiting.lines[kind].values()) if waiting and kind in waiting.lines else None
 
-    def _first(self, kind: Kind, lines: Iterable[Line]) -> tuple[Came, Line] | None:
+    def _first(self, kind: JobShape, lines: Iterable[Lane]) -> tuple[Came, Lane] | None:
         too_long = self._too_long.get(kind, ENDLESS)
         if not too_long:
             return None
@@ -119,11 +127,11 @@ class Round:
                 first = line
         return (first.came, first) if first else None
 
-    def _enough(self, line: Line) -> bool:
+    def _enough(self, line: Lane) -> bool:
         looked_at = len(self._too_long)
         return line.kind not in self._too_long and looked_at > 0 and looked_at % KINDS == 0
 
-    def _might_start(self, line: Line) -> bool:
+    def _might_start(self, line: Lane) -> bool:
         return line.lasts < self._too_long.get(line.kind, ENDLESS) and line not in self._out
 
     def _share(self, group: str) -> float:
@@ -132,7 +140,7 @@ class Round:
             share = self._shares[group] = self._usage.of(group).share_of(self._total)
         return share
 
-    def _attempt(self, line: Line, job: Job) -> Held | None:
+    def _attempt(self, line: Lane, job: QueuedJob) -> Held | None:
         """None: it waits. Beyond a limit of its user or group it is in nobody's way; else room is kept for it."""
         kind = line.kind
         self._too_long.setdefault(kind, ENDLESS)
@@ -153,7 +161,7 @@ class Round:
             self._too_long[kind] = self._shortest_too_long(job, shape, kind) if shape.widest.total >= least else 0
         return None
 
-    def _shortest_too_long(self, like: Job, shape: Shape, kind: Kind) -> int:
+    def _shortest_too_long(self, like: QueuedJob, shape: FitIndex, kind: JobShape) -> int:
         """There is room, but it is kept: what is shorter than this may pass."""
         found, places = like.lasts, kind.ask.places
         for duration in sorted(kind.durations, key=lasts, reverse=True):
@@ -163,7 +171,7 @@ class Round:
                 found = lasts(duration)
         return found
 
-    def _keep(self, job: Job, shape: Shape, places: int) -> None:
+    def _keep(self, job: QueuedJob, shape: FitIndex, places: int) -> None:
         if shape.ask in self._reserved or len(self._reserved) >= RESERVATIONS:
             return
         if found := reserve(job, places, shape, self.kept, self._rooms, self._now):

@@ -11,7 +11,7 @@ from penstock.dialects.document.types import AskedVolume, NounDocument
 from penstock.domain.audit import Deed
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
-from penstock.domain.scheduling.demand import Job
+from penstock.domain.scheduling.demand import QueuedJob
 from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
 from penstock.domain.workloads import Workload
@@ -247,7 +247,7 @@ class Planned:
     workload: Workload | None = None
     known: Workload | None = None
     """The one that is there and the same, for those of the text that name it."""
-    job: Job | None = None
+    job: QueuedJob | None = None
     """The workload as the queue would see it."""
     homes: dict[str, Volume] = field(default_factory=dict)
     """Volumes that are made with the workload."""

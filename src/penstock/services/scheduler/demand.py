@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.scheduling.demand import Ask, Held, Job, Place
+from penstock.domain.scheduling.demand import Allocation, Ask, Held, QueuedJob
 from penstock.domain.scheduling.explain import Cause
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Wants, Workload
@@ -37,8 +37,8 @@ class Refused:
     """A volume of it is on another node by now."""
 
 
-def job_of(workload: Workload, ask: Ask) -> Job:
-    return Job(
+def job_of(workload: Workload, ask: Ask) -> QueuedJob:
+    return QueuedJob(
         id=workload.id,
         ask=ask,
         user=workload.user,
@@ -66,7 +66,7 @@ def held_of(workload: Workload, ask: Ask, only: str) -> Held:
     return Held(
         job_of(workload, ask),
         tuple(
-            Place(
+            Allocation(
                 node=hosts[min(number, len(hosts) - 1)],
                 cpus_milli=counted[number][0] if number < len(counted) else 0,
                 memory_bytes=counted[number][1] if number < len(counted) else 0,

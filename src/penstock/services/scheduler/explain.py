@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.domain.scheduling.explain import Answer
+from penstock.domain.scheduling.explain import NodeAnswer
 from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
@@ -32,7 +32,7 @@ class Explaining:
         )
 
 
-def _node(answer: Answer) -> ExplainedNode:
+def _node(answer: NodeAnswer) -> ExplainedNode:
     obstacles = tuple(ObstacleView(key=each.key, message=each.message, passes=each.passes) for each in answer.obstacles)
     return ExplainedNode(name=answer.node, fits=not obstacles, obstacles=obstacles)
 

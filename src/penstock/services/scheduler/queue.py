@@ -17,7 +17,7 @@ from penstock.domain.model import now
 from penstock.domain.nodes import Host, Node, unseen
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling.capacity import Free
-from penstock.domain.scheduling.demand import Ask, Held, Job, ask_of
+from penstock.domain.scheduling.demand import Ask, Held, QueuedJob, ask_of
 from penstock.domain.scheduling.explain import Cause, Explanation
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING, Reason
@@ -114,15 +114,15 @@ class Placement:
         """GPU uuid → id of the workload that has it."""
         return self._pool.holders()
 
-    def never(self, job: Job, coming: Iterable[Host] = ()) -> dict[str, str]:
+    def never(self, job: QueuedJob, coming: Iterable[Host] = ()) -> dict[str, str]:
         """`coming` are nodes that are about to be registered: what they have is not known yet."""
         return self._pool.never(job, [unseen(host) for host in coming])
 
-    def outlook(self, job: Job) -> Cause | None:
+    def outlook(self, job: QueuedJob) -> Cause | None:
         """Why one that came now would wait; None if it would start."""
         return self._pool.outlook(job, now())
 
-    def outlook_together(self, jobs: Sequence[Job]) -> dict[str, Cause | None]:
+    def outlook_together(self, jobs: Sequence[QueuedJob]) -> dict[str, Cause | None]:
         """The same of several that came at once, each in the way of those after it."""
         pool = self._pool.copy()
         for job in jobs:
@@ -157,7 +157,7 @@ class Placement:
         placed = {id_: None for id_ in workload_ids if id_ in self._pool.held}
         return placed | {id_: cause.message for id_, cause in self.causes(workload_ids).items()}
 
-    async def candidate(self, workload: Workload, volumes: Iterable[Volume], homes: Homes = ()) -> Job:
+    async def candidate(self, workload: Workload, volumes: Iterable[Volume], homes: Homes = ()) -> QueuedJob:
         """Return one that is not stored yet, to ask about; `homes` are of further volumes, which the engine does not
         know yet."""
         if self._several or workload.spec.resources.gpus:  # what others do on this machine's GPUs nobody tells

@@ -13,7 +13,7 @@ from penstock.domain.model import now
 from penstock.domain.names import new_id, shorten
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
-from penstock.domain.scheduling.demand import Job
+from penstock.domain.scheduling.demand import QueuedJob
 from penstock.domain.scheduling.explain import Cause, no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group, Proof
@@ -56,7 +56,7 @@ class Prepared:
     workload: Workload
     homes: dict[str, Volume]
     """By mount path, volumes that are made with it."""
-    job: Job | None = None
+    job: QueuedJob | None = None
     """As the queue would see it; None: it waits for others first, or the engine schedules."""
 
 
@@ -175,7 +175,7 @@ class Submit:
             updated_at=moment,
         )
 
-    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> Job | None:
+    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> QueuedJob | None:
         """The engine does not know the storages that come with it."""
         placement = self._reconciler.placement
         nodes = {storage.name: storage.node for storage in coming.storages}
@@ -258,12 +258,12 @@ class Submit:
             return f"It would wait: {waits}."
         return "The cluster decides when it starts." if self._engine.schedules else "It would start now."
 
-    def outlook_together(self, jobs: Sequence[Job]) -> dict[str, str]:
+    def outlook_together(self, jobs: Sequence[QueuedJob]) -> dict[str, str]:
         """What would become of each of several that are to be made at once."""
         found = self._reconciler.placement.outlook_together(jobs) if self._reconciler.placement else {}
         return {id_: self.would(cause.message if cause else None) for id_, cause in found.items()}
 
-    def _outlook(self, job: Job | None, coming: Coming) -> Cause | None:
+    def _outlook(self, job: QueuedJob | None, coming: Coming) -> Cause | None:
         waits = self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
         if waits and waits.reason is Reason.NO_NODE_FITS and coming.hosts:
             return no_room(f"waits for {', '.join(host.name for host in coming.hosts)} to be registered")
@@ -291,7 +291,7 @@ class Submit:
         hint = f"an admin can raise max_priority of group {group.name}"
         return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
-    def _never_fits(self, task: Task, job: Job | None, coming: Coming) -> list[Problem]:
+    def _never_fits(self, task: Task, job: QueuedJob | None, coming: Coming) -> list[Problem]:
         if self._reconciler.placement is None or job is None:
             return []
         found = self._reconciler.placement.never(job, coming.hosts)
