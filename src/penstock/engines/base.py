@@ -213,6 +213,19 @@ class Reminded(Protocol):
 
 
 @runtime_checkable
+class Advances(Protocol):
+    """An engine whose runs need its server on their way: nothing beside them does what is due."""
+
+    async def advance(self, run: Run) -> None:
+        """Do what is due now: start the next index, end the nodes of one that failed, give up a hopeless wait.
+
+        Called after `observe`, each time the run has changed, until its end is recorded. It may return before all is
+        done; what comes of it is a change of the run.
+        """
+        ...
+
+
+@runtime_checkable
 class Foreseeing(Protocol):
     """An engine that places work itself, and knows what its nodes have."""
 

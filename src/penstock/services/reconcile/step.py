@@ -13,7 +13,18 @@ from penstock.domain.outcome import Outcome, lasting
 from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
-from penstock.engines.base import BoundMount, DevicesBusy, Engine, HeldUp, Launch, Presence, Reminded, Report, Run
+from penstock.engines.base import (
+    Advances,
+    BoundMount,
+    DevicesBusy,
+    Engine,
+    HeldUp,
+    Launch,
+    Presence,
+    Reminded,
+    Report,
+    Run,
+)
 from penstock.errors import PenstockError, StorageFull, Unavailable
 from penstock.services.reconcile import records
 from penstock.services.workloads.references import claim_of
@@ -54,6 +65,7 @@ class Runs:
         self._begun: set[Run] = set()
         """Whose start we saw come to its end."""
         self._reminded = engine if isinstance(engine, Reminded) else None
+        self._advances = engine if isinstance(engine, Advances) else None
         self._told: set[Run] = set()
         """Runs that the engine was told of, by their start or since."""
 
@@ -92,7 +104,10 @@ class Runs:
             report = await self._engine.observe(run)
             if report.presence is Presence.absent and self._engine.schedules:
                 raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
-        return await self._write_down(workload, report)
+        after = await self._write_down(workload, report)
+        if self._advances and not after.ended:
+            await self._advances.advance(run)
+        return after
 
     async def _remind(self, workload: Workload, run: Run) -> None:
         """Tell the engine of a run with several parts that was begun before this server: the records say what it is,
