@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from penstock.domain.engines import EngineName
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus, parse_duration
 from penstock.errors import Problem, SettingsError
@@ -84,7 +85,7 @@ class Settings:
     workdir_limit: str = "512Mi"
     """Largest packed workdir a job may send along."""
 
-    engine: Literal["local", "docker", "kubernetes"] = "local"
+    engine: EngineName = "local"
     """Where workloads run. `local`: sandboxed process trees on this machine. `docker`: containers of the Docker engines
     that Node documents name; the settings beginning with `docker_` say how. `kubernetes`: Jobs and claims of a cluster
     (needs `pip install '.[kubernetes]'` in a checkout); the settings beginning with `kubernetes_` say which and how."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Account, Caller, Proof
 from penstock.domain.volumes import AccessMode, Phase, Volume
-from penstock.domain.workloads import Workload
-from penstock.engines.base import Found, Launch, Presence, Report, Run
+from penstock.domain.workloads import Spec, Workload
+from penstock.engines.base import Event, Found, Launch, Presence, Report, Run
 from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Unavailable
 from penstock.server.parts import Parts
@@ -51,7 +51,7 @@ class Kept:
 class SchedulingEngine(LocalEngine):
     name = "scheduling"
     schedules = True
-    keeps_records = True
+    enforces_sizes = True
 
     def __init__(self, settings: Settings, kept: Kept) -> None:
         super().__init__(settings)
@@ -134,8 +134,23 @@ class SchedulingEngine(LocalEngine):
     async def volume_users(self, volume: Volume) -> list[str]:
         return self.kept.users.get(volume.name, [])
 
-    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
+    def lost(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def namespace(self, user: str, group: str) -> str:
+        return group
+
+    async def existing_claim(self, name: str, user: str, group: str) -> Volume | None:
         return self.kept.literals.get(name)
+
+    async def volume_events(self, volume: Volume) -> list[Event]:
+        return []
+
+    async def resize_volume(self, volume: Volume) -> None:
+        pass
+
+    async def outlook(self, spec: Spec) -> str | None:
+        return None
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -203,12 +203,151 @@ class HeldUp(Exception):
         self.reason, self.message, self.seconds = reason, message, seconds
 
 
+class Engine(Protocol):
+    """What every engine does. What only some can do are the protocols below: a caller asks with `isinstance`."""
+
+    name: str
+    schedules: bool
+    """It places work itself; otherwise our scheduler does."""
+    enforces_sizes: bool
+    """A volume cannot hold more than its size; otherwise that is only counted."""
+    helper_image: str | None
+    """The image that a shell on a volume runs in; None where programs of the machine run."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None:
+        """Stop looking, as far as `open` came. What runs goes on."""
+        ...
+
+    async def checks(self) -> list[Check]: ...
+    async def nodes(self) -> list[Node]: ...
+
+    async def storage_classes(self) -> list[StorageClass]: ...
+    async def create_volume(self, volume: Volume, account: Account) -> None: ...
+    async def delete_volume(self, volume: Volume) -> None: ...
+    async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]: ...
+    async def volume_usage(self, volume: Volume) -> int:
+        """Measure the bytes it holds, however long that takes."""
+        ...
+
+    async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
+        """Say why a spec can never run here. `owner` are the user and the group it would run for."""
+        ...
+
+    async def notices(self, spec: Spec) -> list[str]: ...
+    async def start(self, launch: Launch) -> None: ...
+    async def observe(self, run: Run) -> Report:
+        """Report what is. Nothing is started or ended by asking."""
+        ...
+
+    async def stop(self, run: Run, grace: int) -> None: ...
+    async def remove(self, run: Run) -> None:
+        """Delete all that is left of a run; one that still runs is ended first."""
+        ...
+
+    async def runs(self) -> list[Run]: ...
+    def changes(self) -> AsyncIterator[Run]:
+        """Tell of each run that changes from this call on."""
+        ...
+
+    async def events(self, run: Run) -> list[Event]: ...
+    def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        """Read what one rank, or one index of an array, has printed."""
+        ...
+
+    async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session: ...
+    async def connect(self, run: Run, part: int, port: int) -> Session:
+        """Connect to whatever of this unit, and of nothing else, listens on the port."""
+        ...
+
+    async def inspect(self, run: Run) -> dict[str, Any]:
+        """Return all that is known of a run, in the engine's own words and JSON, with secrets masked."""
+        ...
+
+    async def top(self, run: Run, part: int) -> Measure: ...
+    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
+        """Measure what these nodes do now; what cannot be seen is left open, with the reason. So many seconds may be
+        waited where something will be known then."""
+        ...
+
+    async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
+        """Measure what the GPUs of these running workloads do now. Asked all the time: only where it is cheap."""
+        ...
+
+
+# -- what only some engines can do ---------------------------------------------------------------------------------
+
+
 @runtime_checkable
-class Reminded(Protocol):
-    """An engine that starts the parts of a run one after another and keeps nothing of that itself."""
+class HasHosts(Protocol):
+    """Its nodes are hosts that an admin registers, each with a disk of its own."""
+
+    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
+        """Say which hosts there are from now on, and where their volumes are."""
+        ...
+
+    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
+        """Return those of these runs, which are on the host, of which nothing is at the address it is to have."""
+        ...
+
+    async def left_over(self) -> list[LeftOver]: ...
+    async def volume_node(self, volume: Volume) -> str | None:
+        """Return the one node a volume is on; None: any. Raises where the node that may have it does not answer."""
+        ...
 
     def remind(self, launch: Launch) -> None:
-        """Say what a run is that another server has begun, from the records, before it is asked about."""
+        """Say what a run of several parts is that another server began: the hosts keep nothing of that."""
+        ...
+
+
+@runtime_checkable
+class HasCluster(Protocol):
+    """It keeps its things in a cluster that other tools work with as well."""
+
+    lost: Callable[[str], None]
+    """Called with the reason when another server has taken the cluster over from this one."""
+
+    def namespace(self, user: str, group: str) -> str:
+        """Return what the cluster calls the place where this user's things are."""
+        ...
+
+    async def existing_claim(self, name: str, user: str, group: str) -> Volume | None:
+        """Return a claim of the cluster by its own name, if it is there and not one of Penstock's.
+
+        Its group is this one if it was given to it, or else none: nobody said who may use it.
+        """
+        ...
+
+    async def volume_events(self, volume: Volume) -> list[Event]: ...
+    async def resize_volume(self, volume: Volume) -> None: ...
+    async def outlook(self, spec: Spec) -> str | None:
+        """Say why a workload that came now would wait, as far as that is sure; None if nothing is known against it."""
+        ...
+
+
+@runtime_checkable
+class KeepsRecords(Protocol):
+    """`Launch.record` stands beside the run, so that work is found again without the database."""
+
+    async def found(self, nodes: Collection[str]) -> Found:
+        """Return what is on these nodes, where hosts are named; otherwise all there is. A workload that our scheduler
+        placed comes with what it has: the nodes, GPUs and CPUs it runs on, none if it is over, and since when."""
+        ...
+
+
+@runtime_checkable
+class SeesVolumeUsers(Protocol):
+    async def volume_users(self, volume: Volume) -> list[str]:
+        """Return what else uses a volume now, that our records do not know."""
+        ...
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """More than the log is left behind by a run that has ended."""
+
+    async def settle(self, run: Run, keep: int) -> None:
+        """The end of this run is recorded: what is kept of it besides the log may go after `keep` seconds."""
         ...
 
 
@@ -225,101 +364,6 @@ class Advances(Protocol):
         ...
 
 
-@runtime_checkable
-class Foreseeing(Protocol):
-    """An engine that places work itself, and knows what its nodes have."""
-
-    async def outlook(self, spec: Spec) -> str | None:
-        """Say why a workload that came now would wait, as far as that is sure; None if nothing is known against it."""
-        ...
-
-
-class Engine(Protocol):
-    name: str
-    schedules: bool
-    """It places work itself; otherwise our scheduler does."""
-    keeps_records: bool
-    """`Launch.record` stands beside the run, for `found`."""
-
-    async def open(self) -> None: ...
-    async def close(self) -> None: ...
-    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
-        """Which Docker engines there are from now on, and where their volumes are; others have nothing to do."""
-        ...
-
-    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
-        """Those of these, which run on the host, of which nothing is there at the address it is to have."""
-        ...
-
-    async def checks(self) -> list[Check]: ...
-    async def nodes(self) -> list[Node]: ...
-    async def found(self, nodes: Collection[str]) -> Found:
-        """On these nodes, where hosts are named; otherwise all there is. A workload that our scheduler placed comes
-        with what it has: the nodes, GPUs and CPUs it runs on, none if it is over, and since when."""
-        ...
-
-    async def left_over(self) -> list[LeftOver]: ...
-
-    def namespace(self, user: str, group: str) -> str:
-        """What the engine's own tools call the place where this user's things are."""
-        ...
-
-    async def storage_classes(self) -> list[StorageClass]: ...
-    async def create_volume(self, volume: Volume, account: Account) -> None: ...
-    async def resize_volume(self, volume: Volume) -> None: ...
-    async def delete_volume(self, volume: Volume) -> None: ...
-    async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]: ...
-    async def volume_usage(self, volume: Volume) -> int: ...
-    async def volume_users(self, volume: Volume) -> list[str]:
-        """What else uses it now, that our records do not know."""
-        ...
-
-    async def volume_node(self, volume: Volume) -> str | None:
-        """The one node it is on; None: any. Raises where the node that may have it does not answer."""
-        ...
-
-    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
-        """A claim of the cluster by its own name, if it is there and not one of Penstock's. Its group is this one if it
-        was given to it, or else none: nobody said who may use it."""
-        ...
-
-    async def volume_events(self, volume: Volume) -> list[Event]: ...
-
-    async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        """`owner` are the user and the group it would run for, where that decides what it may name."""
-        ...
-
-    async def notices(self, spec: Spec) -> list[str]: ...
-    async def start(self, launch: Launch) -> None: ...
-    async def observe(self, run: Run) -> Report: ...
-    async def stop(self, run: Run, grace: int) -> None: ...
-    async def settle(self, run: Run, keep: int) -> None:
-        """The end of this run is written down: what is kept of it besides the log may go after `keep` seconds."""
-        ...
-
-    async def remove(self, run: Run) -> None: ...
-    async def runs(self) -> list[Run]: ...
-    def changes(self) -> AsyncIterator[Run]: ...
-    async def events(self, run: Run) -> list[Event]: ...
-    def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        """Of one rank, or of one index of an array."""
-        ...
-
-    async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session: ...
-    async def inspect(self, run: Run) -> dict[str, Any]:
-        """All that is known of a run, in the engine's own words and JSON, with secrets masked."""
-        ...
-
-    async def top(self, run: Run, part: int) -> Measure: ...
-    async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
-        """What these nodes do now; what cannot be seen is left open, with the reason. So many seconds may be waited
-        where something will be known then."""
-        ...
-
-    async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
-        """What the GPUs of these, which run, do now. Asked all the time: only where it is cheap."""
-        ...
-
-    async def connect(self, run: Run, part: int, port: int) -> Session:
-        """To whatever of this unit, and of nothing else, listens on the port."""
-        ...
+def namespace_of(engine: Engine, user: str, group: str) -> str:
+    """Return where the engine's own tools find this user's things: a namespace, or else the group's name."""
+    return engine.namespace(user, group) if isinstance(engine, HasCluster) else group

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
+import importlib
 import json
 import logging
 import os
@@ -21,8 +22,9 @@ from typing import IO, Any
 import uvicorn
 import uvloop
 
+from penstock.domain.engines import ENGINES
 from penstock.domain.policy import Kind
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, HasCluster
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
@@ -154,14 +156,8 @@ def _refuse_nonsense(settings: Settings) -> None:
     """Combinations of settings that would be unsafe."""
     if settings.mode == "system" and os.geteuid() != 0:
         raise StartRefused("Only root can start a server for everyone.", hint="penstock server start starts your own.")
-    if os.geteuid() == 0 and settings.engine == "local":
+    if os.geteuid() == 0 and ENGINES[settings.engine].here:
         root_account(settings)
-    ruled = settings.kubernetes_quota or settings.kubernetes_network != "open"
-    if settings.engine == "kubernetes" and settings.kubernetes_namespaces == "one" and ruled:
-        raise StartRefused(
-            "kubernetes_quota and kubernetes_network are for namespaces that Penstock makes.",
-            hint='Set kubernetes_namespaces to "user" or "group", or make them in your own namespace with kubectl.',
-        )
     if settings.webhooks and not settings.webhook_secret:
         raise StartRefused(
             "webhooks is set and webhook_secret is not: nobody could tell what this server sends from a forgery.",
@@ -331,22 +327,19 @@ def _to_keep(settings: Settings, sockets: list[socket.socket]) -> list[socket.so
 
 
 def _engine(settings: Settings) -> Engine:
-    if settings.engine == "local":
-        from penstock.engines.local.engine import LocalEngine
-
-        return LocalEngine(settings)
-    if settings.engine == "docker":
-        from penstock.engines.docker.engine import DockerEngine
-
-        return DockerEngine(settings)
+    entry = ENGINES[settings.engine]
+    module, name = entry.path.split(":")
     try:
-        from penstock.engines.kubernetes.engine import KubernetesEngine
+        made = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         raise StartRefused(
-            f"What speaks to Kubernetes is not installed ({error.name}).",
-            hint="in a checkout of Penstock: pip install '.[kubernetes]'",
+            f"What the engine {settings.engine} needs is not installed ({error.name}).",
+            hint=f"in a checkout of Penstock: pip install '{entry.install}'",
         ) from None
-    return KubernetesEngine(settings, _end_at_once)
+    engine: Engine = made(settings)
+    if isinstance(engine, HasCluster):
+        engine.lost = _end_at_once
+    return engine
 
 
 def _tell(line: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.users import Account, Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
-from penstock.engines.base import Engine, Found, LeftOver, Run
+from penstock.engines.base import Engine, Found, HasHosts, KeepsRecords, LeftOver, Run, namespace_of
 from penstock.errors import PenstockError, Unavailable
 from penstock.services.reconcile.records import UNPLACED
 from penstock.store.database import Database
@@ -45,7 +45,7 @@ class Adoption:
         self._adopted = adopted
         self._unreadable: tuple[str, ...] = ()
         self._work: asyncio.Task[None] | None = None
-        self._on_hosts = engine.name == "docker"
+        self._on_hosts = isinstance(engine, HasHosts)
         self._known: set[tuple[str, str]] = set()
         """Hosts, by name and address, whose work is in the records."""
 
@@ -95,6 +95,8 @@ class Adoption:
 
     async def _adopt(self, nodes: Sequence[Node] = ()) -> list[Workload]:
         """What is new to the store by it."""
+        if not isinstance(self._engine, KeepsRecords):
+            return []
         found = await self._engine.found([node.name for node in nodes])
         for said in found.unreadable:
             log.warning("not taken over: %s", said)
@@ -158,7 +160,7 @@ class Adoption:
             "message": f"found on {', '.join(dict.fromkeys(workload.hosts))}; {LOST}",
         }
         update = {
-            "namespace": self._engine.namespace(workload.user, workload.group),
+            "namespace": namespace_of(self._engine, workload.user, workload.group),
             "state": State.QUEUED,
             "reason": Reason.ADOPTED,
             "message": FOUND,
@@ -186,7 +188,7 @@ class Adoption:
         return [Check(name="records", ok=False, detail=detail, fix=fix, required=False)]
 
     async def _left_over(self) -> list[Check]:
-        left = await self._engine.left_over()
+        left = await self._engine.left_over() if isinstance(self._engine, HasHosts) else []
         records = await self._db.read(lambda tx: [tx.workloads.get(each.run.workload_id) for each in left])
         pairs = [(each, record) for each, record in zip(left, records, strict=True) if not _goes_on(each.run, record)]
         return [

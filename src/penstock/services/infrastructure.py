@@ -12,7 +12,7 @@ from penstock.domain.policy import SHARED_GROUP, Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Storage, StorageKind, Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine, Run
+from penstock.engines.base import Engine, HasCluster, HasHosts, Run
 from penstock.errors import Conflict, NotFound, PenstockError, Unavailable
 from penstock.services import audit
 from penstock.store.database import Database
@@ -54,8 +54,10 @@ class Places:
         )
         self._hosts = {host.name: host for host in map(_read_host, hosts)}
         self._storages = {storage.name: storage for storage in map(Storage.model_validate_json, storages)}
-        self._here = [node.name for node in await self._engine.nodes()] if self._engine.name == "local" else []
-        await self._engine.use_hosts(self.hosts, list(self._all()))
+        if isinstance(self._engine, HasHosts):
+            await self._engine.use_hosts(self.hosts, list(self._all()))
+        elif not isinstance(self._engine, HasCluster):
+            self._here = [node.name for node in await self._engine.nodes()]
 
     # what there is
 
@@ -144,6 +146,8 @@ class Places:
         would show nothing of it, and what is not shown is taken for gone."""
         if not isinstance(known, Host) or not isinstance(host, Host) or known.address == host.address:
             return None
+        if not isinstance(self._engine, HasHosts):
+            return None
         running = await self._db.read(lambda tx: _running_on(tx, host.name))
         if not running:
             return set()
@@ -197,7 +201,7 @@ class Places:
 
     async def _may_be_on(self, volume: Volume, node: str, *, answers: bool) -> bool:
         try:
-            return await self._engine.volume_node(volume) == node
+            return isinstance(self._engine, HasHosts) and await self._engine.volume_node(volume) == node
         except Unavailable:  # it is on one of those that do not answer
             return not answers
 

@@ -122,7 +122,7 @@ async def test_volumes_are_where_the_jobs_are(settings: Settings, account: Deplo
         report, log = await outcome(engine, launch)
         assert (report.units[0].state, log) == (State.EXITED, "x\n")
         await engine.remove(run_of(launch))
-        assert await engine.literal_volume("nothing", "cora", "cora") is None
+        assert await engine.existing_claim("nothing", "cora", "cora") is None
         await eventually(lambda: not engine._cluster.pods_of(run_of(launch)))
         await engine.delete_volume(volume)
         assert (await engine.volume_reports([volume]))[volume.id].phase is Phase.Lost

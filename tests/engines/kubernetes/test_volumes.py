@@ -262,12 +262,12 @@ async def test_a_claim_that_penstock_did_not_make_is_found_by_its_name(
         }
     )
     await eventually(lambda: engine._cluster.claims.get("by-hand", account.jobs))
-    nobodys = await engine.literal_volume("by-hand", "ada", "ada")
+    nobodys = await engine.existing_claim("by-hand", "ada", "ada")
     assert nobodys is not None
     assert nobodys.group == ""
     account.rig.kubectl("annotate", "pvc", "by-hand", "-n", account.jobs, f"{names.GROUPS}=vision,ada")
     await eventually(lambda: names.GROUPS in engine._cluster.claims.get("by-hand", account.jobs).annotations)  # type: ignore[union-attr]
-    literal = await engine.literal_volume("by-hand", "ada", "ada")
+    literal = await engine.existing_claim("by-hand", "ada", "ada")
     assert literal is not None
     assert literal.group == "ada"
     assert (literal.claim, literal.object_name, literal.size, literal.many_nodes) == ("by-hand", "by-hand", "1Gi", True)
@@ -279,14 +279,14 @@ async def test_a_claim_that_penstock_did_not_make_is_found_by_its_name(
 async def test_a_claim_of_penstocks_own_is_not_found_that_way(engine: KubernetesEngine, account: Deployed) -> None:
     volume = await made(engine)
     await eventually(lambda: engine._cluster.claims.get(volume.object_name, account.jobs))
-    assert await engine.literal_volume(volume.object_name, "mallory", "mallory") is None
-    assert await engine.literal_volume("no-such-claim", "mallory", "mallory") is None
+    assert await engine.existing_claim(volume.object_name, "mallory", "mallory") is None
+    assert await engine.existing_claim("no-such-claim", "mallory", "mallory") is None
     account.rig.kubectl(
         "label", "pvc", volume.object_name, "-n", account.jobs, "volume-id-", "app.kubernetes.io/managed-by-"
     )
     unmarked = lambda: not engine._claims.find(volume).labels.get("volume-id")  # type: ignore[union-attr]  # noqa: E731
     await eventually(unmarked)
-    assert await engine.literal_volume(volume.object_name, "mallory", "mallory") is None
+    assert await engine.existing_claim(volume.object_name, "mallory", "mallory") is None
 
 
 async def test_what_is_there_can_be_found_by_a_server_that_lost_its_records(engine: KubernetesEngine) -> None:

@@ -61,11 +61,12 @@ from penstock.wire.server import Check
 class DockerEngine:
     name = "docker"
     schedules = False
-    keeps_records = True
+    enforces_sizes = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._made = read_settings(settings)
+        self.helper_image: str | None = self._made.helper_image
         self._changes = Changes()
         self._hosts = Hosts(settings, self._made, self._changed)
         self._claims = Claims(self._hosts, self._made)
@@ -143,18 +144,12 @@ class DockerEngine:
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
-    def namespace(self, user: str, group: str) -> str:
-        return group
-
     async def storage_classes(self) -> list[StorageClass]:
         return self._claims.classes()
 
     async def create_volume(self, volume: Volume, account: Account) -> None:
         with shown():
             await self._claims.create(volume, account)
-
-    async def resize_volume(self, volume: Volume) -> None:
-        """A Docker volume has no size of its own."""
 
     async def delete_volume(self, volume: Volume) -> None:
         with shown():
@@ -175,13 +170,6 @@ class DockerEngine:
     async def volume_node(self, volume: Volume) -> str | None:
         with shown():
             return await self._claims.node_of(volume)
-
-    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
-        """Volumes that Penstock did not make are none of its business."""
-        return None
-
-    async def volume_events(self, volume: Volume) -> list[Event]:
-        return []
 
     # -- runs --------------------------------------------------------------------------------------------------------
 

@@ -14,17 +14,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from penstock.domain.nodes import Host, Node
+from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.users import Account
-from penstock.domain.volumes import Storage, StorageClass, Volume
+from penstock.domain.volumes import StorageClass, Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
     Found,
     GpuUse,
     Launch,
-    LeftOver,
     LogQuery,
     Refusal,
     Report,
@@ -72,11 +71,12 @@ RUNS_PATIENCE = 5.0
 class KubernetesEngine:
     name = "kubernetes"
     schedules = True
-    keeps_records = True
+    enforces_sizes = True
 
-    def __init__(self, settings: Settings, lost: Callable[[str], None] = log.critical) -> None:
-        """`lost` is told why when another server has taken the namespace over."""
-        self._settings, self._lost = settings, lost
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.lost: Callable[[str], None] = log.critical
+        self.helper_image: str | None = settings.kubernetes_helper_image
         self._pods = read_pod_settings(settings)
         self._autoscaler = read_autoscaler(settings)
         self._closing = AsyncExitStack()
@@ -90,7 +90,7 @@ class KubernetesEngine:
         self._namespaces = Namespaces(self._api.hurried(RUNS_PATIENCE), settings)
         self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
         closing.push_async_callback(self._namespaces.close)
-        lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, self._lost)
+        lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, lambda why: self.lost(why))
         closing.push_async_callback(lease.close)
         await lease.open()
         self._cluster = await Cluster.of_rights(
@@ -125,9 +125,6 @@ class KubernetesEngine:
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
-    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
-        """The cluster has nodes of its own."""
-
     async def checks(self) -> list[Check]:
         return await doctor.all_checks(
             self._api,
@@ -146,12 +143,6 @@ class KubernetesEngine:
         self._cluster.require()
         with shown():
             return await secrets.restored(self._api, self._cluster, adoption.found(self._cluster, self._namespaces))
-
-    async def left_over(self) -> list[LeftOver]:
-        return []
-
-    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
-        return []
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
@@ -189,10 +180,7 @@ class KubernetesEngine:
         self._cluster.require()
         return self._claims.users(volume)
 
-    async def volume_node(self, volume: Volume) -> str | None:
-        return None
-
-    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
+    async def existing_claim(self, name: str, user: str, group: str) -> Volume | None:
         self._cluster.require()
         return self._claims.literal(name, user, group)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.domain.quantities import parse_cpus, parse_duration
 from penstock.engines.shared.minder import PEER_PATIENCE
-from penstock.errors import Problem, SettingsError
+from penstock.errors import Problem, SettingsError, StartRefused
 from penstock.settings import Settings
 
 LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
@@ -75,6 +75,12 @@ class _Reading:
 
 
 def read_pod_settings(settings: Settings) -> PodSettings:
+    ruled = settings.kubernetes_quota or settings.kubernetes_network != "open"
+    if settings.kubernetes_namespaces == "one" and ruled:
+        raise StartRefused(
+            "kubernetes_quota and kubernetes_network are for namespaces that Penstock makes.",
+            hint='Set kubernetes_namespaces to "user" or "group", or make them in your own namespace with kubectl.',
+        )
     reading = _Reading()
     user, _, group = settings.kubernetes_run_as.partition(":")
     made = PodSettings(

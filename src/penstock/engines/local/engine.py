@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock import __version__
-from penstock.domain.nodes import Gpu, Host, Node
+from penstock.domain.nodes import Gpu, Node
 from penstock.domain.quantities import parse_bytes, parse_cpus
 from penstock.domain.users import Account
-from penstock.domain.volumes import Storage, StorageClass, Volume
+from penstock.domain.volumes import StorageClass, Volume
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import (
     Event,
-    Found,
     GpuUse,
     Launch,
-    LeftOver,
     LogQuery,
     Presence,
     Refusal,
@@ -70,7 +68,8 @@ REMOVE_PATIENCE = 1000
 class LocalEngine:
     name = "local"
     schedules = False
-    keeps_records = False
+    enforces_sizes = False
+    helper_image = None
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -133,9 +132,6 @@ class LocalEngine:
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
-    async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
-        """There is this machine."""
-
     async def checks(self) -> list[Check]:
         found = await asyncio.to_thread(doctor.all_checks, self._settings, self._limits, self._gpus)
         locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
@@ -160,20 +156,7 @@ class LocalEngine:
             )
         ]
 
-    async def found(self, nodes: Collection[str]) -> Found:
-        """Records stand in the database beside the runs: what is lost is lost with both."""
-        return Found()
-
-    async def left_over(self) -> list[LeftOver]:
-        return []
-
-    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
-        return []
-
     # -- volumes -------------------------------------------------------------------------------------------------
-
-    def namespace(self, user: str, group: str) -> str:
-        return group
 
     async def storage_classes(self) -> list[StorageClass]:
         return await asyncio.to_thread(self._claims.classes)
@@ -181,23 +164,8 @@ class LocalEngine:
     async def create_volume(self, volume: Volume, account: Account) -> None:
         await asyncio.to_thread(self._claims.create, volume, account)
 
-    async def resize_volume(self, volume: Volume) -> None:
-        """A directory has no size of its own."""
-
     async def delete_volume(self, volume: Volume) -> None:
         await self._erase(self._claims.delete, volume)
-
-    async def volume_users(self, volume: Volume) -> list[str]:
-        return []
-
-    async def volume_node(self, volume: Volume) -> str | None:
-        return None
-
-    async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
-        return None
-
-    async def volume_events(self, volume: Volume) -> list[Event]:
-        return []
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
         return await asyncio.to_thread(lambda: {volume.id: self._claims.report(volume) for volume in volumes})
@@ -290,9 +258,6 @@ class LocalEngine:
 
     async def stop(self, run: Run, grace: int) -> None:
         await asyncio.to_thread(launching.stop, self._layout.run_dir(run), self._layout.mode, grace)
-
-    async def settle(self, run: Run, keep: int) -> None:
-        """Nothing is kept but the record and the log."""
 
     async def remove(self, run: Run) -> None:
         """Delete all that is left of a run; one that still runs is ended first."""

@@ -6,6 +6,7 @@ import os
 import pwd
 import time
 
+from penstock.domain.engines import ENGINES
 from penstock.domain.users import Account, Caller
 from penstock.errors import Forbidden, StartRefused
 from penstock.settings import Settings
@@ -20,7 +21,7 @@ _remembered: dict[int | str, tuple[float, Account]] = {}
 def account_of(caller: Caller, settings: Settings) -> Account:
     """A user's server works as that user, a system server as each caller; root becomes the unprivileged account.
     In a cluster and on other hosts there are no accounts of this machine: all are nobody."""
-    if settings.engine != "local":
+    if not ENGINES[settings.engine].here:
         return NOBODY
     uid, gid = os.geteuid(), os.getegid()
     if settings.mode == "system":

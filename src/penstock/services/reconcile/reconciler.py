@@ -15,13 +15,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from penstock.background import Backoff
 from penstock.domain.attempts import KEPT
 from penstock.domain.model import now
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.states import WAITING, State
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine, Run
+from penstock.engines.base import Engine, Run, Settles
 from penstock.errors import PenstockError
 from penstock.services.people.people import People
 from penstock.services.reconcile.expiry import Expiry
@@ -234,15 +235,16 @@ class Reconciler:
 
     async def _settle(self, run: Run, keep: int) -> None:
         """Says to the engine that the end is written, until it has heard it."""
-        wait = RETRY
+        if not isinstance(self._engine, Settles):
+            return
+        backoff = Backoff(RETRY, LONGEST_RETRY)
         while True:
             try:
                 await self._engine.settle(run, keep)
                 return
             except (PenstockError, OSError) as error:
                 log.warning("%s, attempt %s, cannot be settled: %s", run.workload_id, run.attempt, error)
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, LONGEST_RETRY)
+            await backoff.pause()
 
     async def _settle_again(self, active: list[Workload]) -> None:
         """A crash may have come between the end of a run and the word to the engine."""

@@ -18,10 +18,12 @@ from penstock.engines.base import (
     BoundMount,
     DevicesBusy,
     Engine,
+    HasCluster,
+    HasHosts,
     HeldUp,
+    KeepsRecords,
     Launch,
     Presence,
-    Reminded,
     Report,
     Run,
 )
@@ -64,7 +66,7 @@ class Runs:
         """What the engine was asked to start, in this server's life."""
         self._begun: set[Run] = set()
         """Whose start we saw come to its end."""
-        self._reminded = engine if isinstance(engine, Reminded) else None
+        self._hosts = engine if isinstance(engine, HasHosts) else None
         self._advances = engine if isinstance(engine, Advances) else None
         self._told: set[Run] = set()
         """Runs that the engine was told of, by their start or since."""
@@ -112,11 +114,11 @@ class Runs:
     async def _remind(self, workload: Workload, run: Run) -> None:
         """Tell the engine of a run with several parts that was begun before this server: the records say what it is,
         never what stands beside its containers."""
-        if self._reminded is None or workload.spec.parts == 1 or run in self._told:
+        if self._hosts is None or workload.spec.parts == 1 or run in self._told:
             return
         self._told.add(run)
         try:
-            self._reminded.remind(self._launch_of(workload, await self._volumes_of(workload)))
+            self._hosts.remind(self._launch_of(workload, await self._volumes_of(workload)))
         except PenstockError as error:
             log.warning("%s: no further part of it can be started: %s", workload.id, error.message)
 
@@ -184,8 +186,8 @@ class Runs:
             return {}
         found = await self._db.read(lambda tx: {path: tx.volumes.get(id_) for path, id_ in ids.items()})
         for path, id_ in ids.items():
-            if claim := claim_of(id_):
-                found[path] = await self._engine.literal_volume(claim, workload.user, workload.group)
+            if (claim := claim_of(id_)) and isinstance(self._engine, HasCluster):
+                found[path] = await self._engine.existing_claim(claim, workload.user, workload.group)
         missing = [path for path, volume in found.items() if volume is None]
         if missing:
             raise PenstockError(f"the volume at {missing[0]} is gone")
@@ -223,7 +225,7 @@ class Runs:
             hosts=workload.hosts,
             cpusets=workload.cpusets,
             master_port=workload.master_port or PORT_IN_CLUSTER,
-            record=records.record_of(workload) if self._engine.keeps_records else "",
+            record=records.record_of(workload) if isinstance(self._engine, KeepsRecords) else "",
             workdir_archive=self._uploads.path(workload.user, sent) if sent else None,
             venv=Path(workload.venv) if workload.venv else None,
             stop_grace=self._grace_of(workload),

@@ -23,7 +23,7 @@ from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING, Reason
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, HasHosts
 from penstock.errors import PenstockError
 from penstock.services.people.people import People
 from penstock.services.scheduler.demand import Placed, Refused, free_port, held_of, job_of, write_placed
@@ -67,8 +67,9 @@ class Placement:
         self._nodes = nodes
         """As they may be used: what runs on them is in the records."""
         self._default_cpus = parse_cpus(settings.default_cpus)
-        self._several = engine.name == "docker"
-        """Are there nodes to choose from, that come and go?"""
+        self._hosts = engine if isinstance(engine, HasHosts) else None
+        """Where there are nodes to choose from, that come and go."""
+        self._several = self._hosts is not None
         self._pool = Pool()
         self._coming: dict[str, Workload] = {}
         """They wait, and where their volumes are is to be found out."""
@@ -170,9 +171,9 @@ class Placement:
 
     async def _homes(self, volumes: Iterable[Volume]) -> Homes:
         """Of those that are on one node's disk: what mounts them must run there."""
-        if not self._several:
+        if self._hosts is None:
             return ()
-        homes = [(volume.name, await self._engine.volume_node(volume)) for volume in volumes]
+        homes = [(volume.name, await self._hosts.volume_node(volume)) for volume in volumes]
         return tuple(sorted((name, node) for name, node in homes if node))
 
     # what the reconciler says

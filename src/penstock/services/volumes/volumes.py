@@ -12,7 +12,7 @@ from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine, VolumeReport
+from penstock.engines.base import Engine, HasCluster, HasHosts, SeesVolumeUsers, VolumeReport, namespace_of
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, idempotency, lookup
@@ -62,16 +62,17 @@ class Volumes:
             asked, storage = self._anywhere(caller, asked)
         else:
             storage = self._storage(caller, asked.storage, coming)
-        if storage and storage.shared and self._engine.schedules and asked.sub_path not in (None, asked.name):
+        in_cluster = isinstance(self._engine, HasCluster)
+        if in_cluster and storage and storage.shared and asked.sub_path not in (None, asked.name):
             raise no_directories(storage)
-        if storage and self._engine.name != "docker":
+        if storage and not isinstance(self._engine, HasHosts):
             asked = asked.model_copy(update={"storage_class": class_of(storage, classes)})
         return new_volume(caller, asked, classes, storage)
 
     def _anywhere(self, caller: Caller, asked: NewVolume) -> tuple[NewVolume, Storage | None]:
         """On the disk of the node that uses it first. Where there is one machine, or a cluster that has other places
         for volumes, that is known now."""
-        if self._engine.name == "docker":
+        if isinstance(self._engine, HasHosts):
             return asked, Storage(name=EVERYTHING, group=caller.group, kind=StorageKind.local)
         if here := self._places.here():
             return asked.model_copy(update={"storage": here.name}), here
@@ -132,7 +133,7 @@ class Volumes:
             raise
 
     async def _notices(self, volume: Volume) -> tuple[str, ...]:
-        if self._engine.schedules or not volume.size_bytes:
+        if self._engine.enforces_sizes or not volume.size_bytes:
             return ()
         classes = await self._engine.storage_classes()
         free = next((each.free_bytes for each in classes if each.name == volume.storage_class), None)
@@ -175,9 +176,12 @@ class Volumes:
 
     async def _others_using(self, volume: Volume) -> list[VolumeUse]:
         try:
-            return [VolumeUse(id="", name=name, status="running") for name in await self._engine.volume_users(volume)]
+            return [VolumeUse(id="", name=name, status="running") for name in await self._users_outside(volume)]
         except Unavailable:
             return []
+
+    async def _users_outside(self, volume: Volume) -> list[str]:
+        return await self._engine.volume_users(volume) if isinstance(self._engine, SeesVolumeUsers) else []
 
     async def _views(self, volumes: Sequence[Volume], usage: bool) -> list[VolumeView]:
         """With the engine's word on each: a volume whose data is gone is Lost, whatever the record says."""
@@ -192,7 +196,7 @@ class Volumes:
         for volume in volumes:
             report = reports.get(volume.id)
             seen = _seen(volume, report, usage) if report else {}
-            namespace = self._engine.namespace(volume.user, volume.group)
+            namespace = namespace_of(self._engine, volume.user, volume.group)
             views.append(VolumeView.of(volume, namespace=namespace).model_copy(update=seen))
         if usage:
             return list(await asyncio.gather(*map(self._with_usage, volumes, views)))
@@ -242,7 +246,8 @@ class Volumes:
         if problems := await self._db.write(lambda tx: self._allowance.grow(tx, larger)):
             raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
         try:
-            await self._engine.resize_volume(larger)
+            if isinstance(self._engine, HasCluster):
+                await self._engine.resize_volume(larger)
             resized = await self._db.write(update)
         finally:
             self._allowance.grown(larger)
@@ -251,7 +256,7 @@ class Volumes:
     async def delete(self, caller: Caller, ref: str) -> Volume:
         """Marks it first, so that nothing new can use it, then destroys the data, then forgets it."""
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.delete))
-        others = await self._engine.volume_users(volume)
+        others = await self._users_outside(volume)
 
         def mark(tx: Store) -> Volume:
             found = lookup.volume(tx, caller, volume.id, Verb.delete)
@@ -275,7 +280,7 @@ class Volumes:
 
     async def claims(self, caller: Caller) -> dict[str, str]:
         """What the volumes of the caller's group are called in a cluster; nothing where there is none."""
-        if not self._engine.schedules or not caller.rights.may(Verb.get, Kind.Volume, caller.group):
+        if not isinstance(self._engine, HasCluster) or not caller.rights.may(Verb.get, Kind.Volume, caller.group):
             return {}
         volumes = await self._db.read(lambda tx: tx.volumes.of_group(caller.group))
         return {volume.name: volume.object_name for volume in volumes}

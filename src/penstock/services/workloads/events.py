@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Change, Workload
-from penstock.engines.base import Engine, Event, Run
+from penstock.engines.base import Engine, Event, HasCluster, Run
 from penstock.services import lookup
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -44,7 +44,8 @@ class Happenings:
         created = f"{where}, asked for by {volume.user}"
         about = f"volume {volume.name}"
         ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
-        theirs = [_view(event) for event in await self._engine.volume_events(volume)]
+        seen = await self._engine.volume_events(volume) if isinstance(self._engine, HasCluster) else []
+        theirs = [_view(event) for event in seen]
         return _in_order([ours], theirs, [volume.created_at])
 
 

@@ -12,7 +12,7 @@ from penstock.domain.policy import EVERYTHING, Kind, Rights, Verb
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, HasCluster
 from penstock.errors import Ambiguous, Invalid, NotFound, PenstockError, Problem, Unavailable
 from penstock.services import lookup
 from penstock.store.database import Database
@@ -163,7 +163,9 @@ async def literal(db: Database, engine: Engine, caller: Caller, name: str, verb:
     ours: Volume | None = await db.read(lambda tx: tx.volumes.get(parts[2])) if parts else None
     if ours is not None and ours.object_name == name:
         return None
-    found = await engine.literal_volume(name, caller.user, caller.group)
+    if not isinstance(engine, HasCluster):
+        return None
+    found = await engine.existing_claim(name, caller.user, caller.group)
     return found if found and caller.rights.may(verb, Kind.Volume, found.group) else None
 
 

@@ -9,9 +9,9 @@ from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
-from penstock.domain.volumes import Phase
+from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, HasCluster
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import Conflict, Invalid, Problem
 from penstock.services import audit, idempotency, lookup
@@ -89,9 +89,8 @@ class Retrying:
         if sent := workload.files.get("workdir"):
             self._uploads.path(workload.user, sent)
         for path, volume_id in workload.volume_ids.items():
-            if (claim := claim_of(volume_id)) is None:
-                continue
-            if await self._engine.literal_volume(claim, workload.user, workload.group) is None:
+            claim = claim_of(volume_id)
+            if claim and not await _claim(self._engine, claim, workload):
                 raise _without_volume(workload, path)
         if problems := await claims_not_theirs(self._engine, workload, caller.rights):
             raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
@@ -136,7 +135,7 @@ async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) 
     problems = []
     for mount in workload.spec.mounts:
         claim = claim_of(workload.volume_ids[mount.path])
-        volume = await engine.literal_volume(claim, workload.user, workload.group) if claim else None
+        volume = await _claim(engine, claim, workload) if claim else None
         if volume is None:
             continue
         reads = (mount.read_only or volume.read_only) and rights.may(Verb.get, Kind.Volume, volume.group)
@@ -144,6 +143,12 @@ async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) 
             said = f"the claim {claim} of the cluster was not given to a group in which you may mount it"
             problems.append(Problem(said, field=f"volumes.{mount.path}"))
     return problems
+
+
+async def _claim(engine: Engine, name: str, workload: Workload) -> Volume | None:
+    if not isinstance(engine, HasCluster):
+        return None
+    return await engine.existing_claim(name, workload.user, workload.group)
 
 
 def _without_volume(workload: Workload, path: str) -> Conflict:

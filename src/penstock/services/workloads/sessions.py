@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
+from penstock.domain.engines import ENGINES
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT, new_id, shorten
 from penstock.domain.policy import Verb
@@ -20,7 +21,7 @@ from penstock.domain.states import State
 from penstock.domain.users import Caller, Proof
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Requests, Resources, Spec, Unit, Workload
-from penstock.engines.base import Engine, Run, Session, Terminal
+from penstock.engines.base import Engine, Run, Session, Terminal, namespace_of
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Unavailable
 from penstock.services import audit, lookup
 from penstock.services.people.accounts import account_of
@@ -230,7 +231,7 @@ class Sessions:
             id=new_id(),
             name=_name(volume),
             group=caller.group,
-            namespace=self._engine.namespace(caller.user, caller.group),
+            namespace=namespace_of(self._engine, caller.user, caller.group),
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=self._spec(volume, read_only=not _writable(volume, caller)),
@@ -245,12 +246,10 @@ class Sessions:
 
     def _spec(self, volume: Volume, *, read_only: bool) -> Spec:
         """It asks for as good as nothing: a full machine must not keep anyone from their data."""
-        images = {"docker": self._settings.docker_helper_image, "kubernetes": self._settings.kubernetes_helper_image}
-        image = images.get(self._settings.engine)
         cpus = 10 if self._engine.schedules else 0
         return Spec(
             name=_name(volume),
-            resources=Resources(image=image, requests=Requests(cpus_milli=cpus)),
+            resources=Resources(image=self._engine.helper_image, requests=Requests(cpus_milli=cpus)),
             mounts=(Mount(path=VOLUME_PATH, volume=volume.name, read_only=read_only),),
             workdir=None if self._unmounted else VOLUME_PATH,
             run=("sleep", str(LONGEST)),
@@ -262,7 +261,7 @@ class Sessions:
     @property
     def _unmounted(self) -> bool:
         """Without a sandbox a volume is only told where it is."""
-        return self._settings.engine == "local" and self._settings.sandbox == "none"
+        return ENGINES[self._settings.engine].here and self._settings.sandbox == "none"
 
     @asynccontextmanager
     async def shell(

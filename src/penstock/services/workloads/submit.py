@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.dialects.task.read import Task, read_task
+from penstock.domain.engines import ENGINES
 from penstock.domain.model import now
 from penstock.domain.names import new_id, shorten
 from penstock.domain.policy import Kind, Verb
@@ -19,7 +20,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group, Proof
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Mount, Spec, Workload
-from penstock.engines.base import Engine, Foreseeing
+from penstock.engines.base import Engine, HasCluster, namespace_of
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, idempotency, notifications
@@ -165,7 +166,7 @@ class Submit:
             id=workload_id,
             name=spec.name or f"task-{workload_id}",
             group=caller.group,
-            namespace=self._engine.namespace(caller.user, caller.group),
+            namespace=namespace_of(self._engine, caller.user, caller.group),
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=spec,
@@ -248,7 +249,7 @@ class Submit:
     async def foreseen(self, spec: Spec) -> str | None:
         """Return what it would wait for on an engine that places work itself; None where that does not answer."""
         try:
-            return await self._engine.outlook(spec) if isinstance(self._engine, Foreseeing) else None
+            return await self._engine.outlook(spec) if isinstance(self._engine, HasCluster) else None
         except Unavailable:
             return None
 
@@ -315,8 +316,8 @@ class Submit:
         self._uploads.path(caller.user, files["workdir"])
 
     def _refuse_too_long(self, workload: Workload, source: str) -> None:
-        """An engine that keeps records beside its runs has only so much room for each."""
-        if not self._engine.schedules:
+        """A cluster has only so much room for the record beside a run."""
+        if not isinstance(self._engine, HasCluster):
             return
         too_long = len(workload.spec.model_dump_json().encode()) > SPEC_LIMIT
         if too_long or len(record_of(workload).encode()) > RECORD_LIMIT:
@@ -369,7 +370,7 @@ def usable_venv(given: str | None, caller: Caller, settings: Settings) -> tuple[
 
 
 def _why_not(path: Path, caller: Caller, settings: Settings) -> str | None:
-    if settings.engine != "local":
+    if not ENGINES[settings.engine].here:
         return "it is on another machine than the job, which has what its image has"
     if caller.proof is not Proof.socket or (settings.mode == "user" and caller.uid != os.geteuid()):
         # Nothing may be said here that tells whether it is there.
