@@ -112,5 +112,7 @@ class Array:
 def _clean(plan: dict[str, Any], pause: float) -> None:
     for group in plan["cgroups"]:
         remove_group(group["path"])
-    erase(plan["folder"])
-    time.sleep(pause)
+    try:
+        erase(plan["folder"])
+    finally:
+        time.sleep(pause)
