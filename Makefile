@@ -2,8 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint bench rig rig-down docs requirements clean dev-environment
+.PHONY: help quickstart test test-fast test-cluster test-long lint bench rig rig-down docs requirements clean dev-environment
 BIN := .venv/bin
+FAST := tests/domain tests/dialects tests/store tests/client tests/services $(wildcard tests/test_*.py)
 unexport PYTHONDONTWRITEBYTECODE # every process would read and compile the sources anew
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
@@ -14,14 +15,20 @@ quickstart: ## Starts the server, makes a volume, runs a two-node job on it and 
 	@scripts/quickstart
 
 test: dev-environment ## Runs every test, then lint. What this machine cannot run is listed at the end.
-	@$(BIN)/python -m tests.rig build --if-usable
 	@failed=0; \
-	once_more() { echo "What failed beside others on a busy machine is tried once more, alone:"; \
-	$(BIN)/pytest --last-failed --last-failed-no-failures none -m "$$1"; }; \
-	$(BIN)/pytest -n 4 --dist loadfile --durations=10 -m "not cluster" || once_more "not cluster" || failed=1; \
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=15 -m cluster || once_more cluster || failed=1; \
+	$(BIN)/python -m tests || failed=1; \
 	$(MAKE) --no-print-directory lint || failed=1; \
 	exit $$failed
+
+test-fast: dev-environment ## Runs what needs no server, engine or cluster: a minute or two.
+	@$(BIN)/pytest -q -n auto --dist loadfile --durations=10 $(FAST)
+
+test-cluster: dev-environment ## Runs what needs a real Kubernetes or Docker hosts; they stay up while `make rig` does.
+	@$(BIN)/python -m tests.rig build --if-usable
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=30 -m cluster
+
+test-long: dev-environment ## Runs every test, with the kill matrices whole.
+	@PENSTOCK_KILLS=300 $(BIN)/python -m tests
 
 lint: dev-environment ## ruff, mypy --strict and the layers (import-linter).
 	$(BIN)/ruff check

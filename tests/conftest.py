@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from tests.__main__ import report_of
 from tests.hosts.fixtures import gpu_hosts, hosts, own_hosts, registry
 from tests.rig.fixtures import end_unused, own_rig, rig, rig_namespace
 from tests.running import RunningServer, start_server
@@ -41,6 +42,9 @@ LONG = (
     "kubernetes/test_runs.py",
 )
 """Files that take minutes, by the ends of their paths: begun first, or one worker is at them when others are done."""
+
+LOG_LINES = 60
+"""Of a server's log that are shown with a test that failed."""
 
 RUN_JOBS = {"place", "server", "module_server"}
 """Fixtures of tests that start a real server and jobs on it."""
@@ -80,6 +84,35 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     for reason, count in _not_run(terminalreporter).items():
         tests = "1 test" if count == 1 else f"{count} tests"
         terminalreporter.write_line(f"not run: {reason} ({tests})", yellow=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    """What the servers of a failed test have logged is shown with it."""
+    report: pytest.TestReport = yield
+    if report.failed:
+        for path in sorted(_logs_of(item)):
+            lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            report.sections.append((f"{path.name} of {path.parent}", "\n".join(lines)))
+    return report
+
+
+def _logs_of(item: pytest.Item) -> set[Path]:
+    values = getattr(item, "funcargs", {}).values()
+    places = {value if isinstance(value, Path) else getattr(value, "place", None) for value in values}
+    return {log for place in places if isinstance(place, Path) for log in (place / "server.log",) if log.is_file()}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep what is said of a test that failed, and at a second try of each; see `python -m tests`."""
+    kept = os.environ.get("TEST_REPORTS")
+    on_controller = "PYTEST_XDIST_WORKER" not in os.environ
+    if kept and on_controller and (report.failed or Path(kept).name == "second"):
+        path = report_of(Path(kept), report.nodeid)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        said = [report.longreprtext, *(f"-- {title}\n{text}" for title, text in report.sections)]
+        with path.open("a") as file:
+            file.write(f"{report.when}: {report.outcome}\n" + "\n".join(filter(None, said)) + "\n")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
