@@ -208,7 +208,7 @@ def _few() -> Iterator[Rig]:
 @contextmanager
 def _served(place: Path, rig: Rig) -> Iterator[RunningServer]:
     running.START_SECONDS = PATIENCE  # it reads all of the cluster before it begins
-    served = running.start_server(place, **_settings(rig))
+    served = running.start_server(place, executed=True, **_settings(rig))
     try:
         yield served
     finally:

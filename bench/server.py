@@ -44,7 +44,7 @@ def running(*, stored: int = 0, **settings: str) -> Iterator[RunningServer]:
     with fresh_place() as place:
         if stored:
             store_workloads(place, stored)
-        server = start_server(place, **settings)
+        server = start_server(place, executed=True, **settings)
         try:
             yield server
         finally:

@@ -14,9 +14,10 @@ from pathlib import Path
 from bench import process, server
 from bench.load import Load, put_load
 from bench.table import Line
-from tests.running import start_server
+from tests.running import server_environ, start_server
 
 STARTS = 7
+PENSTOCK = str(Path(sys.executable).parent / "penstock")
 LIST = "/v1/workloads?limit=100"
 LIST_ANEW = "/v1/workloads?limit={limit}"
 """A page nobody asked for a moment ago: one that is asked for again is kept until something is written."""
@@ -25,12 +26,12 @@ BARE = "bare FastAPI, fixed answer"
 
 def start_lines() -> list[Line]:
     """Interleaved, so that a slow moment of the machine falls on both."""
-    ours, theirs, sizes, bare_sizes = [], [], [], []
+    ours, theirs, sizes, bare_sizes, typed = [], [], [], [], []
     processes = 1
     for _ in range(STARTS):
         with server.fresh_place() as place:
             began = time.perf_counter()
-            served = start_server(place)
+            served = start_server(place, executed=True)
             status, _ = served.request("GET", "/healthz")
             ours.append(time.perf_counter() - began)
             assert status == 200
@@ -40,6 +41,8 @@ def start_lines() -> list[Line]:
             sizes.append(size)
             served.kill()
         with server.fresh_place() as place:
+            typed.append(process.run([PENSTOCK, "server", "start"], server_environ(place))[0] / 1000)
+        with server.fresh_place() as place:
             began = time.perf_counter()
             with _bare(place, b"{}") as (bare, _):
                 theirs.append(time.perf_counter() - began)
@@ -48,6 +51,7 @@ def start_lines() -> list[Line]:
     note = f"{processes} process{'es' if processes > 1 else ''}"
     return [
         Line("server start to healthy", start, "s", "≤ 1 s", start <= 1, statistics.median(theirs), BARE),
+        Line("penstock server start", statistics.median(typed), "s", "as typed: no goal yet", None),
         Line(
             "server idle memory",
             idle,

@@ -106,13 +106,18 @@ def _exchange(
     return answer.status, json.loads(raw) if is_json else raw.decode(errors="replace")
 
 
-def start_server(place: Path, environ: dict[str, str] | None = None, **settings: str) -> RunningServer:
-    """Starts a server whose home, configuration and data are in `place`, and waits until it answers."""
+def start_server(
+    place: Path, environ: dict[str, str] | None = None, *, executed: bool = False, **settings: str
+) -> RunningServer:
+    """Starts a server whose home, configuration and data are in `place`, and waits until it answers.
+
+    Forked from a process that has read all its code already, unless it is to be `executed` as users start it.
+    """
     chosen = {f"PENSTOCK_{key.upper()}": value for key, value in settings.items()}
     whole = server_environ(place) | (environ or {}) | chosen
     hear, say = os.pipe()
     with (place / "server.log").open("ab") as log:
-        start = fork_server if _is_ordinary(whole) else _executed
+        start = fork_server if _is_ordinary(whole) and not executed else _executed
         process = start(whole, say, log.fileno())
     os.close(say)
     try:
