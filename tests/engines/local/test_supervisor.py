@@ -106,8 +106,7 @@ async def test_a_killed_supervisors_groups_and_directories_are_removed(engine: L
     assert all(path.is_dir() for path in groups)
     os.kill(supervisor_of(settings, run_of(launch)), signal.SIGKILL)
     await ended(engine, run_of(launch))
-    await engine.close()
-    await engine.open()
+    await engine.settle(run_of(launch), 0)
     assert not any(path.exists() for path in groups)
     assert not list(run_dir.glob("rank-*"))
 

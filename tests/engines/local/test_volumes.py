@@ -9,7 +9,7 @@ import pytest
 
 from penstock.domain.volumes import Phase
 from penstock.engines.local.engine import LocalEngine
-from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.supervisor.directories import erase
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
 from tests.engines.contract.nodes import opened

@@ -23,7 +23,7 @@ NO_MEMORY: dict[str, Any] = {"peak": None, "oom": None, "limit_text": None}
 
 
 @dataclass(frozen=True)
-class Limits:
+class CgroupLimits:
     version: int = 0
     """1, 2, or 0: advisory."""
     roots: dict[str, Path] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class Limits:
         return {"peak": str(group / peak), "oom": str(group / oom), "limit_text": limit}
 
 
-def detect(max_processes: int = 0) -> Limits:
+def detect(max_processes: int = 0) -> CgroupLimits:
     """The first way that works, if possible with the limit on processes."""
-    return next((limits for limits in _ways(max_processes) if _works(limits)), Limits())
+    return next((limits for limits in _ways(max_processes) if _works(limits)), CgroupLimits())
 
 
-def _ways(max_processes: int) -> Iterator[Limits]:
+def _ways(max_processes: int) -> Iterator[CgroupLimits]:
     mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
     first: dict[str, Path] = {
         controller: Path(words[1]) / "penstock"
@@ -98,14 +98,14 @@ def _ways(max_processes: int) -> Iterator[Limits]:
         if controller in words[3].split(",")
     }
     if {"memory", "cpu"} <= set(first):
-        yield Limits(1, first, max_processes)
-        yield Limits(1, {name: first[name] for name in ("memory", "cpu")})
+        yield CgroupLimits(1, first, max_processes)
+        yield CgroupLimits(1, {name: first[name] for name in ("memory", "cpu")})
         return
     for words in mounts:
         if words[2] == "cgroup2":
             for base in _candidates(Path(words[1])):
-                yield Limits(2, dict.fromkeys(CONTROLLERS, base / "penstock"), max_processes)
-                yield Limits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
+                yield CgroupLimits(2, dict.fromkeys(CONTROLLERS, base / "penstock"), max_processes)
+                yield CgroupLimits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
 
 
 def _candidates(mount: Path) -> Iterator[Path]:
@@ -121,7 +121,7 @@ def _candidates(mount: Path) -> Iterator[Path]:
             yield current
 
 
-def _works(limits: Limits) -> bool:
+def _works(limits: CgroupLimits) -> bool:
     """Make a group with limits and move a process into it."""
     name = f"probe-{os.getpid()}"
     asked = Resources(cpus_milli=1000, memory_bytes=64 << 20)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.domain.nodes import Gpu
-from penstock.engines.local.cgroups import Limits
-from penstock.engines.local.spec.sandbox import Payload, command, setpriv_prefix
+from penstock.engines.local.cgroups import CgroupLimits
+from penstock.engines.local.spec.sandbox import SandboxProgram, command, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
 from penstock.errors import Unavailable
 from penstock.settings import Settings
@@ -55,13 +55,13 @@ def probe_sandbox(settings: Settings) -> None:
         return
     bwrap = find_bwrap()
     if os.geteuid() != 0:
-        _try(command(bwrap, Payload(("/bin/true",))), None)
+        _try(command(bwrap, SandboxProgram(("/bin/true",))), None)
         return
     uid, gid = _root_account(settings)
     prefix = setpriv_prefix(_setpriv(), uid, gid, [])
-    _try(command(bwrap, Payload(("/bin/true",), prefix)), None)
+    _try(command(bwrap, SandboxProgram(("/bin/true",), prefix)), None)
     if settings.mode == "system":
-        _try(command(bwrap, Payload(("/bin/true",))), (uid, gid))
+        _try(command(bwrap, SandboxProgram(("/bin/true",))), (uid, gid))
 
 
 def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:
@@ -127,7 +127,7 @@ def _setpriv() -> str:
     return found
 
 
-def all_checks(settings: Settings, limits: Limits, gpus: Sequence[Gpu]) -> list[Check]:
+def all_checks(settings: Settings, limits: CgroupLimits, gpus: Sequence[Gpu]) -> list[Check]:
     return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings)]
 
 
@@ -144,7 +144,7 @@ def _sandbox(settings: Settings) -> Check:
     return Check(name="sandbox", ok=True, detail=f"bubblewrap works ({took:.0f} ms)")
 
 
-def _limits(limits: Limits) -> Check:
+def _limits(limits: CgroupLimits) -> Check:
     if limits.enforced:
         detail = f"CPU and memory limits are enforced by control groups v{limits.version}"
         return Check(name="limits", ok=True, required=False, detail=detail)

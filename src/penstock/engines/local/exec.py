@@ -23,7 +23,7 @@ from penstock.engines.base import Terminal
 from penstock.engines.local import runs
 from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import BASH
-from penstock.engines.local.state import part_of
+from penstock.engines.local.state.parts import find_part
 from penstock.errors import Conflict, Unavailable
 
 BOOT = (
@@ -40,7 +40,7 @@ DRAIN = 0.2
 """Seconds without output after which nothing more is waited for, once the program itself has ended."""
 END_PATIENCE = 10.0
 _SPAWNING = ThreadPoolExecutor(2, "penstock-exec")
-"""Threads with a keyring of their own; see `launching`."""
+"""Threads with a keyring of their own; see `runs`."""
 
 
 async def execute(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> LocalSession:
@@ -59,7 +59,7 @@ async def execute(run_dir: Path, part: int, command: Sequence[str], terminal: Te
 
 
 def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> dict[str, Any]:
-    entered = part_of(run_dir, part)
+    entered = find_part(run_dir, part)
     node = entered.node
     scripts = node["argv"][-1].rpartition("/")[0]
     begin = f'. {quote(scripts)}/enter.sh; {TERM if terminal else ""} exec -- "$@"'

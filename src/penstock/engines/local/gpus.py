@@ -18,8 +18,8 @@ from penstock.domain.nodes import Gpu, GpuProcess
 from penstock.engines.base import DevicesBusy
 from penstock.engines.local import layout
 from penstock.engines.local.layout import disk_errors
-from penstock.engines.local.spec.sandbox import Bind
-from penstock.engines.local.supervisor.processes import read_text
+from penstock.engines.local.spec.sandbox import BindMount
+from penstock.engines.shared.processes import read_text
 from penstock.errors import Unavailable
 from penstock.wire.server import Check
 
@@ -59,12 +59,12 @@ def _gpu(nvml: Any, number: int) -> Gpu:
     )
 
 
-def device_binds(gpus: Sequence[Gpu]) -> list[Bind]:
+def device_binds(gpus: Sequence[Gpu]) -> list[BindMount]:
     """Only the devices of these GPUs, and those every CUDA program needs."""
     if not gpus:
         return []
     names = [*(f"nvidia{gpu.minor}" for gpu in gpus), *SHARED_DEVICES]
-    return [Bind(f"/dev/{name}", f"/dev/{name}", "--dev-bind-try") for name in names]
+    return [BindMount(f"/dev/{name}", f"/dev/{name}", "--dev-bind-try") for name in names]
 
 
 def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[int]:
@@ -177,20 +177,20 @@ LOCK_PATIENCE = 3.0
 """Seconds. A GPU that has fallen off its bus answers late or never: then nothing is known of any."""
 
 
-class Reading(NamedTuple):
+class GpuReading(NamedTuple):
     memory_used_bytes: int | None
     utilization: int | None
     processes: tuple[GpuProcess, ...]
     """Those that compute on it, whoever started them."""
 
 
-class Gauges:
+class GpuMonitor:
     """One thread asks, whoever wants to know: others who want to know meanwhile get the same answer."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "penstock-nvml")
         self._nvml: Any = None
-        self._looking: asyncio.Future[dict[str, Reading]] | None = None
+        self._looking: asyncio.Future[dict[str, GpuReading]] | None = None
 
     async def open(self) -> None:
         """Only where there are GPUs."""
@@ -211,7 +211,7 @@ class Gauges:
             self._thread.submit(self._nvml.nvmlShutdown)
         self._thread.shutdown(wait=False)
 
-    async def read(self) -> dict[str, Reading]:
+    async def read(self) -> dict[str, GpuReading]:
         """By uuid; without those that cannot be asked."""
         if self._nvml is None:
             return {}
@@ -222,7 +222,7 @@ class Gauges:
             log.warning("the GPUs do not say within %.0f s what they do", LOCK_PATIENCE)
         return self._looking.result() if done else {}
 
-    def _read(self) -> dict[str, Reading]:
+    def _read(self) -> dict[str, GpuReading]:
         nvml, found = self._nvml, {}
         try:
             for number in range(nvml.nvmlDeviceGetCount()):
@@ -232,11 +232,11 @@ class Gauges:
             log.warning("a GPU does not answer: %s", error)
         return found
 
-    def _reading(self, handle: Any) -> Reading:
+    def _reading(self, handle: Any) -> GpuReading:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
         running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
-        return Reading(
+        return GpuReading(
             memory_used_bytes=memory.used if memory else None,
             utilization=rates.gpu if rates else None,
             processes=tuple(

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.engines.base import Run
+from penstock.engines.shared.processes import descriptors, pids
 from penstock.errors import StorageFull, Unavailable
 from penstock.settings import Settings
 
@@ -81,19 +82,17 @@ def kill_holders(path: Path) -> None:
         wanted = path.stat()
     except FileNotFoundError:
         return
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid() and _has_open(process / "fd", wanted):
+    for pid in pids():
+        if pid != os.getpid() and any(_is_same(open_file, wanted) for open_file in descriptors(pid)):
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(process.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
-def _has_open(descriptors: Path, wanted: os.stat_result) -> bool:
-    with suppress(OSError):
-        for descriptor in descriptors.iterdir():
-            with suppress(OSError):
-                if os.path.samestat(descriptor.stat(), wanted):
-                    return True
-    return False
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), wanted)  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def is_free(fd: int) -> bool:

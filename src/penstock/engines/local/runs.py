@@ -1,8 +1,9 @@
-"""Start a supervisor: take the locks, write the plan and hand both over."""
+"""Start, stop and remove runs. To start one: take its locks, write the plan and hand both to a supervisor."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -16,14 +17,19 @@ from penstock.engines.local.gpus import lock_gpus
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import Machine, write_plan
-from penstock.engines.local.state import LOCKS, ended, read_began
+from penstock.engines.local.state.snapshot import LOCKS, has_ended, is_held, read_began
+from penstock.engines.local.supervisor.directories import erase
+from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.shared.files import overwrite, replace, reserve
 from penstock.errors import StorageFull, Unavailable
 
+log = logging.getLogger(__name__)
 BOOT = "import sys; sys.path.append(sys.argv[1]); from penstock.engines.local.supervisor.main import main; main()"
 """Imported rather than run as a file, so that the compiled form is used."""
 PACKAGES = Path(__file__).parents[3]
 """Where `penstock` is imported from: last, so that none beside it stands in for the standard library's."""
+REMOVED = ".removed-"
+"""What the name of a directory begins with that is on its way out."""
 STOP_SIZE = 8
 """Bytes that are reserved for the word to stop, so that a full disk cannot keep it from being said."""
 PATIENCE = 1.0
@@ -41,7 +47,7 @@ def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[b
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
         reserve(str(run_dir / "stop"), STOP_SIZE)
         lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
-        if not layout.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
+        if not layout.take(lock, PATIENCE) or read_began(run_dir) is not None or has_ended(run_dir):
             return None
         if not layout.take(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
             layout.kill_holders(run_dir / LOCKS[1])
@@ -135,3 +141,50 @@ def poke(run_dir: Path) -> None:
             os.write(fd, b"!")
         finally:
             os.close(fd)
+
+
+def end_leftovers(run_dir: Path) -> None:
+    """Where the supervisor is gone and something it started is not: end that.
+
+    A sandbox dies with its supervisor, but for an instant while it is made: bubblewrap's child waits for its parent
+    before it asks the kernel to be killed with it, and a parent that dies just then leaves it waiting for ever.
+    """
+    lock, tree = (run_dir / name for name in LOCKS)
+    if not is_held(lock) and is_held(tree):
+        layout.kill_holders(tree)
+
+
+def clean_up(run_dir: Path) -> None:
+    """Remove what a killed supervisor could not: its control groups and the private directories of its nodes."""
+    _remove_groups(run_dir)
+    for path in run_dir.glob("rank-*"):
+        _try_to_erase(path)
+
+
+def remove(run_dir: Path) -> None:
+    if not run_dir.is_dir():
+        return
+    with disk_errors(run_dir):
+        _remove_groups(run_dir)
+        grave = run_dir.with_name(f"{REMOVED}{run_dir.name}")
+        erase(str(grave))
+        run_dir.rename(grave)
+        erase(str(grave))
+
+
+def finish_removals(runs: Path) -> None:
+    """Those that a crash cut short."""
+    for path in runs.glob(f"{REMOVED}*"):
+        _try_to_erase(path)
+
+
+def _remove_groups(run_dir: Path) -> None:
+    for path in (read_began(run_dir) or {}).get("cgroups", ()):
+        remove_group(path)
+
+
+def _try_to_erase(path: Path) -> None:
+    try:
+        erase(str(path))
+    except OSError as error:
+        log.warning("%s could not be removed: %s", path, error)

@@ -14,8 +14,7 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.supervisor.erase import erase
-from penstock.engines.local.supervisor.measuring import measure
+from penstock.engines.local.supervisor.directories import erase, measure_directory
 from penstock.engines.shared.files import sync_directory
 from penstock.engines.shared.paths import path_inside
 from penstock.errors import Conflict, Invalid, PenstockError, Unavailable
@@ -24,7 +23,7 @@ from penstock.settings import Settings
 DEFAULT_CLASS = "standard"
 
 
-class Claims:
+class LocalClaims:
     def __init__(self, settings: Settings, layout: Layout) -> None:
         self._roots = {DEFAULT_CLASS: layout.volumes} | {
             name: Path(directory) for name, directory in settings.storage_classes.items()
@@ -113,7 +112,7 @@ class Claims:
     def usage(self, volume: Volume) -> int:
         """Bytes on the disk; a file with several names counts once, other file systems do not."""
         with disk_errors(self.path(volume)):
-            return measure(self.open(volume))
+            return measure_directory(self.open(volume))
 
 
 def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> tuple[int, bool]:

@@ -22,23 +22,23 @@ from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import Identity
 from penstock.engines.local.spec.sandbox import (
     SHARED_MEMORY,
-    Bind,
-    Mask,
-    Memory,
+    BindMount,
+    MaskMount,
+    MemoryMount,
     can_size_memory,
     canonical,
     in_system,
     within,
 )
-from penstock.engines.local.supervisor.private import Entry
-from penstock.engines.local.volumes import Claims
+from penstock.engines.local.supervisor.directories import Entry
+from penstock.engines.local.volumes import LocalClaims
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def volume_binds(launch: Launch, claims: Claims) -> list[Bind]:
+def volume_binds(launch: Launch, claims: LocalClaims) -> list[BindMount]:
     """And the places for what is mounted inside them: volumes and scratch."""
     found = [_bind(mount, claims) for mount in launch.mounts]
     for path in (*(mount.path for mount in launch.mounts), *(scratch.path for scratch in launch.spec.scratch)):
@@ -46,21 +46,21 @@ def volume_binds(launch: Launch, claims: Claims) -> list[Bind]:
     return found
 
 
-def _bind(mount: BoundMount, claims: Claims) -> Bind:
+def _bind(mount: BoundMount, claims: LocalClaims) -> BindMount:
     source = claims.path(mount.volume)
     try:
         os.close(claims.open(mount.volume))
     except Unavailable as error:
         raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.") from error
     option = "--ro-bind" if _is_read_only(mount) else "--bind"
-    return Bind(str(source), mount.path, option, below=str(claims.root(mount.volume)))
+    return BindMount(str(source), mount.path, option, below=str(claims.root(mount.volume)))
 
 
 def _is_read_only(mount: BoundMount) -> bool:
     return mount.read_only or mount.volume.read_only
 
 
-def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
+def _make_place(shown: str, launch: Launch, claims: LocalClaims) -> None:
     """A directory in the volume around it, if there is one. In scratch, which is empty, bubblewrap can make it."""
     path = canonical(shown)
     around: list[tuple[str, BoundMount | None]] = [(canonical(mount.path), mount) for mount in launch.mounts]
@@ -73,7 +73,7 @@ def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
         _make_inside(claims, mount.volume, path[len(dest) :].strip("/"), launch.account, shown)
 
 
-def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
+def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> None:
     """Nothing but volumes and scratch is mounted inside a volume: there is no place for it there."""
     for bind in others:
         for volume in volumes:
@@ -84,11 +84,11 @@ def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
                 )
 
 
-def _make_inside(claims: Claims, volume: Volume, relative: str, account: Account, shown: str) -> None:
+def _make_inside(claims: LocalClaims, volume: Volume, relative: str, account: Account, shown: str) -> None:
     _walk(claims, volume, relative, lambda parent, name: _step(parent, name, account, shown))
 
 
-def _find_inside(claims: Claims, volume: Volume, relative: str, shown: str) -> None:
+def _find_inside(claims: LocalClaims, volume: Volume, relative: str, shown: str) -> None:
     """What is read-only stays as it is: the directory must be there."""
 
     def step(parent: int, name: str) -> int:
@@ -104,7 +104,7 @@ def _find_inside(claims: Claims, volume: Volume, relative: str, shown: str) -> N
     _walk(claims, volume, relative, step)
 
 
-def _walk(claims: Claims, volume: Volume, relative: str, step: Callable[[int, str], int]) -> None:
+def _walk(claims: LocalClaims, volume: Volume, relative: str, step: Callable[[int, str], int]) -> None:
     fd = claims.open(volume)
     try:
         with disk_errors(claims.path(volume)):
@@ -162,22 +162,22 @@ def entries(spec: Spec) -> list[Entry]:
     return [*shared, *((name, _mode(scratch.path), None) for name, scratch in on_disk(spec))]
 
 
-def binds(spec: Spec, folder: Path) -> list[Bind]:
+def binds(spec: Spec, folder: Path) -> list[BindMount]:
     return [
-        *(Bind(str(folder / name), scratch.path) for name, scratch in on_disk(spec)),
+        *(BindMount(str(folder / name), scratch.path) for name, scratch in on_disk(spec)),
         *(
-            Memory(dest=scratch.path, size=memory_size(scratch, spec), mode=_mode(scratch.path))
+            MemoryMount(dest=scratch.path, size=memory_size(scratch, spec), mode=_mode(scratch.path))
             for scratch in spec.scratch
             if scratch.medium is Medium.memory
         ),
     ]
 
 
-def own_binds(spec: Spec, folder: Path, bwrap: str) -> list[Bind]:
+def own_binds(spec: Spec, folder: Path, bwrap: str) -> list[BindMount]:
     """What every node has, unless something else is mounted there: /tmp, /var/tmp and /dev/shm."""
-    found = [Bind(str(folder / name), path) for path, name in _own(spec)]
+    found = [BindMount(str(folder / name), path) for path, name in _own(spec)]
     if SHARED_MEMORY not in _taken(spec):
-        found.append(Memory(dest=SHARED_MEMORY, size=_shared_memory(spec, bwrap)))
+        found.append(MemoryMount(dest=SHARED_MEMORY, size=_shared_memory(spec, bwrap)))
     return found
 
 
@@ -244,23 +244,26 @@ def hidden(settings: Settings, who: Identity) -> list[str]:
     return [_within_reach(path, who) for path in found if os.path.isdir(path)]  # noqa: PTH112
 
 
-def control_groups(own: Sequence[str], version: int) -> list[Bind]:
+def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
     """The job's own groups where programs look for the machine's, and no others: their names are the ids of jobs. `own`
     are those it was given; where it was given none it is in the server's."""
     if not os.path.isdir(CONTROL_GROUPS):  # noqa: PTH112
         return []
     if version == 1:
         places = [(path, str(Path(path).parents[1])) for path in own]
-        return [Mask(dest=CONTROL_GROUPS), *(bind for path, mount in places for bind in _of_controller(path, mount))]
+        return [
+            MaskMount(dest=CONTROL_GROUPS),
+            *(bind for path, mount in places for bind in _of_controller(path, mount)),
+        ]
     path = own[0] if own else _servers_group()
-    return [Bind(path, CONTROL_GROUPS, "--ro-bind") if path else Mask(dest=CONTROL_GROUPS)]
+    return [BindMount(path, CONTROL_GROUPS, "--ro-bind") if path else MaskMount(dest=CONTROL_GROUPS)]
 
 
-def _of_controller(path: str, mount: str) -> Iterator[Bind]:
+def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
     """`cpu,cpuacct` is also known as `cpu` and as `cpuacct`."""
     name = Path(mount).name
     for shown in sorted({name, *name.split(",")}):
-        yield Bind(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
+        yield BindMount(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
 
 
 def _servers_group() -> str | None:
@@ -274,21 +277,21 @@ def _servers_group() -> str | None:
     return path if os.path.exists(f"{path}/memory.max") else None  # noqa: PTH110
 
 
-def masks(paths: Iterable[str], binds: Sequence[Bind]) -> list[Mask]:
+def masks(paths: Iterable[str], binds: Sequence[BindMount]) -> list[MaskMount]:
     """An empty directory wherever the job would otherwise see one of the paths."""
-    real = [Bind(_real_source(bind), canonical(bind.dest)) for bind in binds]
+    real = [BindMount(_real_source(bind), canonical(bind.dest)) for bind in binds]
     seen = {dest for path in paths for dest in _appearances(path, real)}
-    return [Mask(dest=dest) for dest in sorted(seen)]
+    return [MaskMount(dest=dest) for dest in sorted(seen)]
 
 
-def _real_source(bind: Bind) -> str:
+def _real_source(bind: BindMount) -> str:
     """Below a directory that others may change no link is followed when it is mounted, and so none here."""
     if not bind.below:
         return bind.source and os.path.realpath(bind.source)
     return os.path.join(os.path.realpath(bind.below), os.path.relpath(bind.source, bind.below))  # noqa: PTH118
 
 
-def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
+def _appearances(path: str, binds: Sequence[BindMount]) -> Iterator[str]:
     if in_system(path) and not _covered(path, "/", binds):
         yield path
     for bind in binds:
@@ -298,7 +301,7 @@ def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
                 yield dest
 
 
-def _covered(path: str, shown_by: str, binds: Sequence[Bind]) -> bool:
+def _covered(path: str, shown_by: str, binds: Sequence[BindMount]) -> bool:
     """Is something else mounted over it, further in than what shows it?"""
     return any(within(path, bind.dest) and len(bind.dest) > len(shown_by) for bind in binds)
 

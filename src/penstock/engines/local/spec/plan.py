@@ -16,7 +16,7 @@ from typing import Any
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import parse_bytes, parse_duration, show_duration
 from penstock.engines.base import Launch
-from penstock.engines.local.cgroups import Limits
+from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.gpus import device_binds
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.refusals import refusals
@@ -24,10 +24,18 @@ from penstock.engines.local.spec import mounts as scratch
 from penstock.engines.local.spec import venv as venvs
 from penstock.engines.local.spec.identity import Identity, identity
 from penstock.engines.local.spec.mounts import control_groups, hidden, masks, private, refuse_inside, volume_binds
-from penstock.engines.local.spec.sandbox import Bind, Mounts, Payload, arrange, call_filter, in_system, options
+from penstock.engines.local.spec.sandbox import (
+    BindMount,
+    SandboxMounts,
+    SandboxProgram,
+    arrange,
+    call_filter,
+    in_system,
+    options,
+)
 from penstock.engines.local.spec.script import (
     DEFAULT_PATH,
-    Place,
+    NodePaths,
     base_env,
     enter_script,
     env_script,
@@ -35,10 +43,9 @@ from penstock.engines.local.spec.script import (
     run_script,
     start_script,
 )
-from penstock.engines.local.supervisor.erase import erase
-from penstock.engines.local.supervisor.private import Entry, make
+from penstock.engines.local.supervisor.directories import Entry, erase, make_folder
 from penstock.engines.local.supervisor.start import OPTIONS
-from penstock.engines.local.volumes import Claims
+from penstock.engines.local.volumes import LocalClaims
 from penstock.errors import Invalid
 from penstock.settings import Settings
 
@@ -54,8 +61,8 @@ class Machine:
 
     settings: Settings
     layout: Layout
-    claims: Claims
-    limits: Limits
+    claims: LocalClaims
+    limits: CgroupLimits
     gpus: dict[str, Gpu]
     bwrap: str
 
@@ -65,14 +72,14 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Job:
+class RunPlan:
     """A launch on this machine: what all its nodes have in common."""
 
     run_dir: Path
     launch: Launch
     machine: Machine
     who: Identity
-    volumes: list[Bind]
+    volumes: list[BindMount]
     venv: venvs.Venv | None
 
 
@@ -82,11 +89,11 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     who = identity(launch.account, machine.settings)
     binds = volume_binds(launch, machine.claims) if machine.sandboxed else []
     venv = venvs.read_venv(launch.venv, private(machine.settings), who) if launch.venv else None
-    job = Job(run_dir, launch, machine, who, binds, venv)
+    plan = RunPlan(run_dir, launch, machine, who, binds, venv)
     indexes = _indexes(launch)
     places = min(max(len(launch.gpus), 1), len(indexes)) if indexes else launch.spec.nodes
     (run_dir / "logs").mkdir(mode=0o700, exist_ok=True)
-    plan = {
+    written = {
         "gpus": [uuid for rank in launch.gpus for uuid in rank],
         "grace": launch.stop_grace,
         "max_duration": launch.spec.max_duration,
@@ -95,12 +102,12 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
         "log_limit": parse_bytes(machine.settings.log_limit),
         "log_limit_text": machine.settings.log_limit,
         "private": [f"rank-{number}" for number in range(places)],
-        "ranks": [_rank(job, number) for number in range(places)],
+        "ranks": [_rank(plan, number) for number in range(places)],
         "array": indexes,
     }
     fresh = run_dir / "plan.new"
     fresh.touch(mode=0o600)
-    fresh.write_bytes(marshal.dumps(plan))
+    fresh.write_bytes(marshal.dumps(written))
     fresh.rename(run_dir / "plan")
 
 
@@ -117,20 +124,24 @@ def _indexes(launch: Launch) -> list[int] | None:
     return list(launch.indexes) or list(range(launch.spec.array.count))
 
 
-def _rank(job: Job, number: int) -> dict[str, Any]:
+def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
     """The plan of a node, or of a place at which indexes of an array run one after the other."""
-    launch, machine, who = job.launch, job.machine, job.who
-    folder = job.run_dir / f"rank-{number}"
+    launch, machine, who = plan.launch, plan.machine, plan.who
+    folder = plan.run_dir / f"rank-{number}"
     place = _place(folder, launch, machine)
-    envs = _envs(job, place, folder, number)
-    entries = _private(job, place, envs)
+    envs = _envs(plan, place, folder, number)
+    entries = _private(plan, place, envs)
     owner = (who.account.uid, who.account.gid) if os.geteuid() == 0 else None
     erase(str(folder))
-    make(str(folder), entries, owner)
-    group = f"{job.run_dir.name}-{number}"
+    make_folder(str(folder), entries, owner)
+    group = f"{plan.run_dir.name}-{number}"
     asked = launch.spec.resources
     groups = machine.limits.groups(group, asked)
-    mounts = _mounts(job, place, folder, number, groups) if machine.sandboxed else Mounts([], [], by_descriptor=False)
+    mounts = (
+        _mounts(plan, place, folder, number, groups)
+        if machine.sandboxed
+        else SandboxMounts([], [], by_descriptor=False)
+    )
     return {
         "folder": folder.name,
         "make": entries if launch.spec.array else [],
@@ -152,10 +163,10 @@ def _rank(job: Job, number: int) -> dict[str, Any]:
     }
 
 
-def _private(job: Job, place: Place, envs: dict[str, str]) -> list[Entry]:
-    spec, venv = job.launch.spec, job.venv
-    lost = job.launch.venv is not None and venv is None
-    notice = f"the virtual environment {job.launch.venv} cannot be used; the system's Python is" if lost else None
+def _private(plan: RunPlan, place: NodePaths, envs: dict[str, str]) -> list[Entry]:
+    spec, venv = plan.launch.spec, plan.venv
+    lost = plan.launch.venv is not None and venv is None
+    notice = f"the virtual environment {plan.launch.venv} cannot be used; the system's Python is" if lost else None
     texts = {
         "start.sh": start_script(place, setup=spec.setup is not None, notice=notice),
         "env.sh": env_script(envs),
@@ -172,14 +183,14 @@ def _private(job: Job, place: Place, envs: dict[str, str]) -> list[Entry]:
     ]
 
 
-def _place(folder: Path, launch: Launch, machine: Machine) -> Place:
+def _place(folder: Path, launch: Launch, machine: Machine) -> NodePaths:
     asked = launch.spec.workdir
     unpack = launch.workdir_archive is not None
     if not machine.sandboxed:
         workdir = str(folder / "workdir") if unpack else asked
         programs = str(machine.layout.programs)
-        return Place(str(folder / "scripts"), programs, str(folder / "home"), workdir, unpack)
-    return Place(INSIDE_SCRIPTS, INSIDE_PROGRAMS, _home(launch), INSIDE_WORKDIR if unpack else asked, unpack)
+        return NodePaths(str(folder / "scripts"), programs, str(folder / "home"), workdir, unpack)
+    return NodePaths(INSIDE_SCRIPTS, INSIDE_PROGRAMS, _home(launch), INSIDE_WORKDIR if unpack else asked, unpack)
 
 
 def _home(launch: Launch) -> str:
@@ -190,14 +201,14 @@ def _home(launch: Launch) -> str:
     return f"/var{usual}" if taken else usual
 
 
-def _envs(job: Job, place: Place, folder: Path, number: int) -> dict[str, str]:
-    launch, venv = job.launch, job.venv
+def _envs(plan: RunPlan, place: NodePaths, folder: Path, number: int) -> dict[str, str]:
+    launch, venv = plan.launch, plan.venv
     envs = base_env(launch.account.user, place)
     envs |= venvs.environment(venv, place.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
-    if not job.machine.sandboxed:
+    if not plan.machine.sandboxed:
         for mount in launch.mounts:
             name = mount.volume.name.upper().replace("-", "_")
-            envs[f"PENSTOCK_VOLUME_{name}"] = str(job.machine.claims.path(mount.volume))
+            envs[f"PENSTOCK_VOLUME_{name}"] = str(plan.machine.claims.path(mount.volume))
         for name, asked in scratch.on_disk(launch.spec):
             envs[scratch.variable(asked.path)] = str(folder / name)
     envs |= launch.spec.envs | node_env(launch, number)
@@ -206,34 +217,34 @@ def _envs(job: Job, place: Place, folder: Path, number: int) -> dict[str, str]:
     return envs
 
 
-def _argv(place: Place, machine: Machine, who: Identity) -> list[str]:
+def _argv(place: NodePaths, machine: Machine, who: Identity) -> list[str]:
     payload = _payload(place, who)
     sandbox = [machine.bwrap, "--args", str(OPTIONS), "--"] if machine.sandboxed else []
     return [*sandbox, *payload.setpriv, *payload.argv]
 
 
-def _payload(place: Place, who: Identity) -> Payload:
-    return Payload((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
+def _payload(place: NodePaths, who: Identity) -> SandboxProgram:
+    return SandboxProgram((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
 
 
-def _mounts(job: Job, place: Place, folder: Path, number: int, groups: list[dict[str, Any]]) -> Mounts:
-    launch, machine = job.launch, job.machine
+def _mounts(plan: RunPlan, place: NodePaths, folder: Path, number: int, groups: list[dict[str, Any]]) -> SandboxMounts:
+    launch, machine = plan.launch, plan.machine
     uuids = launch.gpus[number] if number < len(launch.gpus) else ()
     own = [
-        Bind(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
-        Bind(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
-        Bind(str(folder / "home"), place.home),
-        *(job.venv.binds if job.venv else []),
+        BindMount(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
+        BindMount(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
+        BindMount(str(folder / "home"), place.home),
+        *(plan.venv.binds if plan.venv else []),
         *control_groups([group["path"] for group in groups], machine.limits.version),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
     ]
     own += scratch.own_binds(launch.spec, folder, machine.bwrap)
-    refuse_inside(job.volumes, own)
-    binds = [*own, *scratch.binds(launch.spec, folder), *job.volumes]
+    refuse_inside(plan.volumes, own)
+    binds = [*own, *scratch.binds(launch.spec, folder), *plan.volumes]
     if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
-        binds.append(Bind(str(folder / "workdir"), place.workdir))
-    binds = [*masks(hidden(machine.settings, job.who), binds), *binds]
-    return arrange(machine.bwrap, binds, job.volumes)
+        binds.append(BindMount(str(folder / "workdir"), place.workdir))
+    binds = [*masks(hidden(machine.settings, plan.who), binds), *binds]
+    return arrange(machine.bwrap, binds, plan.volumes)
 
 
 def _reachable(path: str, dests: list[str]) -> bool:

@@ -29,7 +29,7 @@ INSIDE = "/run/penstock/inside"
 
 
 @dataclass(frozen=True)
-class Bind:
+class BindMount:
     """A directory of the machine at a path of the job. Without a source it is an empty one."""
 
     source: str
@@ -47,7 +47,7 @@ class Bind:
 
 
 @dataclass(frozen=True)
-class Mask(Bind):
+class MaskMount(BindMount):
     """An empty directory that cannot be written, over what is not to be seen."""
 
     source: str = ""
@@ -58,7 +58,7 @@ class Mask(Bind):
 
 
 @dataclass(frozen=True)
-class Memory(Bind):
+class MemoryMount(BindMount):
     """A file system in memory that takes so many bytes and no more; None is the kernel's own limit."""
 
     source: str = ""
@@ -71,7 +71,7 @@ class Memory(Bind):
 
 
 @dataclass(frozen=True)
-class Payload:
+class SandboxProgram:
     """Who runs inside. Without `setpriv`, bubblewrap itself already is that account and needs a user namespace."""
 
     argv: tuple[str, ...]
@@ -79,10 +79,10 @@ class Payload:
 
 
 @dataclass(frozen=True)
-class Mounts:
+class SandboxMounts:
     """What is mounted, in the order of bubblewrap's options, and what the supervisor does about it."""
 
-    binds: list[Bind]
+    binds: list[BindMount]
     inside: list[tuple[str, str]]
     """What bubblewrap mounts at the first path, and the supervisor moves to the second, inside a volume. By its path
     bubblewrap would find any link that a job put there meanwhile, and as root make directories behind it."""
@@ -94,7 +94,7 @@ class Mounts:
         held = [bind for bind in self.binds if bind.below]
         return [(bind.below, os.path.relpath(bind.source, bind.below), bind.dest) for bind in held]
 
-    def words(self) -> Iterator[tuple[Bind, tuple[str, ...]]]:
+    def words(self) -> Iterator[tuple[BindMount, tuple[str, ...]]]:
         number = HELD
         for bind in self.binds:
             if bind.below and self.by_descriptor:
@@ -104,10 +104,10 @@ class Mounts:
                 yield bind, bind.words()
 
 
-def arrange(bwrap: str, binds: Sequence[Bind], volumes: Sequence[Bind]) -> Mounts:
+def arrange(bwrap: str, binds: Sequence[BindMount], volumes: Sequence[BindMount]) -> SandboxMounts:
     """Outer ones first."""
     around = [canonical(volume.dest).rstrip("/") + "/" for volume in volumes]
-    placed: list[Bind] = []
+    placed: list[BindMount] = []
     inside: list[tuple[str, str]] = []
     for bind in sorted((replace(bind, dest=canonical(bind.dest)) for bind in binds), key=_depth):
         if bind.dest.startswith(tuple(around)):
@@ -115,16 +115,16 @@ def arrange(bwrap: str, binds: Sequence[Bind], volumes: Sequence[Bind]) -> Mount
             placed.append(replace(bind, dest=inside[-1][0]))
         else:
             placed.append(bind)
-    return Mounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
+    return SandboxMounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
 
 
-def command(bwrap: str, payload: Payload) -> list[str]:
+def command(bwrap: str, payload: SandboxProgram) -> list[str]:
     """A sandbox without mounts."""
-    nothing = Mounts([], [], by_descriptor=False)
+    nothing = SandboxMounts([], [], by_descriptor=False)
     return [bwrap, *options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
 
 
-def options(bwrap: str, mounts: Mounts, payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
+def options(bwrap: str, mounts: SandboxMounts, payload: SandboxProgram, *, hold: str | None = LOCK_FD) -> list[str]:
     """`hold` is a descriptor that stays open as long as anything runs inside."""
     binds = mounts.binds
     return [
@@ -136,19 +136,19 @@ def options(bwrap: str, mounts: Mounts, payload: Payload, *, hold: str | None = 
         *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
         *_resolver(),
         *_mounts(mounts),
-        *(word for bind in binds if isinstance(bind, Mask) for word in ("--remount-ro", bind.dest)),
+        *(word for bind in binds if isinstance(bind, MaskMount) for word in ("--remount-ro", bind.dest)),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
 
 
-def _privileges(bwrap: str, payload: Payload) -> list[str]:
+def _privileges(bwrap: str, payload: SandboxProgram) -> list[str]:
     if not payload.setpriv:
         return ["--unshare-user", *(["--disable-userns"] if _can_disable_userns(bwrap) else [])]
     needed = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
     return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
 
 
-def call_filter(bwrap: str, payload: Payload) -> bytes:
+def call_filter(bwrap: str, payload: SandboxProgram) -> bytes:
     """What keeps the job from making user namespaces where bubblewrap has no way of its own to do that."""
     return no_user_namespaces() if payload.setpriv or not _can_disable_userns(bwrap) else b""
 
@@ -202,11 +202,11 @@ def within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _depth(bind: Bind) -> tuple[int, str]:
+def _depth(bind: BindMount) -> tuple[int, str]:
     return bind.dest.count("/"), bind.dest
 
 
-def _mounts(mounts: Mounts) -> Iterator[str]:
+def _mounts(mounts: SandboxMounts) -> Iterator[str]:
     """Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
     made = {"/"}
     for bind, words in mounts.words():

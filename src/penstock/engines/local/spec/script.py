@@ -19,7 +19,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePaths:
     """Paths as the node sees them."""
 
     scripts: str
@@ -32,7 +32,7 @@ class Place:
     """The caller's code is to be unpacked there first, from descriptor 4."""
 
 
-def start_script(place: Place, *, setup: bool, notice: str | None = None) -> str:
+def start_script(place: NodePaths, *, setup: bool, notice: str | None = None) -> str:
     """`setup` is sourced with `set -e` and without our descriptors; `run` after it in the same shell, so that what
     setup exported, activated and entered stays. The archive is unpacked in here, by the account that runs: whatever
     is in it reaches no further than the job itself could."""
@@ -51,7 +51,7 @@ def start_script(place: Place, *, setup: bool, notice: str | None = None) -> str
     return "\n".join(lines) + "\n"
 
 
-def _enter(place: Place) -> list[str]:
+def _enter(place: NodePaths) -> list[str]:
     target = place.workdir or place.home
     lines = []
     if place.unpack:
@@ -80,7 +80,7 @@ def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
     return f"{look}\n{opened}exec -- {join(run)}\n"
 
 
-def enter_script(place: Place) -> str:
+def enter_script(place: NodePaths) -> str:
     """For a program that comes later, from outside: what the run was told, and where it began."""
     where = [quote(place.workdir)] if place.workdir else []
     go = " || ".join(f"cd -- {path} 2>/dev/null" for path in [*where, '"$HOME"', "/"])
@@ -103,7 +103,7 @@ def node_env(launch: Launch, number: int) -> dict[str, str]:
     return facts | ({} if launch.spec.array else {INDEX: str(rank)}) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
-def base_env(user: str, place: Place) -> dict[str, str]:
+def base_env(user: str, place: NodePaths) -> dict[str, str]:
     """The plain surroundings, which the user may change. Unbuffered, so that a log line comes when it is printed."""
     return {
         "PATH": f"{place.home}/.local/bin:{DEFAULT_PATH}:{place.programs}",

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engines.local.spec.identity import Identity, with_rights_of
-from penstock.engines.local.spec.sandbox import Bind, in_system, within
+from penstock.engines.local.spec.sandbox import BindMount, in_system, within
 from penstock.engines.local.spec.script import DEFAULT_PATH
-from penstock.engines.local.supervisor.private import Entry
+from penstock.engines.local.supervisor.directories import Entry
 
 LAYER = ".penstock-venv"
 CONFIG_LIMIT = 65536
@@ -34,7 +34,7 @@ class Venv:
     """`python3.11`: the name of the directory that has site-packages."""
     system_packages: bool
     interpreter: str
-    binds: list[Bind]
+    binds: list[BindMount]
     """The environment, and what its interpreter needs, as written and as links lead to it."""
 
     @property
@@ -96,9 +96,9 @@ def _parts_of(interpreter: Path, version: str) -> list[Path]:
     return [part for part in parts if not in_system(str(part)) and part.exists()]
 
 
-def _bind(path: Path) -> Bind:
+def _bind(path: Path) -> BindMount:
     """What the links lead to now, and nothing that somebody may make them lead to later."""
-    return Bind(os.path.realpath(path), str(path), "--ro-bind", below="/")
+    return BindMount(os.path.realpath(path), str(path), "--ro-bind", below="/")
 
 
 def _parts(place: Path, version: str) -> list[Path]:

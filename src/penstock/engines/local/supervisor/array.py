@@ -11,10 +11,8 @@ import time
 
 from penstock.engines.shared.files import complain
 
-from .apart import apart
-from .erase import erase
-from .private import make
-from .processes import remove_group
+from .directories import erase, make_folder
+from .processes import apart, remove_group
 from .start import start_node
 
 TYPE_CHECKING = False
@@ -31,7 +29,7 @@ PAUSE = 1.0
 """Seconds between two tries."""
 
 
-class Array:
+class IndexQueue:
     def __init__(self, plan: dict[str, Any], tree: int) -> None:
         self._places: list[dict[str, Any]] = plan["ranks"]
         self._indexes: list[int] = plan["array"]
@@ -91,7 +89,7 @@ class Array:
 
     def start(self, place: int, index: int) -> Started:
         plan = self._places[place]
-        make(plan["folder"], plan["make"], plan["owner"])
+        make_folder(plan["folder"], plan["make"], plan["owner"])
         return start_node(plan, self._tree, index)
 
     def again(self, place: int, index: int, tries: int, error: OSError) -> bool:

@@ -10,8 +10,8 @@ import os
 
 from penstock.engines.shared.files import write_all
 
-from .apart import SAYS, apart
-from .measuring import measure
+from .directories import measure_directory
+from .processes import SAYS, apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -78,7 +78,7 @@ def _scan(asked: list[tuple[int, list[str]]]) -> None:
 
 def _size(folder: str) -> int:
     try:
-        return measure(folder)
+        return measure_directory(folder)
     except OSError:  # its node has just ended
         return 0
 

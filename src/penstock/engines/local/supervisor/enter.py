@@ -10,7 +10,7 @@ turns into the program by way of a shell that the job cannot write: a program th
 interpreter gets that shell, never the interpreter this runs in.
 """
 
-# ruff: noqa: PTH116, PTH208
+# ruff: noqa: PTH116
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
@@ -25,7 +25,9 @@ import struct
 import sys
 import termios
 
-from .processes import KILL, STOP, first_child, read_text, signal
+from penstock.engines.shared.processes import all_processes, first_child, read_process, with_descendants
+
+from .processes import KILL, STOP, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -96,9 +98,10 @@ def open_namespaces(pid: int) -> dict[str, int]:
     return spaces
 
 
-def _parent(pid: int) -> int:
+def _parent(pid: int) -> int | None:
     """Not the program's name: a job chooses that."""
-    return int((read_text(f"/proc/{pid}/stat") or ") ? 0").rpartition(")")[2].split()[1])
+    process = read_process(pid)
+    return process.parent if process else None
 
 
 def _join_outer(spaces: dict[str, int]) -> None:
@@ -306,16 +309,6 @@ def _kill_all(leader: int) -> None:
 
 def _members(leader: int) -> set[int]:
     """What the program started: below us, or in the session it leads."""
-    children: dict[int, list[int]] = {}
-    found: set[int] = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (text := read_text(f"/proc/{name}/stat")):
-            _, parent, _, session, *_ = text.rpartition(")")[2].split()
-            children.setdefault(int(parent), []).append(int(name))
-            if int(session) == leader:
-                found.add(int(name))
-    level = [*found, os.getpid()]
-    while level:
-        level = [child for parent in level for child in children.get(parent, []) if child not in found]
-        found.update(level)
-    return found - {os.getpid()}
+    processes, ours = all_processes(), os.getpid()
+    session = [process.pid for process in processes if process.session == leader]
+    return with_descendants([ours, *session], processes) - {ours}

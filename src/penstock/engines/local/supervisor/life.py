@@ -13,17 +13,17 @@ import time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.engines.shared.files import complain, dumps, replace, reserve, write_all, write_new
 from penstock.engines.shared.logfile import LogFile
+from penstock.engines.shared.processes import read_text
 
-from .erase import erase
-from .outcome import outcome, stopped
-from .processes import read_text, remove_group
-from .rank import Rank, unit
+from .directories import erase
+from .processes import remove_group
+from .rank import Rank, outcome, stopped, unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
-    from .array import Array
+    from .array import IndexQueue
     from .disk import Scans
     from .start import Started
 
@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(self, plan: dict[str, Any], control: int, say: int, tree: int, started: list[Started]) -> None:
         self.plan, self.control, self.say = plan, control, say
         if any(rank["inside"] for rank in plan["ranks"]):
-            from . import nested  # noqa: F401  (now: an upgrade may put another in its place before the next index)
+            from . import enter  # noqa: F401  (now: an upgrade may put another in its place before the next index)
         self.array = _array(plan, tree)
         self.scans = _scans(plan)
         self.numbers: list[int] = plan["array"] or list(range(len(plan["ranks"])))
@@ -338,12 +338,12 @@ class Supervisor:
         ]
 
 
-def _array(plan: dict[str, Any], tree: int) -> Array | None:
+def _array(plan: dict[str, Any], tree: int) -> IndexQueue | None:
     if not plan["array"]:
         return None
-    from .array import Array
+    from .array import IndexQueue
 
-    return Array(plan, tree)
+    return IndexQueue(plan, tree)
 
 
 def _scans(plan: dict[str, Any]) -> Scans | None:
