@@ -8,17 +8,17 @@ from typing import Any
 
 MASK = "***"
 NOT_A_VALUE = f"'{MASK}' is what is shown in place of a value, and is none"
-"""Said to whoever sends back what they were shown."""
+"""The message for whoever sends back what they were shown."""
 KEPT_OR_NEW = "leave it empty where the value is kept already, or write the value"
 LONG_ENOUGH = 6
-"""A shorter value may be part of any word."""
+"""The fewest characters of a value that is looked for in texts: a shorter one may be part of any word."""
 _NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|CREDENTIAL|KEY|COOKIE|BEARER|AUTHORIZATION|SIGNATURE"
     r"|(^|[_.-])(AUTH|PASS|PAT|JWT)([_.-]|$)|_PWD$",
     re.IGNORECASE,
 )
 _IN_ADDRESS = re.compile(r"(\w://[^\s/:@]*):[^\s/]+@")
-"""`postgresql://ada:hunter2@db`: the password stands between the name and the host, and may have an `@` itself."""
+"""`postgresql://ada:hunter2@db`: the password stands between the name and the host, and may contain `@` itself."""
 _IN_QUERY = re.compile(
     r"([?&][^\s=&?#]{0,40}(?:token|secret|passw|key|signature|sig|auth)[^\s=&?#]{0,40}=)[^\s&#]+", re.IGNORECASE
 )
@@ -38,7 +38,7 @@ def masked_all(envs: Mapping[str, str]) -> dict[str, str]:
 
 
 def without(found: Any, secrets: Mapping[str, str]) -> Any:
-    """The same without these variables' values, in every way in which engines and programs write them."""
+    """Return the same without these variables' values, in every way in which engines and programs write them."""
     if isinstance(found, str):
         return _without(found, secrets)
     if isinstance(found, Mapping):
@@ -64,7 +64,7 @@ def without_passwords(text: str) -> str:
 
 
 def passwords_removed(found: Any) -> Any:
-    """The same for every text in something JSON can hold."""
+    """Remove passwords from every text in something JSON can hold."""
     if isinstance(found, str):
         return without_passwords(found)
     if isinstance(found, Mapping):

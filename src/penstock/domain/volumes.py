@@ -1,4 +1,4 @@
-"""Volumes: places for data, used by name."""
+"""Volumes: places for data, used by name, and the storages they are on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class AccessMode(StrEnum):
 
 
 class Source(StrEnum):
-    """Where a volume's data comes from. Shares, scratch and buckets join when their engines can serve them."""
+    """Where a volume's data comes from: so far always a claim, or what an engine has in its place."""
 
     claim = "claim"
 
 
 class Phase(StrEnum):
-    """Kubernetes' words, true on every engine. Deleting is ours: marked, the data not yet all gone."""
+    """Kubernetes' words, true on every engine. Deleting is ours: marked, but its data is not all gone yet."""
 
     Pending = "Pending"
     Bound = "Bound"
@@ -43,20 +43,20 @@ class StorageKind(StrEnum):
 
 
 class Storage(Model):
-    """Where the volumes of PWM come from: an NFS export, or a node's own disk."""
+    """The source of PWM's volumes: an NFS export, or a node's own disk."""
 
     name: str
     group: str
     kind: StorageKind
     server: str = ""
     path: str = ""
-    """The export."""
+    """The path of the export."""
     node: str = ""
-    """Of a local one."""
+    """The node of a local storage."""
 
     @property
     def shared(self) -> bool:
-        """Is the same on every node?"""
+        """Is it the same on every node?"""
         return self.kind is StorageKind.nfs
 
     @property
@@ -71,40 +71,40 @@ class Volume(Model):
     user: str
     source: Source = Source.claim
     size: str
-    """As it was asked for."""
+    """As the user wrote it."""
     size_bytes: int
     storage_class: str
     access_modes: tuple[AccessMode, ...]
     phase: Phase = Phase.Pending
     message: str | None = None
     made: bool = False
-    """The engine had it: if it is not there any more, it is lost, and never made anew."""
+    """The engine has had it: if it is gone, it is lost and never made anew."""
     storage: str | None = None
-    """The Storage it is on, and the directory there under its group's; None: where its storage class has it. `pwm.all`
-    becomes the disk of the node that uses it first."""
+    """The Storage it is on; None: wherever its storage class puts it. `pwm.all` becomes the disk of the node that uses
+    it first."""
     sub_path: str | None = None
     readonly: bool = False
     """Nobody may write, whatever its modes say: a dataset."""
     claim: str | None = None
-    """A claim of the cluster that Penstock did not make, mounted by its own name; it has no record."""
+    """The name of a claim of the cluster that Penstock did not make; it has no record."""
     created_at: Time
 
     @property
     def object_name(self) -> str:
-        """What it is called where it really is: the claim, the directory."""
+        """Its name where it really is: the claim, the directory."""
         return self.claim or f"{self.name}-{self.id}"
 
     @property
     def awaits_node(self) -> bool:
-        """It is made on the disk of the node that uses it first, and none has."""
+        """Will it be made on the disk of the node that uses it first?"""
         return self.storage == EVERYTHING
 
     @property
     def read_only(self) -> bool:
-        """Nobody may write unless one of its modes says so."""
+        """Is there no access mode that lets anybody write?"""
         return self.readonly or set(self.access_modes) == {AccessMode.ReadOnlyMany}
 
     @property
     def many_nodes(self) -> bool:
-        """May several nodes of one workload mount it? k8s-cli: only with ReadWriteMany (or all read-only)."""
+        """May several nodes of one workload mount it? As in k8s-cli only with ReadWriteMany, or if all only read."""
         return AccessMode.ReadWriteMany in self.access_modes or self.read_only
