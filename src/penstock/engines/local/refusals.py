@@ -9,7 +9,7 @@ from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import Refusal
 from penstock.engines.local.spec.mounts import memory_size, variable
 from penstock.engines.local.spec.sandbox import SHARED_MEMORY, can_size_memory
-from penstock.engines.shared.refusals import in_a_cluster
+from penstock.engines.shared.refusals import refuse_cluster_secrets
 from penstock.settings import Settings
 
 NO_SANDBOX = 'sandbox = "none"'
@@ -18,7 +18,7 @@ NO_SANDBOX = 'sandbox = "none"'
 def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
     """`bwrap` is empty where there is no sandbox."""
     found = [*_scratch(spec, bwrap), *([] if settings.sandbox == "bubblewrap" else _unmounted(spec))]
-    found += [*_not_here(spec), *in_a_cluster(spec)]
+    found += [*_not_here(spec), *refuse_cluster_secrets(spec)]
     if spec.run is None:
         said = "is missing: this engine runs the machine's own programs and has no image to take a command from"
         found.append(Refusal(keys=("run",), message=said, hint="name the program"))

@@ -11,12 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.domain.users import Account
-from penstock.domain.volumes import Phase, StorageClass, Volume
+from penstock.domain.volumes import Phase, StorageClass, Volume, path_inside
 from penstock.engines.base import VolumeReport
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.supervisor.directories import erase, measure_directory
 from penstock.engines.shared.files import sync_directory
-from penstock.engines.shared.paths import path_inside
 from penstock.errors import Conflict, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 

@@ -11,7 +11,7 @@ from shlex import join, quote
 
 from penstock.domain.names import shorten
 from penstock.engines.base import Launch
-from penstock.engines.shared.environment import INDEX, RANKS, told
+from penstock.engines.shared.environment import INDEX, RANKS, run_variables
 from penstock.errors import Invalid
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -99,7 +99,7 @@ def node_env(launch: Launch, number: int) -> dict[str, str]:
     place, and the supervisor adds the index of whatever runs there."""
     rank = 0 if launch.spec.array else number
     gpus = launch.gpus[number] if number < len(launch.gpus) else ()
-    facts = told(launch, ["127.0.0.1"] * launch.spec.nodes) | dict.fromkeys(RANKS, str(rank))
+    facts = run_variables(launch, ["127.0.0.1"] * launch.spec.nodes) | dict.fromkeys(RANKS, str(rank))
     return facts | ({} if launch.spec.array else {INDEX: str(rank)}) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 

@@ -23,7 +23,7 @@ REST = 20
 UNITS = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 
 
-class Scans:
+class DiskScans:
     def __init__(self, every: float) -> None:
         self._every = every
         self._pid = self.pipe = -1

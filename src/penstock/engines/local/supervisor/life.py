@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
     from .array import IndexQueue
-    from .disk import Scans
+    from .disk import DiskScans
     from .start import Started
 
 DRAIN_SECONDS = 5.0
@@ -346,9 +346,9 @@ def _array(plan: dict[str, Any], tree: int) -> IndexQueue | None:
     return IndexQueue(plan, tree)
 
 
-def _scans(plan: dict[str, Any]) -> Scans | None:
+def _scans(plan: dict[str, Any]) -> DiskScans | None:
     if not plan["ranks"][0]["disk"]:
         return None
-    from .disk import Scans
+    from .disk import DiskScans
 
-    return Scans(plan["disk_scan"])
+    return DiskScans(plan["disk_scan"])
