@@ -47,7 +47,7 @@ def _start_and_kill(settings: Settings, launch: Launch, *, begun: bool) -> None:
     layout = Layout(settings)
     machine = Machine(settings, layout, LocalClaims(settings, layout), CgroupLimits(), {}, doctor.find_bwrap())
     run_dir = layout.run_dir(run_of(launch))
-    parent = runs.begin(run_dir, launch, machine)
+    parent = runs.start_supervisor(run_dir, launch, machine)
     assert parent
     while not (supervisor := first_child(parent.pid)):
         if parent.poll() is not None:  # on a busy machine it may have begun before we looked

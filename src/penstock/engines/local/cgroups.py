@@ -1,6 +1,6 @@
 """Limit CPU, memory and processes by control groups: v1 as root, v2 as root or where delegated.
 
-Whether they work is found out by doing it once. Where they do not, limits are advisory and everyone is told.
+Whether they work is found out by trying once. Where they do not, limits are advisory and everyone is told.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class CgroupLimits:
     roots: dict[str, Path] = field(default_factory=dict)
     """Controller → the directory our groups are made in. `pids` may be missing."""
     max_processes: int = 0
-    """Of one node; 0 is no limit."""
+    """The most one node may have; 0 is no limit."""
 
     @property
     def enforced(self) -> bool:
         return self.version > 0
 
     def groups(self, name: str, asked: Resources) -> list[dict[str, Any]]:
-        """The groups of one node, with what is to be written into them."""
+        """Return the groups of one node, with what is to be written into their files."""
         if not self.enforced:
             return []
         wanted: dict[Path, list[tuple[str, str]]] = {self.roots["memory"] / name: self._memory(asked)}
@@ -70,7 +70,7 @@ class CgroupLimits:
         return [("cpu.max", f"{quota} {PERIOD}")]
 
     def memory_record(self, name: str, asked: Resources) -> dict[str, Any]:
-        """Where the supervisor reads what a node used, and whether it was killed for it."""
+        """Name the files from which the supervisor reads how much a node used, and whether it was killed for that."""
         if not self.enforced:
             return NO_MEMORY
         group = self.roots["memory"] / name
@@ -84,7 +84,7 @@ class CgroupLimits:
 
 
 def detect(max_processes: int = 0) -> CgroupLimits:
-    """The first way that works, if possible with the limit on processes."""
+    """Return the first kind of limits that works, if possible with the limit on processes."""
     return next((limits for limits in _ways(max_processes) if _works(limits)), CgroupLimits())
 
 
@@ -109,7 +109,7 @@ def _ways(max_processes: int) -> Iterator[CgroupLimits]:
 
 
 def _candidates(mount: Path) -> Iterator[Path]:
-    """For root the top; for others the highest directory above us that we may write in."""
+    """Return the directories to try: for root the top, for others each one above us that they may write in."""
     if os.geteuid() == 0:
         yield mount
         return

@@ -1,7 +1,7 @@
-"""Watch the directories of runs and the end of their supervisors, and tell which runs changed.
+"""Watch the directories of runs and their supervisors, and tell which runs changed.
 
-A supervisor that is killed leaves no trace in any file. A handle on its process tells when to look; what is true then
-is still said by the lock, which its sandboxes hold until the last of them is gone.
+A supervisor that is killed leaves no trace in any file. A handle on its process tells when to look; the lock, which its
+sandboxes hold until the last of them is gone, tells what is true then.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from penstock.engines.shared.wakeup import Changes
 PATIENCE = 1.0
 """Seconds in which the sandboxes of a killed supervisor end by themselves."""
 UNITS_A_SECOND = 20_000
-"""An array of ten thousand changes with each start and end, and whoever is told looks at all of it: the longer it is,
-the more changes are told at once."""
+"""How many units of an array may be read in a second. An array of ten thousand changes with each start and end, and all
+of it is read then: the longer it is, the more changes are told at once."""
 MODIFY, CREATE, MOVED_TO = 0x2, 0x100, 0x80
 ONLYDIR, ONESHOT = 0x01000000, 0x80000000
 OVERFLOW, IGNORED = 0x4000, 0x8000
@@ -43,7 +43,7 @@ class WatchedRun:
 
 class RunWatcher:
     def __init__(self, layout: Layout, on_exit: Callable[[Run], None]) -> None:
-        """`on_exit` is called when the supervisor of a run is gone, however it went."""
+        """`on_exit` is called when the supervisor of a run is gone, for whatever reason."""
         self._layout, self._on_exit = layout, on_exit
         self._inotify = Inotify()
         self._loop = asyncio.get_running_loop()
@@ -52,7 +52,7 @@ class RunWatcher:
         self._tasks = Tasks()
 
     def add(self, run: Run, pid: int | None, indexes: int = 0) -> None:
-        """`indexes` is how many an array has."""
+        """Watch a run whose supervisor is `pid`, and which has so many indexes if it is an array."""
         if run in self._watched:
             return
         wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._changed(run))
@@ -67,7 +67,7 @@ class RunWatcher:
             self._tell(run)
 
     def await_began(self, run: Run, began: Callable[[Run], None]) -> None:
-        """A server that is gone was just starting it: look again when that came to something or to nothing."""
+        """Wait for a start that another server had begun: `began` is called once it came to something or to nothing."""
         if run not in self._tasks:
             self._tasks.start(self._after_start(run, began), key=run)
 
@@ -125,7 +125,8 @@ class RunWatcher:
             await asyncio.to_thread(end_leftovers, run_dir)
 
     async def _after_lock(self, run: Run) -> None:
-        """The sandboxes of a killed supervisor end a moment after it. One that wrote its result was heard already."""
+        """Wait for the sandboxes of a killed supervisor, which end a moment after it. A result it wrote was noticed
+        already."""
         run_dir = self._layout.run_dir(run)
         patience = self._loop.time() + PATIENCE
         while not has_ended(run_dir) and lock_is_held(run_dir):
@@ -152,7 +153,7 @@ class Inotify:
         return self._add(directory, call, MODIFY | CREATE | MOVED_TO | ONLYDIR)
 
     def watch_once(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call when something is next written; that a file is made, still empty, is no news to a reader."""
+        """Call when something is next written; a file that is made, still empty, is no news to a reader."""
         return self._add(directory, call, MODIFY | ONESHOT | ONLYDIR)
 
     def _add(self, directory: Path, call: Callable[[], None], mask: int) -> int | None:

@@ -39,12 +39,12 @@ from penstock.engines.local import doctor, runs, usage
 from penstock.engines.local.cgroups import CgroupLimits, detect
 from penstock.engines.local.changes import RunWatcher
 from penstock.engines.local.events import run_events
-from penstock.engines.local.exec import execute
-from penstock.engines.local.gpus import GpuMonitor, GpuReading, find_gpus, lock_directory_check, locked
+from penstock.engines.local.exec import start_program
+from penstock.engines.local.gpus import GpuMonitor, GpuReading, find_gpus, find_locked, lock_directory_check
 from penstock.engines.local.inspect import inspect_run
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.logs import LocalLogs
-from penstock.engines.local.nodes import cpu_product, machine
+from penstock.engines.local.nodes import cpu_product, measure_machine
 from penstock.engines.local.ports import PortConnector
 from penstock.engines.local.refusals import notices, refusals
 from penstock.engines.local.spec.mounts import memory_of_machine
@@ -62,7 +62,7 @@ from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
-"""Hundredths of a second a run that is removed while it runs has to end."""
+"""Hundredths of a second that a run which is removed has to end."""
 
 
 class LocalEngine:
@@ -79,7 +79,7 @@ class LocalEngine:
         self._gpu_monitor = GpuMonitor()
         self._ports = PortConnector()
         self._held_gpus: dict[Run, tuple[str, ...]] = {}
-        """GPUs that runs of ours hold or are about to."""
+        """GPUs that runs of ours hold or are about to hold."""
         self._readers: dict[Run, RunReader] = {}
         self._sandbox_works = False
         self._closing = AsyncExitStack()
@@ -112,7 +112,7 @@ class LocalEngine:
         self._closing.push_async_callback(asyncio.wait, [sweeping])
 
     async def close(self) -> None:
-        """Stop looking, as far as `open` came. What runs goes on."""
+        """Close whatever `open` came to open. Runs go on."""
         await self._closing.aclose()
         for scan in list(self._scanning.values()):
             scan.cancel()
@@ -130,17 +130,17 @@ class LocalEngine:
     # -- the machine ---------------------------------------------------------------------------------------------
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
-        """There is this machine."""
+        """The only host is this machine."""
 
     async def checks(self) -> list[Check]:
-        found = await asyncio.to_thread(doctor.all_checks, self._settings, self._limits, self._gpus)
+        found = await asyncio.to_thread(doctor.check_all, self._settings, self._limits, self._gpus)
         locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
         return [*found, locks] if locks else found
 
     async def nodes(self) -> list[Node]:
         ours = {uuid for uuids in self._held_gpus.values() for uuid in uuids}
         others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
-        taken = set(locked(self._settings.gpu_lock_dir, others))
+        taken = set(find_locked(self._settings.gpu_lock_dir, others))
         readings = await self._gpu_monitor.read()
         disk = disk_of(self._settings)
         return [
@@ -157,7 +157,7 @@ class LocalEngine:
         ]
 
     async def found(self, nodes: Collection[str]) -> Found:
-        """Records stand in the database beside the runs: what is lost is lost with both."""
+        """Records are only in the database: what is lost there is lost."""
         return Found()
 
     async def left_over(self) -> list[LeftOver]:
@@ -199,7 +199,7 @@ class LocalEngine:
         return await asyncio.to_thread(lambda: {volume.id: self._claims.report(volume) for volume in volumes})
 
     async def volume_usage(self, volume: Volume) -> int:
-        """However many ask for a volume at once, it is scanned once."""
+        """Measure a volume once, however many ask for it at the same time."""
         scan = self._scanning.get(volume.id)
         if scan is None:
             loop = asyncio.get_running_loop()
@@ -226,7 +226,8 @@ class LocalEngine:
         return notices(spec, self._settings)
 
     def _bwrap(self) -> str:
-        """Empty where there is no sandbox, or none can be made: whoever starts something then hears it."""
+        """Return the path of bubblewrap; empty without a sandbox or where it is not installed, which each start
+        reports."""
         return (shutil.which("bwrap") or "") if self._settings.sandbox == "bubblewrap" else ""
 
     async def start(self, launch: Launch) -> None:
@@ -257,9 +258,9 @@ class LocalEngine:
         machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
         process = None
         while process is None and snapshot.read_began(run_dir) is None and not snapshot.has_ended(run_dir):
-            process = await asyncio.to_thread(runs.begin, run_dir, launch, machine)
+            process = await asyncio.to_thread(runs.start_supervisor, run_dir, launch, machine)
         if process:
-            await runs.finished(process, run_dir)
+            await runs.await_began(process, run_dir)
 
     async def observe(self, run: Run) -> Report:
         run_dir = self._layout.run_dir(run)
@@ -272,10 +273,10 @@ class LocalEngine:
         return report
 
     async def stop(self, run: Run, grace: int) -> None:
-        await asyncio.to_thread(runs.stop, self._layout.run_dir(run), self._layout.mode, grace)
+        await asyncio.to_thread(runs.request_stop, self._layout.run_dir(run), self._layout.mode, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
-        """Nothing is kept but the record and the log; a supervisor that was killed could not see to that itself."""
+        """Release what the run held, and remove what a killed supervisor left; the record and the log stay."""
         self._let_go(run)
         run_dir = self._layout.run_dir(run)
         if not snapshot.has_ended(run_dir) and not snapshot.lock_is_held(run_dir):
@@ -292,7 +293,7 @@ class LocalEngine:
                 await asyncio.sleep(0.01)
         self._let_go(run)
         self._readers.pop(run, None)
-        await self._erase(runs.remove, run_dir)
+        await self._erase(runs.remove_run, run_dir)
         self._logs.forget(run)
 
     def _let_go(self, run: Run) -> None:
@@ -312,7 +313,7 @@ class LocalEngine:
         return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        return await execute(self._layout.run_dir(run), part, command, terminal)
+        return await start_program(self._layout.run_dir(run), part, command, terminal)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -328,7 +329,7 @@ class LocalEngine:
         if name not in names:
             return []
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return [await machine(name, gpus, await self._gpu_monitor.read())]
+        return [await measure_machine(name, gpus, await self._gpu_monitor.read())]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         return by_place(workloads, usage.measures(await self._gpu_monitor.read()))

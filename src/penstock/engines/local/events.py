@@ -1,4 +1,4 @@
-"""What happened to a run, in order, from what its supervisor wrote down."""
+"""Read what happened to a run, in order, from the files of its supervisor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.engines.local.state.report import moment
 from penstock.engines.local.state.snapshot import read_began, read_events, read_result
 
 SHOWN = 1000
-"""Of a long array only the newest are told one by one."""
+"""The most events that are shown; of a long array these are the newest."""
 NORMAL, WARNING = "Normal", "Warning"
 LIMITS = {"time": "TimeLimit", "disk": "DiskLimit"}
 
 
 def run_events(run_dir: Path) -> list[Event]:
-    """When it began, each start and end, a stop that was asked for, and limits that were hit."""
+    """Return its beginning, each start and end, a stop that was asked for, and limits that were hit."""
     began = read_began(run_dir) or {}
     lines, _ = read_events(run_dir)
     told = {(line.get("index", 0), line["rank"]) for line in lines if line["event"] == "ended"}
@@ -33,7 +33,7 @@ def run_events(run_dir: Path) -> list[Event]:
 
 
 class UnitNames:
-    """What a unit is called: a single one is the job itself."""
+    """Names units in events: the only one is the job itself."""
 
     def __init__(self, began: dict[str, Any], units: Iterable[dict[str, Any]]) -> None:
         self._array = began.get("array") is not None or any(unit.get("index") for unit in units)

@@ -1,4 +1,4 @@
-"""`inspect`: what this machine knows of a run, from its plan, its records and the kernel."""
+"""Show what this machine knows of a run, from its plan, its records and the kernel."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COUNTERS = (
 )
 SHOWN = ("argv", "options", "identity", "cgroups", "disk")
 MOST_PARTS = 100
-"""Of an array that are looked into."""
+"""The most parts of an array that are looked into."""
 
 
 def inspect_run(run_dir: Path, attempt: int) -> dict[str, Any]:
-    """What was planned is gone once it has ended; how it ended stays."""
+    """Return it all as JSON. The plan is left out once the run has ended."""
     report = RunReader(run_dir, attempt).read()
     began = read_began(run_dir) or {}
     plan = read_plan(run_dir) if report.presence is not Presence.ended else None
@@ -46,7 +46,7 @@ def inspect_run(run_dir: Path, attempt: int) -> dict[str, Any]:
 
 
 def _plan(plan: dict[str, Any]) -> dict[str, Any]:
-    """Without the scripts: those are the user's own text, and `get` shows it."""
+    """Leave out the scripts: those are the user's own text, which `get` shows."""
     kept = {name: plan[name] for name in ("grace", "max_duration", "log_limit_text", "array") if name in plan}
     ranks = [
         {name: rank[name] for name in SHOWN if name in rank} | {"envs": masked_all(rank.get("envs", {}))}
@@ -88,7 +88,7 @@ def _counters(group: Path) -> dict[str, str]:
 
 
 def _limits(pid: int) -> dict[str, str]:
-    """`Max open files  1024  524288  files`: name, soft and hard, in columns."""
+    """Read lines such as `Max open files  1024  524288  files`: name, soft and hard, in columns."""
     lines = (read_text(f"/proc/{pid}/limits") or "").splitlines()[1:]
     return {line[:26].strip(): " / ".join(line[26:].split()[:2]) for line in lines}
 

@@ -1,4 +1,4 @@
-"""Read and follow logs: however many follow a run, its files are watched and read once."""
+"""Read and follow logs. However many follow a run, its files are watched and read once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LocalLogs:
         self._tails.shutdown(wait=False, cancel_futures=True)
 
     def wake(self, run: Run) -> None:
-        """Something happened that no file of the log shows: it began, or its supervisor is gone."""
+        """Wake followers after a change that no file of the log shows: the run began, or its supervisor is gone."""
         if watch := self._watches.get(run):
             watch.wake()
 
@@ -88,7 +88,7 @@ class LocalLogs:
             await watch.next(turn)
 
     def _over(self, run: Run, rank: int) -> bool:
-        """Nothing more will be printed: asked before the last look at the files, so that nothing is missed."""
+        """Will nothing more be printed? Ask before the last look at the files, so that nothing is missed."""
         run_dir = self._layout.run_dir(run)
         if (run_dir / "logs" / f"rank-{rank}.end").exists() or has_ended(run_dir):
             return True
@@ -108,8 +108,8 @@ class LocalLogs:
 class LogWatch:
     """Wakes those who follow one run's logs.
 
-    The watch fires once; those who wait are woken, at once if it was quiet and otherwise after a pause, and only then
-    is it set again. So a job that prints all the time costs a few wake-ups a second, however much it prints.
+    The kernel's watch fires once. Those who wait are woken, at once if it was quiet and otherwise after a pause, and
+    only then is it set again. So a job that prints all the time costs a few wake-ups a second, however much it prints.
     """
 
     PAUSE, CROWD, CROWDED_PAUSE = 0.05, 50, 0.2
@@ -122,7 +122,7 @@ class LogWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._last = float("-inf")
         self.turn = 0
-        """Grows with every ring: read it, look at the files, then wait for the next."""
+        """It grows with every wake-up: read it, look at the files, then wait for the next."""
         self.followers = 0
         self.closed = False
         """Nothing more will come: the run was removed."""
@@ -159,7 +159,7 @@ class LogWatch:
         self._waiting.clear()
 
     async def next(self, turn: int) -> None:
-        """Return once it has rung since `turn`."""
+        """Return once there was a wake-up since `turn`."""
         if self.turn != turn or self.closed:
             return
         future = self._loop.create_future()

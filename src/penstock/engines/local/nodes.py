@@ -19,7 +19,7 @@ from penstock.engines.shared.processes import read_text, read_values
 from penstock.wire.measures import NodeMeasure
 
 
-async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> NodeMeasure:
+async def measure_machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> NodeMeasure:
     before = await asyncio.to_thread(_sample)
     await asyncio.sleep(SAMPLE_SECONDS)
     after = await asyncio.to_thread(_sample)
@@ -53,14 +53,15 @@ def _sample() -> MachineSample:
 
 
 def _busy_ticks() -> int:
-    """Of all processors: user, nice, system, irq, softirq and steal; not idle and not waiting for a disk."""
+    """Add up the time of all processors: user, nice, system, irq, softirq and steal, but not idle or waiting for a
+    disk."""
     words = (read_text("/proc/stat") or "cpu 0 0 0 0 0 0 0 0").splitlines()[0].split()[1:9]
     return sum(int(word) for place, word in enumerate(words) if place not in (3, 4))
 
 
 @functools.cache
 def cpu_product() -> str:
-    """As the processor names itself; empty where it does not."""
+    """Return the processor's own name; empty where it has none."""
     for line in (read_text("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip().lower() == "model name":

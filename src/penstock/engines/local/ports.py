@@ -1,8 +1,8 @@
 """Connect to a program of a run that listens on this machine.
 
-Jobs share the machine's network, so a port alone says nothing about whose it is: nobody must reach other people's
-programs, or the machine's own, through the server. We connect only where every socket that could take the connection is
-held open by a process of that run, and look again afterwards: a socket has its number for as long as it is there.
+Jobs share the machine's network, so a port alone does not say whose it is: nobody must reach other people's programs,
+or the machine's own, through the server. We connect only where every socket that could take the connection is held open
+by a process of that run, and look again afterwards: a socket keeps its number for as long as it exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANY6, LOCAL6, LOCAL4_IN_6 = "0" * 32, "0" * 24 + "01000000", "0" * 16 + "FFFF000
 class Loopback(NamedTuple):
     host: str
     takers: frozenset[str]
-    """Which addresses, as the kernel writes them, take a connection to this host."""
+    """The addresses, as the kernel writes them, that take a connection to this host."""
 
 
 WAYS = (
@@ -39,14 +39,15 @@ WAYS = (
 
 
 class PortConnector:
-    """Whose a socket is does not change, so it is found out once: a page in a browser asks fifty times."""
+    """Connects to parts of runs. A socket never changes hands, so its owner is found out once: a browser asks fifty
+    times."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, int], frozenset[int]] = {}
         """The sockets of a part that were connected to."""
 
     async def connect(self, run_dir: Path, part: int, port: int) -> PortConnection:
-        """Conflict if nothing of that part listens there."""
+        """Connect to a part; raises Conflict if nothing of it listens there."""
         for way in WAYS:
             allowed = await asyncio.to_thread(self._allowed, run_dir, part, port, way)
             if not allowed:
@@ -66,7 +67,7 @@ class PortConnector:
         raise Conflict(f"Nothing of it listens on port {port}{elsewhere}.")
 
     def _allowed(self, run_dir: Path, part: int, port: int, way: Loopback) -> frozenset[int]:
-        """The sockets that would take the connection, if all of them are the part's own; else none."""
+        """Return the sockets that would take the connection, if all of them belong to the part; else none."""
         takers, key = _takers(port, way), (run_dir, part)
         if not takers:
             return takers
@@ -101,14 +102,14 @@ def _sockets(part: RunningPart) -> set[int]:
 
 
 def _elsewhere(run_dir: Path, part: int, port: int) -> str:
-    """It may listen where only others can reach it."""
+    """Mention the address, if the part listens where only others can reach it."""
     reached = WAYS[0].takers | WAYS[1].takers
     others = {inode for address, inode in _listening(port) if address not in reached}
     return " of 127.0.0.1" if others and others & _sockets(find_part(run_dir, part)) else ""
 
 
 class PortConnection:
-    """A connection as every engine has it."""
+    """A connection in the form of a session."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -123,7 +124,7 @@ class PortConnection:
             self._writer.write_eof()
 
     async def resize(self, size: Terminal) -> None:
-        """It has no size."""
+        """A connection has no size."""
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         with suppress(ConnectionError):
@@ -134,7 +135,7 @@ class PortConnection:
         return 0
 
     async def close(self) -> None:
-        """At once: what was not taken by now is not wanted."""
+        """Close at once: what was not taken by now is not wanted."""
         self._writer.transport.abort()
         with suppress(OSError):
             await self._writer.wait_closed()

@@ -23,18 +23,18 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LONGEST_COMMAND = 300
 MOST_PROCESSES = 200
-"""Of one part that are shown, the busiest first."""
+"""The most processes of a part that are shown, the busiest first."""
 
 
 class PartSample(NamedTuple):
     at: float
     busy: float | None
-    """Seconds of the processor, those of processes that have ended included; None where nobody counts them."""
+    """Seconds of processor time, also of processes that have ended; None where nobody counts them."""
     processes: Mapping[tuple[int, int], Process]
 
 
 async def measure(run_dir: Path, number: int, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> Measure:
-    """Raises Conflict if that part does not run."""
+    """Measure a part; raises Conflict if it does not run."""
     part = await asyncio.to_thread(find_part, run_dir, number)
     before = await asyncio.to_thread(_sample, part)
     await asyncio.sleep(SAMPLE_SECONDS)
@@ -117,7 +117,7 @@ def _busy(part: RunningPart) -> float | None:
 
 
 def _memory(part: RunningPart) -> int | None:
-    """Without what the kernel keeps of files only because nobody else wants the room."""
+    """Return what is in use, without the file cache that the kernel keeps while nobody else wants the room."""
     for group in part.node["cgroups"]:
         for file, kept in (("memory.usage_in_bytes", "total_inactive_file"), ("memory.current", "inactive_file")):
             if (used := read_count(f"{group['path']}/{file}")) is not None:

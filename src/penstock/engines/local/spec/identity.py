@@ -1,4 +1,4 @@
-"""The account a node runs as. It is never root.
+"""Choose the account a node runs as. It is never root.
 
 A server that is not root can only be itself. A root server hands other people's work to their own account before
 bubblewrap starts, so that the kernel checks every path as theirs. Root's own work runs as an unprivileged account, but
@@ -31,12 +31,12 @@ T = TypeVar("T")
 class Identity:
     account: Account
     drop: dict[str, object] | None = None
-    """uid, gid and groups to take on before bubblewrap starts."""
+    """The uid, gid and groups to take on before bubblewrap starts."""
     setpriv: tuple[str, ...] = ()
-    """The command that takes them on inside it."""
+    """The command that takes the account on inside it."""
 
 
-def identity(account: Account, settings: Settings) -> Identity:
+def choose_identity(account: Account, settings: Settings) -> Identity:
     if account.uid == 0:
         raise Forbidden("Work never runs as root.", hint="the setting root_account names the account it runs as")
     me = os.geteuid()
@@ -66,7 +66,7 @@ def _setpriv() -> str:
 
 
 def with_rights_of(who: Identity, look: Callable[[], T]) -> T:
-    """Look at files with the rights of the account that bubblewrap will have: root's server may see far more."""
+    """Call `look` with the rights of the account that bubblewrap will have: root's server may see far more."""
     if who.drop is None:
         return look()
     with ThreadPoolExecutor(1, "penstock-look", _take_rights, (who,)) as thread:
@@ -74,7 +74,7 @@ def with_rights_of(who: Identity, look: Callable[[], T]) -> T:
 
 
 def _take_rights(who: Identity) -> None:
-    """Of this thread alone, which ends afterwards."""
+    """Take on the rights of an account in this thread alone, which ends afterwards."""
     groups, number = _groups(who.account), SETGROUPS.get(os.uname().machine)
     libc = ctypes.CDLL(None, use_errno=True)
     listed = (ctypes.c_uint32 * len(groups))(*groups)
@@ -94,7 +94,8 @@ _libc = ctypes.CDLL(None)
 
 
 def new_session_keyring() -> None:
-    """An empty one for this thread and what it starts from now on. Where there are no keyrings, nothing happens."""
+    """Give this thread, and what it starts from now on, an empty keyring. Where there are no keyrings, nothing
+    happens."""
     number = KEYCTL.get(os.uname().machine)
     if number is not None and sys.maxsize > 2**32:
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(JOIN_SESSION_KEYRING), None)

@@ -1,8 +1,7 @@
-"""The mounts of a node: volumes, scratch, and what no job may see.
+"""Choose the mounts of a node: volumes, scratch, and masks over what no job may see.
 
 No job may see the server's data, the other volumes and the server's sockets. Usually nothing that it is shown contains
-them. Where something does (a data directory in /opt, an interpreter
-beside it), an empty directory is put over them.
+them. Where something does (a data directory in /opt, an interpreter beside it), an empty directory is put over them.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from penstock.settings import Settings
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def volume_binds(launch: Launch, claims: LocalClaims) -> list[BindMount]:
-    """And the places for what is mounted inside them: volumes and scratch."""
+def volume_mounts(launch: Launch, claims: LocalClaims) -> list[BindMount]:
+    """Return the mounts of volumes, and make the places for what is mounted inside them: volumes and scratch."""
     found = [_bind(mount, claims) for mount in launch.mounts]
     for path in (*(mount.path for mount in launch.mounts), *(scratch.path for scratch in launch.spec.scratch)):
         _make_place(path, launch, claims)
@@ -61,7 +60,8 @@ def _is_read_only(mount: BoundMount) -> bool:
 
 
 def _make_place(shown: str, launch: Launch, claims: LocalClaims) -> None:
-    """A directory in the volume around it, if there is one. In scratch, which is empty, bubblewrap can make it."""
+    """Make a directory in the volume around a mount, if there is one. In scratch, which is empty, bubblewrap can make
+    it."""
     path = canonical(shown)
     around: list[tuple[str, BoundMount | None]] = [(canonical(mount.path), mount) for mount in launch.mounts]
     around += [(canonical(scratch.path), None) for scratch in launch.spec.scratch]
@@ -74,7 +74,7 @@ def _make_place(shown: str, launch: Launch, claims: LocalClaims) -> None:
 
 
 def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> None:
-    """Nothing but volumes and scratch is mounted inside a volume: there is no place for it there."""
+    """Refuse other mounts than volumes and scratch inside a volume: there is no place for them there."""
     for bind in others:
         for volume in volumes:
             if canonical(bind.dest).startswith(canonical(volume.dest).rstrip("/") + "/"):
@@ -89,7 +89,7 @@ def _make_inside(claims: LocalClaims, volume: Volume, relative: str, account: Ac
 
 
 def _find_inside(claims: LocalClaims, volume: Volume, relative: str, shown: str) -> None:
-    """What is read-only stays as it is: the directory must be there."""
+    """What is mounted read-only stays as it is: the directory must be there."""
 
     def step(parent: int, name: str) -> int:
         try:
@@ -117,8 +117,8 @@ def _walk(claims: LocalClaims, volume: Volume, relative: str, step: Callable[[in
 
 
 def _step(parent: int, name: str, account: Account, shown: str) -> int:
-    """The directory, made if it is not there and then given to the account: by descriptor, since its owner may put
-    something else under that name at any moment."""
+    """Open a directory, and make it where it is not there. By descriptor it is given to the account, since its owner
+    may put something else under that name at any moment."""
     made = True
     try:
         os.mkdir(name, 0o755, dir_fd=parent)
@@ -142,7 +142,7 @@ def _open_directory(parent: int, name: str, shown: str) -> int:
 
 
 OWN_DIRECTORIES = {"/tmp": "tmp", "/var/tmp": "vartmp"}  # noqa: S108  (paths inside a job)
-"""What every node has on the disk, wherever nothing else is mounted."""
+"""Directories that every node has on the disk, wherever nothing else is mounted."""
 
 
 def memory_of_machine() -> int:
@@ -150,21 +150,22 @@ def memory_of_machine() -> int:
 
 
 def memory_size(scratch: Scratch, spec: Spec) -> int:
-    """As Kubernetes has it: no larger than the memory limit, and that large if no size is named."""
+    """Return the size of scratch in memory as Kubernetes has it: the memory limit, or less if a smaller size is
+    named."""
     limit = spec.resources.memory_bytes
     asked = [size for size in (scratch.size_bytes, limit) if size is not None]
     return min(asked) if asked else memory_of_machine() // 2
 
 
-def entries(spec: Spec) -> list[Entry]:
-    """The directories of a node that are kept on the disk."""
+def disk_entries(spec: Spec) -> list[Entry]:
+    """List the directories of a node that are kept on the disk."""
     shared = [(name, 0o1777, None) for _, name in _own(spec)]
-    return [*shared, *((name, _mode(scratch.path), None) for name, scratch in on_disk(spec))]
+    return [*shared, *((name, _mode(scratch.path), None) for name, scratch in scratch_on_disk(spec))]
 
 
-def binds(spec: Spec, folder: Path) -> list[BindMount]:
+def scratch_mounts(spec: Spec, folder: Path) -> list[BindMount]:
     return [
-        *(BindMount(str(folder / name), scratch.path) for name, scratch in on_disk(spec)),
+        *(BindMount(str(folder / name), scratch.path) for name, scratch in scratch_on_disk(spec)),
         *(
             MemoryMount(dest=scratch.path, size=memory_size(scratch, spec), mode=_mode(scratch.path))
             for scratch in spec.scratch
@@ -173,8 +174,8 @@ def binds(spec: Spec, folder: Path) -> list[BindMount]:
     ]
 
 
-def own_binds(spec: Spec, folder: Path, bwrap: str) -> list[BindMount]:
-    """What every node has, unless something else is mounted there: /tmp, /var/tmp and /dev/shm."""
+def own_mounts(spec: Spec, folder: Path, bwrap: str) -> list[BindMount]:
+    """Return the mounts every node has, unless something else is mounted there: /tmp, /var/tmp and /dev/shm."""
     found = [BindMount(str(folder / name), path) for path, name in _own(spec)]
     if SHARED_MEMORY not in _taken(spec):
         found.append(MemoryMount(dest=SHARED_MEMORY, size=_shared_memory(spec, bwrap)))
@@ -182,7 +183,7 @@ def own_binds(spec: Spec, folder: Path, bwrap: str) -> list[BindMount]:
 
 
 def _shared_memory(spec: Spec, bwrap: str) -> int | None:
-    """Half the memory limit. Without one it is half the machine's memory, as the kernel has it by itself."""
+    """Half the memory limit. Without one it is half the machine's memory, which is the kernel's own default."""
     limit = spec.resources.memory_bytes
     return limit // 2 if limit and can_size_memory(bwrap) else None
 
@@ -195,8 +196,8 @@ def _taken(spec: Spec) -> set[str]:
     return {*(scratch.path for scratch in spec.scratch), *(mount.path for mount in spec.mounts)}
 
 
-def on_disk(spec: Spec) -> list[tuple[str, Scratch]]:
-    """Each with the name of its directory."""
+def scratch_on_disk(spec: Spec) -> list[tuple[str, Scratch]]:
+    """Return the scratch that is on the disk, each with the name of its directory."""
     return [(f"scratch-{n}", scratch) for n, scratch in enumerate(spec.scratch) if scratch.medium is Medium.disk]
 
 
@@ -204,19 +205,19 @@ def _mode(path: str) -> int:
     return 0o1777 if path in (*OWN_DIRECTORIES, SHARED_MEMORY) else 0o777
 
 
-def variable(path: str) -> str:
-    """Where nothing can be mounted, a variable says where the directory is."""
+def scratch_variable(path: str) -> str:
+    """Return the variable that names the directory where nothing can be mounted."""
     return "PENSTOCK_SCRATCH_" + re.sub(r"[^A-Z0-9]+", "_", path.upper().strip("/"))
 
 
-def limits(spec: Spec, home: str, workdir: str) -> dict[str, Any] | None:
-    """What the supervisor looks at from time to time; None if no size was asked for."""
-    sized = {name: scratch for name, scratch in on_disk(spec) if scratch.size_bytes is not None}
+def disk_limits(spec: Spec, home: str, workdir: str) -> dict[str, Any] | None:
+    """Return the limits the supervisor checks from time to time; None if no size was asked for."""
+    sized = {name: scratch for name, scratch in scratch_on_disk(spec) if scratch.size_bytes is not None}
     whole = spec.resources.disk_bytes
     if whole is None and not sized:
         return None
     shown = {"home": home, "workdir": workdir} | {name: path for path, name in _own(spec)}
-    shown |= {name: scratch.path for name, scratch in on_disk(spec)}
+    shown |= {name: scratch.path for name, scratch in scratch_on_disk(spec)}
     wanted = [name for name in shown if whole is not None or name in sized]
     return {
         "limit": whole,
@@ -233,20 +234,20 @@ def _folder(name: str, shown: str, sized: Scratch | None) -> dict[str, Any]:
 CONTROL_GROUPS = "/sys/fs/cgroup"
 
 
-def private(settings: Settings) -> list[str]:
-    """The directories whose contents are the server's alone."""
+def server_directories(settings: Settings) -> list[str]:
+    """Return the directories whose contents are the server's alone."""
     return [os.path.realpath(path) for path in (str(settings.data_dir), *settings.storage_classes.values())]
 
 
-def hidden(settings: Settings, who: Identity) -> list[str]:
-    found = [*private(settings), os.path.realpath(settings.system_socket.parent)]
+def hidden_paths(settings: Settings, who: Identity) -> list[str]:
+    found = [*server_directories(settings), os.path.realpath(settings.system_socket.parent)]
     # Where we may not even look, a job that is no more than we are cannot either.
     return [_within_reach(path, who) for path in found if os.path.isdir(path)]  # noqa: PTH112
 
 
 def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
-    """The job's own groups where programs look for the machine's, and no others: their names are the ids of jobs. `own`
-    are those it was given; where it was given none it is in the server's."""
+    """Show the job's own groups where programs look for the machine's, and no others: their names are the ids of jobs.
+    `own` are those it was given; a job that was given none is in the server's."""
     if not os.path.isdir(CONTROL_GROUPS):  # noqa: PTH112
         return []
     if version == 1:
@@ -260,14 +261,14 @@ def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
 
 
 def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
-    """`cpu,cpuacct` is also known as `cpu` and as `cpuacct`."""
+    """Yield every name of a controller: `cpu,cpuacct` is also known as `cpu` and as `cpuacct`."""
     name = Path(mount).name
     for shown in sorted({name, *name.split(",")}):
         yield BindMount(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
 
 
 def _servers_group() -> str | None:
-    """If it has limits: what is at the very top has none."""
+    """Return the server's own group if it has limits: the one at the very top has none."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -278,14 +279,14 @@ def _servers_group() -> str | None:
 
 
 def masks(paths: Iterable[str], binds: Sequence[BindMount]) -> list[MaskMount]:
-    """An empty directory wherever the job would otherwise see one of the paths."""
+    """Mount an empty directory wherever the job would otherwise see one of the paths."""
     real = [BindMount(_real_source(bind), canonical(bind.dest)) for bind in binds]
     seen = {dest for path in paths for dest in _appearances(path, real)}
     return [MaskMount(dest=dest) for dest in sorted(seen)]
 
 
 def _real_source(bind: BindMount) -> str:
-    """Below a directory that others may change no link is followed when it is mounted, and so none here."""
+    """Follow no link below a directory that others may change, as none is followed when it is mounted."""
     if not bind.below:
         return bind.source and os.path.realpath(bind.source)
     return os.path.join(os.path.realpath(bind.below), os.path.relpath(bind.source, bind.below))  # noqa: PTH118
@@ -307,7 +308,8 @@ def _covered(path: str, shown_by: str, binds: Sequence[BindMount]) -> bool:
 
 
 def _within_reach(path: str, who: Identity) -> str:
-    """bubblewrap can put nothing inside a directory its account cannot enter; that one itself is hidden then."""
+    """Return the path, or the directory around it that bubblewrap's account cannot enter: nothing can be put inside
+    that."""
     if who.drop is None:
         return path
     parents = reversed(Path(path).parents)

@@ -1,4 +1,4 @@
-"""Write the plan that a supervisor carries out, and what each node of the run gets of its own.
+"""Write the plan that a supervisor carries out, and the private folder of each node.
 
 An array has a plan for each place at which an index can run, not for each index: what tells one index from another is
 its number alone, and the supervisor makes the private folder of a place anew for each.
@@ -20,18 +20,30 @@ from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.gpus import device_binds
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.refusals import refusals
-from penstock.engines.local.spec import mounts as scratch
 from penstock.engines.local.spec import venv as venvs
-from penstock.engines.local.spec.identity import Identity, identity
-from penstock.engines.local.spec.mounts import control_groups, hidden, masks, private, refuse_inside, volume_binds
+from penstock.engines.local.spec.identity import Identity, choose_identity
+from penstock.engines.local.spec.mounts import (
+    control_groups,
+    disk_entries,
+    disk_limits,
+    hidden_paths,
+    masks,
+    own_mounts,
+    refuse_inside,
+    scratch_mounts,
+    scratch_on_disk,
+    scratch_variable,
+    server_directories,
+    volume_mounts,
+)
 from penstock.engines.local.spec.sandbox import (
     BindMount,
     SandboxMounts,
     SandboxProgram,
-    arrange,
+    arrange_mounts,
+    bwrap_options,
     call_filter,
     in_system,
-    options,
 )
 from penstock.engines.local.spec.script import (
     DEFAULT_PATH,
@@ -57,7 +69,7 @@ INSIDE_WORKDIR = "/workdir"
 
 @dataclass(frozen=True)
 class Machine:
-    """What plans are made from."""
+    """The machine and its settings, from which plans are made."""
 
     settings: Settings
     layout: Layout
@@ -84,11 +96,11 @@ class RunPlan:
 
 
 def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
-    """May be done again as long as the run has not begun; the caller holds its lock."""
+    """Write the plan of a run that has not begun, whose lock the caller holds. It may be written again."""
     _refuse(launch, machine)
-    who = identity(launch.account, machine.settings)
-    binds = volume_binds(launch, machine.claims) if machine.sandboxed else []
-    venv = venvs.read_venv(launch.venv, private(machine.settings), who) if launch.venv else None
+    who = choose_identity(launch.account, machine.settings)
+    binds = volume_mounts(launch, machine.claims) if machine.sandboxed else []
+    venv = venvs.read_venv(launch.venv, server_directories(machine.settings), who) if launch.venv else None
     plan = RunPlan(run_dir, launch, machine, who, binds, venv)
     indexes = _indexes(launch)
     places = min(max(len(launch.gpus), 1), len(indexes)) if indexes else launch.spec.nodes
@@ -112,20 +124,20 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
 
 
 def _refuse(launch: Launch, machine: Machine) -> None:
-    """Whoever submitted it was told already; the settings may have changed since."""
+    """Refuse a launch that the settings no longer allow; its submitter was told of all else."""
     if found := refusals(launch.spec, machine.settings, machine.bwrap):
         raise Invalid(f"{'.'.join(found[0].keys)}: {found[0].message}.", hint=found[0].hint)
 
 
 def _indexes(launch: Launch) -> list[int] | None:
-    """What of an array this attempt runs; None if it is no array."""
+    """Return the indexes of an array that this attempt runs; None if it is no array."""
     if launch.spec.array is None:
         return None
     return list(launch.indexes) or list(range(launch.spec.array.count))
 
 
 def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
-    """The plan of a node, or of a place at which indexes of an array run one after the other."""
+    """Return the plan of a node, or of a place at which indexes of an array run one after the other."""
     launch, machine, who = plan.launch, plan.machine, plan.who
     folder = plan.run_dir / f"rank-{number}"
     place = _place(folder, launch, machine)
@@ -147,7 +159,7 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "make": entries if launch.spec.array else [],
         "owner": owner,
         "argv": _argv(place, machine, who),
-        "options": options(machine.bwrap, mounts, _payload(place, who)) if machine.sandboxed else [],
+        "options": bwrap_options(machine.bwrap, mounts, _payload(place, who)) if machine.sandboxed else [],
         "filter": call_filter(machine.bwrap, _payload(place, who)) if machine.sandboxed else b"",
         "held": mounts.held,
         "by_descriptor": mounts.by_descriptor,
@@ -159,7 +171,7 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "archive": str(launch.workdir_archive) if place.unpack else None,
         "cgroups": groups,
         "memory": machine.limits.memory_record(group, asked),
-        "disk": scratch.limits(launch.spec, place.home, place.workdir or INSIDE_WORKDIR),
+        "disk": disk_limits(launch.spec, place.home, place.workdir or INSIDE_WORKDIR),
     }
 
 
@@ -177,7 +189,7 @@ def _private(plan: RunPlan, place: NodePaths, envs: dict[str, str]) -> list[Entr
     layer = venvs.layer(venv, place.home) if venv else []
     return [
         *(("home", 0o700, None), ("workdir", 0o755, None), ("scripts", 0o700, None)),
-        *scratch.entries(spec),
+        *disk_entries(spec),
         *((f"scripts/{name}", 0o644, text.encode(errors="surrogateescape")) for name, text in texts.items()),
         *((f"home/{name}", mode, content) for name, mode, content in layer),
     ]
@@ -194,7 +206,8 @@ def _place(folder: Path, launch: Launch, machine: Machine) -> NodePaths:
 
 
 def _home(launch: Launch) -> str:
-    """/home/USER, unless something is mounted there or above: its data is not the place for a job's dot files."""
+    """Return /home/USER, unless something is mounted there or above: its data is not the place for a job's dot
+    files."""
     usual = f"/home/{launch.account.user}"
     paths = [*(mount.path for mount in launch.mounts), *(each.path for each in launch.spec.scratch)]
     taken = any(usual == path or usual.startswith(path.rstrip("/") + "/") for path in paths)
@@ -209,8 +222,8 @@ def _envs(plan: RunPlan, place: NodePaths, folder: Path, number: int) -> dict[st
         for mount in launch.mounts:
             name = mount.volume.name.upper().replace("-", "_")
             envs[f"PENSTOCK_VOLUME_{name}"] = str(plan.machine.claims.path(mount.volume))
-        for name, asked in scratch.on_disk(launch.spec):
-            envs[scratch.variable(asked.path)] = str(folder / name)
+        for name, asked in scratch_on_disk(launch.spec):
+            envs[scratch_variable(asked.path)] = str(folder / name)
     envs |= launch.spec.envs | node_env(launch, number)
     if launch.spec.array:
         envs.pop("JOB_COMPLETION_INDEX", None)  # comes with each index
@@ -238,13 +251,13 @@ def _mounts(plan: RunPlan, place: NodePaths, folder: Path, number: int, groups: 
         *control_groups([group["path"] for group in groups], machine.limits.version),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
     ]
-    own += scratch.own_binds(launch.spec, folder, machine.bwrap)
+    own += own_mounts(launch.spec, folder, machine.bwrap)
     refuse_inside(plan.volumes, own)
-    binds = [*own, *scratch.binds(launch.spec, folder), *plan.volumes]
+    binds = [*own, *scratch_mounts(launch.spec, folder), *plan.volumes]
     if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
         binds.append(BindMount(str(folder / "workdir"), place.workdir))
-    binds = [*masks(hidden(machine.settings, plan.who), binds), *binds]
-    return arrange(machine.bwrap, binds, plan.volumes)
+    binds = [*masks(hidden_paths(machine.settings, plan.who), binds), *binds]
+    return arrange_mounts(machine.bwrap, binds, plan.volumes)
 
 
 def _reachable(path: str, dests: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The bubblewrap command line of one node and its system call filter.
+"""Write the bubblewrap command line of one node and its system call filter.
 
 The root is a fresh tmpfs with the host's system directories bound read-only, because a bind of the whole host root
 could not get a mount at a path that does not exist there. Where a mount lies below a system directory at a path the
@@ -25,7 +25,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a path inside a job)
 LOCK_FD = "5"
 INSIDE = "/run/penstock/inside"
-"""Where the sandbox has at first what the supervisor then moves into a volume."""
+"""The directory of the sandbox from which the supervisor moves mounts into volumes."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class BindMount:
     option: str = "--bind"
     below: str = ""
     """A directory around the source that only the server or its admin can exchange. If it is named, the supervisor
-    opens the source from there, follows no link, and lets nothing run unless just that is what is mounted."""
+    opens the source from there, follows no link, and lets nothing run unless exactly that is mounted."""
 
     def words(self) -> tuple[str, ...]:
         return (self.option, self.source, self.dest)
@@ -59,7 +59,7 @@ class MaskMount(BindMount):
 
 @dataclass(frozen=True)
 class MemoryMount(BindMount):
-    """A file system in memory that takes so many bytes and no more; None is the kernel's own limit."""
+    """A file system in memory of a limited size; None is the kernel's own limit."""
 
     source: str = ""
     dest: str = ""
@@ -72,7 +72,8 @@ class MemoryMount(BindMount):
 
 @dataclass(frozen=True)
 class SandboxProgram:
-    """Who runs inside. Without `setpriv`, bubblewrap itself already is that account and needs a user namespace."""
+    """The program that runs inside, and how it becomes its account. Without `setpriv`, bubblewrap itself already is
+    that account and needs a user namespace."""
 
     argv: tuple[str, ...]
     setpriv: tuple[str, ...] = ()
@@ -80,17 +81,17 @@ class SandboxProgram:
 
 @dataclass(frozen=True)
 class SandboxMounts:
-    """What is mounted, in the order of bubblewrap's options, and what the supervisor does about it."""
+    """The mounts in the order of bubblewrap's options, and what the supervisor does about them."""
 
     binds: list[BindMount]
     inside: list[tuple[str, str]]
-    """What bubblewrap mounts at the first path, and the supervisor moves to the second, inside a volume. By its path
-    bubblewrap would find any link that a job put there meanwhile, and as root make directories behind it."""
+    """Pairs of paths: bubblewrap mounts at the first, and the supervisor moves it to the second, inside a volume. By
+    its path bubblewrap would follow any link that a job put there meanwhile, and as root make directories behind it."""
     by_descriptor: bool
 
     @property
     def held(self) -> list[tuple[str, str, str]]:
-        """A directory, the way from there to what is to be mounted, and where that is mounted."""
+        """A directory, the path from there to what is mounted, and where that is mounted."""
         held = [bind for bind in self.binds if bind.below]
         return [(bind.below, os.path.relpath(bind.source, bind.below), bind.dest) for bind in held]
 
@@ -104,8 +105,8 @@ class SandboxMounts:
                 yield bind, bind.words()
 
 
-def arrange(bwrap: str, binds: Sequence[BindMount], volumes: Sequence[BindMount]) -> SandboxMounts:
-    """Outer ones first."""
+def arrange_mounts(bwrap: str, binds: Sequence[BindMount], volumes: Sequence[BindMount]) -> SandboxMounts:
+    """Put outer mounts first, and those inside volumes aside."""
     around = [canonical(volume.dest).rstrip("/") + "/" for volume in volumes]
     placed: list[BindMount] = []
     inside: list[tuple[str, str]] = []
@@ -118,14 +119,16 @@ def arrange(bwrap: str, binds: Sequence[BindMount], volumes: Sequence[BindMount]
     return SandboxMounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
 
 
-def command(bwrap: str, payload: SandboxProgram) -> list[str]:
-    """A sandbox without mounts."""
+def empty_sandbox(bwrap: str, payload: SandboxProgram) -> list[str]:
+    """Return the command of a sandbox without mounts."""
     nothing = SandboxMounts([], [], by_descriptor=False)
-    return [bwrap, *options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
+    return [bwrap, *bwrap_options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
 
 
-def options(bwrap: str, mounts: SandboxMounts, payload: SandboxProgram, *, hold: str | None = LOCK_FD) -> list[str]:
-    """`hold` is a descriptor that stays open as long as anything runs inside."""
+def bwrap_options(
+    bwrap: str, mounts: SandboxMounts, payload: SandboxProgram, *, hold: str | None = LOCK_FD
+) -> list[str]:
+    """Return bubblewrap's options; `hold` is a descriptor that stays open as long as anything runs inside."""
     binds = mounts.binds
     return [
         *("--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--die-with-parent", "--new-session"),
@@ -149,7 +152,7 @@ def _privileges(bwrap: str, payload: SandboxProgram) -> list[str]:
 
 
 def call_filter(bwrap: str, payload: SandboxProgram) -> bytes:
-    """What keeps the job from making user namespaces where bubblewrap has no way of its own to do that."""
+    """Return the filter that keeps a job from making user namespaces, where bubblewrap cannot prevent that itself."""
     return no_user_namespaces() if payload.setpriv or not _can_disable_userns(bwrap) else b""
 
 
@@ -190,7 +193,7 @@ def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> t
 
 
 def canonical(path: str) -> str:
-    """A mount below /bin really is one below /usr/bin where /bin is a link; bubblewrap must be told the latter."""
+    """Return the path that bubblewrap must be told: a mount below /bin is one below /usr/bin where /bin is a link."""
     return os.path.realpath(path) if in_system(path) else path
 
 
@@ -207,7 +210,8 @@ def _depth(bind: BindMount) -> tuple[int, str]:
 
 
 def _mounts(mounts: SandboxMounts) -> Iterator[str]:
-    """Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
+    """Write the options of all mounts. Directories on the way are named: those bubblewrap makes itself are closed to
+    all but its user."""
     made = {"/"}
     for bind, words in mounts.words():
         for parent in reversed(Path(bind.dest).parents):
@@ -234,7 +238,7 @@ def _system_entry(path: str, missing: Sequence[str]) -> Iterator[str]:
 
 
 def _resolver() -> list[str]:
-    """systemd-resolved keeps /etc/resolv.conf in /run, which is not shown otherwise."""
+    """Show the file behind /etc/resolv.conf, which systemd-resolved keeps in /run."""
     real = os.path.realpath("/etc/resolv.conf")
     return ["--ro-bind-try", real, real] if real.startswith("/run/") else []
 
@@ -242,7 +246,7 @@ def _resolver() -> list[str]:
 CLONE_NEWUSER = 0x10000000
 CLONE3 = 435
 X32 = 0x40000000
-"""A bit in the number that says how the arguments are passed, and nothing else."""
+"""A bit of the number that says how the arguments are passed, and nothing else."""
 CALLS = {
     "x86_64": [(0xC000003E, 56, 272), (0x40000003, 120, 310)],
     "aarch64": [(0xC00000B7, 220, 97), (0x40000028, 120, 337)],
@@ -256,8 +260,8 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 
 
 def no_user_namespaces() -> bytes:
-    """Empty on a machine whose system calls we do not know. What clone3 is asked for cannot be seen by a filter: it is
-    said not to be there, and every C library then takes clone."""
+    """Return the filter; empty on a machine whose system calls we do not know. A filter cannot see what clone3 is asked
+    for: it is reported missing, and every C library then uses clone."""
     kinds = CALLS.get(os.uname().machine)
     if kinds is None:
         return b""

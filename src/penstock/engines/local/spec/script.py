@@ -1,4 +1,4 @@
-"""The script of a node's first shell: wait for go, then workdir, setup and run."""
+"""Write the script of a node's first shell: wait for `go`, then workdir, setup and run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class NodePaths:
     """A directory that comes last on its PATH."""
     home: str
     workdir: str | None = None
-    """Where to go; None is HOME."""
+    """Where the script starts; None is HOME."""
     unpack: bool = False
-    """The caller's code is to be unpacked there first, from descriptor 4."""
+    """The caller's code is unpacked there first, from descriptor 4."""
 
 
 def start_script(place: NodePaths, *, setup: bool, notice: str | None = None) -> str:
-    """`setup` is sourced with `set -e` and without our descriptors; `run` after it in the same shell, so that what
-    setup exported, activated and entered stays. The archive is unpacked in here, by the account that runs: whatever
-    is in it reaches no further than the job itself could."""
+    """Write the first script. `setup` is sourced with `set -e` and without our descriptors; `run` after it in the same
+    shell, so that what setup exported, activated and entered stays. The account that runs the job unpacks the archive:
+    whatever is in it reaches no further than the job itself could."""
     lines = [
         "printf 'ready\\n' >&3",
         "IFS= read -r penstock_go || exit 125",
@@ -70,7 +70,8 @@ def _or_fail(command: str, sentence: str) -> str:
 
 
 def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
-    """A program and its arguments take the shell's place. `waits`: its input never ends, so that a shell stays."""
+    """Write the script of `run`; a program and its arguments take the shell's place. `waits`: its input never ends, so
+    that a shell stays."""
     opened = "exec 0<> <(:)\n" if waits else ""
     if isinstance(run, str):
         return f"{opened}{run}\n"
@@ -81,7 +82,7 @@ def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
 
 
 def enter_script(place: NodePaths) -> str:
-    """For a program that comes later, from outside: what the run was told, and where it began."""
+    """Write what a program sources that is started later, from outside: the variables, and where the run began."""
     where = [quote(place.workdir)] if place.workdir else []
     go = " || ".join(f"cd -- {path} 2>/dev/null" for path in [*where, '"$HOME"', "/"])
     return f". {quote(place.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
@@ -95,7 +96,7 @@ def env_script(envs: dict[str, str]) -> str:
 
 
 def node_env(launch: Launch, number: int) -> dict[str, str]:
-    """What every node is told about the run; these win over what the user set. In an array `number` is that of the
+    """Return what a node is told about the run; these win over what the user set. In an array `number` is that of the
     place, and the supervisor adds the index of whatever runs there."""
     rank = 0 if launch.spec.array else number
     gpus = launch.gpus[number] if number < len(launch.gpus) else ()
@@ -104,7 +105,7 @@ def node_env(launch: Launch, number: int) -> dict[str, str]:
 
 
 def base_env(user: str, place: NodePaths) -> dict[str, str]:
-    """The plain surroundings, which the user may change. Unbuffered, so that a log line comes when it is printed."""
+    """Return the variables that the user may change. Unbuffered, so that a log line comes when it is printed."""
     return {
         "PATH": f"{place.home}/.local/bin:{DEFAULT_PATH}:{place.programs}",
         "HOME": place.home,
@@ -137,7 +138,8 @@ exec python3 -m pip "$@"
 
 
 def write_programs(directory: Path) -> None:
-    """Each is replaced in one step: a job may just be looking for it."""
+    """Write the programs that jobs find last on their PATH; each is replaced in one step, since a job may just look for
+    it."""
     directory.mkdir(exist_ok=True)
     directory.chmod(0o755)
     fresh = directory / ".new"

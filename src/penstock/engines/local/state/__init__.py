@@ -1,1 +1,1 @@
-"""How a run is: its directory is read into a snapshot, and the report is computed from that."""
+"""The state of a run: its directory is read into a snapshot, and the report is computed from that."""

@@ -16,7 +16,7 @@ from penstock.errors import Conflict
 
 @dataclass(frozen=True)
 class RunningPart:
-    """Where the processes of a part hang in the machine's tree, and what it was planned to be."""
+    """Where the processes of a part are in the machine's tree, and what was planned for it."""
 
     supervisor: int | None
     pid: int
@@ -32,7 +32,7 @@ class RunningPart:
 
 
 def find_part(run_dir: Path, part: int) -> RunningPart:
-    """Raises Conflict if it does not run."""
+    """Return a part; raises Conflict if it does not run."""
     began, went = read_began(run_dir), _went(run_dir, part)
     alive = began and went and not has_ended(run_dir) and lock_is_held(run_dir)
     plan = read_plan(run_dir) if alive else None
@@ -77,7 +77,7 @@ def part_processes(part: RunningPart) -> list[Process]:
 
 
 def _in_namespace_of(init: int, known: dict[int, Process]) -> set[int]:
-    """What `exec` started has its parent outside."""
+    """Return the processes in a namespace: what `exec` started has its parent outside."""
     space = _namespace(init)
     return {pid for pid in known if space and _namespace(pid) == space}
 

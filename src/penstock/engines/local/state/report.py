@@ -29,7 +29,7 @@ class RunSnapshot:
     alive: bool = False
     """The supervisor, or something it started, holds its lock."""
     boot_id: str = ""
-    """Of the machine as it runs now; empty while the run is alive."""
+    """Identifies the start of the machine; empty while the run is alive."""
     events: tuple[Record, ...] = ()
     """What has been added to `events` since the snapshot before."""
 

@@ -1,4 +1,4 @@
-"""Read a run's directory and its locks. Whether a run lives is said by a lock, never by a process id."""
+"""Read a run's directory and its locks. A run lives as long as its lock is held, whatever process ids say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from penstock.engines.base import Report
-from penstock.engines.local.layout import is_free
+from penstock.engines.local.layout import is_unlocked
 from penstock.engines.local.state.report import Record, RunSnapshot, UnitTable, report
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -22,7 +22,7 @@ can give up what says that the job itself lives, but not what says that it is wa
 
 
 class RunReader:
-    """Reads a run again and again: events that were read before are not read again."""
+    """Reads a run again and again, and each event once."""
 
     def __init__(self, run_dir: Path, attempt: int) -> None:
         self._run_dir, self._attempt = run_dir, attempt
@@ -59,7 +59,7 @@ def is_held(path: Path) -> bool:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    return not is_free(fd)
+    return not is_unlocked(fd)
 
 
 def read_began(run_dir: Path) -> Record | None:
@@ -117,7 +117,7 @@ def _event(line: bytes) -> Record | None:
 
 
 def is_long(run_dir: Path) -> bool:
-    """Would reading it hold up the loop?"""
+    """Would reading it hold up the event loop?"""
     return any(_size(run_dir / name) > LONG for name in ("events", "result.json"))
 
 

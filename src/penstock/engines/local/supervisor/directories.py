@@ -13,15 +13,15 @@ from errno import ENOTEMPTY
 from penstock.engines.shared.files import write_all
 
 Entry = tuple[str, int, bytes | str | None]
-"""A path below the folder, its mode, and what it is: a file's bytes, a link's target, or None for a directory."""
+"""A path below the folder, its mode, and its content: a file's bytes, a link's target, or None for a directory."""
 DEPTH = 50
-"""How deep directories are emptied where they are; those below are moved up first."""
+"""How deep directories are emptied in place; those below are moved up first."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folder(folder: str, entries: list[Entry], owner: tuple[int, int] | None) -> None:
-    """The folder must not be there. It is given away last: as long as it is ours, the account cannot get in and
-    exchange what is about to be given to it."""
+    """Make a folder that must not be there yet. It is given away last: as long as it is ours, the account cannot get in
+    and exchange what is about to be given to it."""
     os.mkdir(folder, 0o700)
     for name, mode, content in entries:
         _make_entry(os.path.join(folder, name), mode, content)
@@ -49,7 +49,7 @@ def _make_entry(path: str, mode: int, content: bytes | str | None) -> None:
 
 
 def erase(path: str) -> None:
-    """Remove `path`, a directory or anything else; that it is not there is fine.
+    """Remove a directory or anything else, if it is there.
 
     A directory very deep inside is moved up to the top before it is emptied, so that neither depth nor path length
     matters. Stopped half way, it can simply be done again; two who do it at once do no harm to each other.
@@ -77,7 +77,7 @@ def _unlinked(parent: int, name: str) -> bool:
 
 
 def _is_directory(parent: int, name: str) -> bool:
-    """Or nothing at all: someone else may be erasing it, too."""
+    """Is it a directory, or gone? Someone else may be erasing it, too."""
     try:
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def _is_directory(parent: int, name: str) -> bool:
 
 
 def _open_writable(parent: int, name: str) -> int:
-    """The directory, made readable and writable first: a job may have locked its owner out."""
+    """Open a directory, made readable and writable first: a job may have locked its owner out."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:
@@ -118,7 +118,7 @@ def _rmdir(parent: int, name: str) -> None:
 
 
 def _erase_entry(parent: int, name: str, top: int, depth: int) -> None:
-    """Remove what is there; a directory too deep for us goes up to the top, for a later round."""
+    """Remove an entry; a directory that is too deep goes up to the top, for a later round."""
     if _unlinked(parent, name):
         return
     try:
@@ -193,7 +193,7 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 def _count(fd: int, device: int, seen: set[int]) -> tuple[int, list[str]]:
-    """The bytes of what is in a directory, and the directories in it."""
+    """Return the bytes of what is in a directory, and the directories in it."""
     total, inner = 0, []
     with os.scandir(fd) as entries:
         for entry in entries:
@@ -212,7 +212,7 @@ def _count(fd: int, device: int, seen: set[int]) -> tuple[int, list[str]]:
 
 
 def _enter(fd: int, name: str, here: tuple[int, int]) -> int | None:
-    """The directory; None if it has gone, became something else, is another file system or is closed to us."""
+    """Open a directory; None if it has gone, became something else, is another file system or is closed to us."""
     try:
         inner = os.open(name, _OPEN, dir_fd=fd)
     except OSError:
@@ -228,7 +228,7 @@ def _enter(fd: int, name: str, here: tuple[int, int]) -> int | None:
 
 
 def _leave(fd: int, expected: tuple[int, int]) -> int | None:
-    """The directory above; None if this one was moved while we were in it, and then the rest is not counted."""
+    """Open the directory above; None if this one was moved while we were in it: then the rest is not counted."""
     try:
         above = os.open("..", _OPEN, dir_fd=fd)
     except OSError:

@@ -26,7 +26,7 @@ _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def exchanged(pid: int, planned: list[tuple[str, str, str]], opened: list[int]) -> str | None:
-    """The sentence about what is in the wrong place. Raises OSError if the sandbox is gone."""
+    """Return a message about a mount that was exchanged, if any. Raises OSError if the sandbox is gone."""
     if not planned:
         return None
     root = _root(pid)
@@ -57,7 +57,7 @@ def _lies_at(root: int, dest: str, expected: int) -> bool:
 
 
 def move_inside(pid: int, plan: dict[str, Any]) -> str | None:
-    """The sentence about what could not be put in its place; `pid` is bubblewrap's."""
+    """Mount what belongs inside volumes; return a message about what could not be mounted. `pid` is bubblewrap's."""
     hearing, saying = os.pipe()
     try:
         child = apart(lambda: _move_all(pid, plan), saying)
@@ -93,7 +93,8 @@ def _move_all(pid: int, plan: dict[str, Any]) -> None:
 
 
 def _open(path: str, owner: tuple[int, int] | None = None) -> int:
-    """The directory, made where it is not there: in scratch, which is empty, and where somebody has just removed it."""
+    """Open a directory, and make it where it is not there: in scratch, which is empty, and where somebody removed
+    it."""
     fd = os.open("/", _OPEN)
     for name in path.strip("/").split("/"):
         try:

@@ -1,4 +1,4 @@
-"""Fork, signal and end processes. They are read by `penstock.engines.shared.processes`."""
+"""Fork, signal and end processes. `penstock.engines.shared.processes` reads them."""
 
 # ruff: noqa: PTH106, PTH115
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 
 TERM, KILL, CONT, STOP = 15, 9, 18, 19
 SAYS = 3
-"""Where a child of `apart` finds the descriptor it was given."""
+"""The descriptor at which a child of `apart` finds the one it was given."""
 
 
 def apart(work: Callable[[], None], says: int = -1) -> int:
@@ -41,7 +41,8 @@ def apart(work: Callable[[], None], says: int = -1) -> int:
 
 
 def descendants(pid: int, skip: int) -> list[int]:
-    """Every process below `pid`, parents first, but not the first `skip` generations: those are the sandbox itself."""
+    """Return every process below `pid`, parents first, but not the first `skip` generations: those are the sandbox
+    itself."""
     children = children_of(all_processes())
     level, found = [pid], []
     for generation in range(1, 10_000):
@@ -61,10 +62,10 @@ def signal(pid: int, number: int) -> None:
 
 
 def terminate_tree(pid: int, skip: int) -> bool:
-    """TERM to all, twice: a process may fork while we look. Parents first, so that a shell starts no further line.
+    """Send TERM to all, twice: a process may fork while we look. Parents first, so that a shell starts no further line.
 
-    The end of a pipe is left out, and True returned: `tee` would die at once, and then the program before it could not
-    even say that it saves its work. It ends by itself when nothing comes any more, or by `terminate_rest`.
+    The end of a pipe is spared, and True returned: `tee` would die at once, and then the program before it could not
+    even say that it saves its work. It ends by itself when no more comes, or by `terminate_rest`.
     """
     told: set[int] = set()
     spared = False
@@ -81,7 +82,7 @@ def terminate_tree(pid: int, skip: int) -> bool:
 
 
 def terminate_rest(pid: int, skip: int) -> bool:
-    """TERM to the ends of pipes that were left out, once nothing else is left; whether that was so."""
+    """Send TERM to the ends of pipes that were spared, once nothing else is left; return whether that was so."""
     members = descendants(pid, skip)
     if not all(map(_only_reads_a_pipe, members)):
         return False
@@ -96,7 +97,7 @@ def _terminate(pid: int) -> None:
 
 
 def _only_reads_a_pipe(pid: int) -> bool:
-    """No handler for TERM, no children, and a pipe as its input."""
+    """Has it no handler for TERM, no children, and a pipe as its input?"""
     try:
         if not os.readlink(f"/proc/{pid}/fd/0").startswith("pipe:"):
             return False
@@ -107,7 +108,7 @@ def _only_reads_a_pipe(pid: int) -> bool:
 
 
 def kill_tree(pid: int) -> None:
-    """KILL until none is left below `pid`, which reaps them."""
+    """Send KILL until nothing is left below `pid`, which is this process and reaps them."""
     while members := descendants(pid, 0):
         for member in members:
             signal(member, KILL)
@@ -120,7 +121,7 @@ def kill_tree(pid: int) -> None:
 
 
 def remove_group(path: str) -> None:
-    """Remove a control group; its last process may still be on its way out."""
+    """Remove a control group, whose last process may still be on its way out."""
     for _ in range(50):
         try:
             os.rmdir(path)
