@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.domain.nodes import Gpu
 from penstock.engines.local.cgroups import CgroupLimits
+from penstock.engines.local.spec.identity import find_setpriv
 from penstock.engines.local.spec.sandbox import SandboxProgram, empty_sandbox, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
 from penstock.errors import Unavailable
@@ -58,7 +59,7 @@ def probe_sandbox(settings: Settings) -> None:
         _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), None)
         return
     uid, gid = _root_account(settings)
-    prefix = setpriv_prefix(_setpriv(), uid, gid, [])
+    prefix = setpriv_prefix(find_setpriv(), uid, gid, [])
     _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",), prefix)), None)
     if settings.mode == "system":
         _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), (uid, gid))
@@ -118,13 +119,6 @@ def _root_account(settings: Settings) -> tuple[int, int]:
     if found.pw_uid == 0:
         raise Unavailable("root_account must not be root.", hint='for example root_account = "nobody"')
     return found.pw_uid, found.pw_gid
-
-
-def _setpriv() -> str:
-    found = shutil.which("setpriv")
-    if found is None:
-        raise Unavailable("setpriv is not installed.", hint="sudo apt-get install -y util-linux")
-    return found
 
 
 def check_all(settings: Settings, limits: CgroupLimits, gpus: Sequence[Gpu]) -> list[Check]:

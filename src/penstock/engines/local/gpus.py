@@ -201,7 +201,7 @@ class GpuMonitor:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            log.warning("what the GPUs do is not shown: %s", error)
+            log.warning("the load of the GPUs is not shown: %s", error)
         else:
             self._nvml = pynvml
 
@@ -218,7 +218,7 @@ class GpuMonitor:
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
         done, _ = await asyncio.wait([self._looking], timeout=READ_PATIENCE)
         if not done:
-            log.warning("the GPUs do not say within %.0f s what they do", READ_PATIENCE)
+            log.warning("NVML did not answer within %.0f s", READ_PATIENCE)
         return self._looking.result() if done else {}
 
     def _read(self) -> dict[str, GpuReading]:

@@ -31,7 +31,7 @@ def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
 def _not_here(spec: Spec) -> list[Refusal]:
     """Refuse what this engine does not do."""
     parts = [mount.path for mount in spec.mounts if mount.sub_path]
-    said = "a part of a volume is not mounted by this engine"
+    said = "names a part of a volume; this engine mounts whole volumes only"
     return [Refusal(keys=("volumes", path), message=said, hint="mount all of it") for path in parts]
 
 

@@ -124,11 +124,11 @@ def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> t
             os.fchmod(fd, make)
         return fd, new
     except FileNotFoundError as error:
-        raise Unavailable(f"Its directory {_path_of(parent) / name} is gone.") from error
+        raise Unavailable(f"The directory {_path_of(parent) / name} is gone.") from error
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        said = f"The way to volume {volume.name} leads through a link or file: {_path_of(parent) / name}."
+        said = f"The path of volume {volume.name} leads through a link or file: {_path_of(parent) / name}."
         raise Conflict(said) from error
     finally:
         os.close(parent)

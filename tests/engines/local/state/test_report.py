@@ -73,9 +73,9 @@ def test_the_result_says_all_whatever_else_is_there() -> None:
 @pytest.mark.parametrize(
     ("began", "boot_id", "said"),
     [
-        (BEGAN, "b", "Its supervisor was killed while it ran"),
+        (BEGAN, "b", "Its supervisor was killed, and the program with it"),
         (BEGAN, "another", "The machine restarted while it ran"),
-        ({}, "b", "Its supervisor was killed while it ran"),
+        ({}, "b", "Its supervisor was killed, and the program with it"),
     ],
     ids=["killed", "restarted", "an unreadable record"],
 )

@@ -46,7 +46,7 @@ def choose_identity(account: Account, settings: Settings) -> Identity:
         return Identity(account)
     groups = _groups(account)
     if account.user == settings.root_account and settings.sandbox == "bubblewrap":
-        return Identity(account, setpriv=setpriv_prefix(_setpriv(), account.uid, account.gid, groups))
+        return Identity(account, setpriv=setpriv_prefix(find_setpriv(), account.uid, account.gid, groups))
     return Identity(account, drop={"uid": account.uid, "gid": account.gid, "groups": groups})
 
 
@@ -58,7 +58,7 @@ def _groups(account: Account) -> list[int]:
     return [group for group in os.getgrouplist(name, account.gid) if group != 0]
 
 
-def _setpriv() -> str:
+def find_setpriv() -> str:
     found = shutil.which("setpriv")
     if found is None:
         raise Unavailable("setpriv is not installed.", hint="sudo apt-get install -y util-linux")
@@ -79,11 +79,11 @@ def _take_rights(who: Identity) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     listed = (ctypes.c_uint32 * len(groups))(*groups)
     if number is None or libc.syscall(ctypes.c_long(number), ctypes.c_long(len(groups)), listed) != 0:
-        raise Unavailable("The rights of another account cannot be taken on here.")
+        raise Unavailable("This server cannot look at files with the rights of another account.")
     libc.setfsgid(who.account.gid)
     libc.setfsuid(who.account.uid)
     if libc.setfsuid(-1) != who.account.uid or libc.setfsgid(-1) != who.account.gid:
-        raise Unavailable("The rights of another account cannot be taken on here.")
+        raise Unavailable("This server cannot look at files with the rights of another account.")
 
 
 JOIN_SESSION_KEYRING = 1

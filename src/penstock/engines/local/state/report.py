@@ -74,8 +74,8 @@ def report(snapshot: RunSnapshot, attempt: int, table: UnitTable) -> Report:
 
 def _why_lost(began: Record, boot_id: str) -> str:
     if began.get("boot_id") and began["boot_id"] != boot_id:
-        return "The machine restarted while it ran; its outcome is not known."
-    return "Its supervisor was killed while it ran and took it along; its outcome is not known."
+        return "The machine restarted while it ran; the outcome is not known."
+    return "Its supervisor was killed, and the program with it; the outcome is not known."
 
 
 def _running_unit(event: Record, attempt: int) -> Unit:

@@ -253,8 +253,8 @@ class Supervisor:
         if self.array and rank.place is not None:
             self.array.leave(rank.place)
         elif crashed and not self.ending:
-            said = describe(rank.code) if rank.went else "its sandbox not made"
-            why = f"Node {rank.number} ended with {said}; the others were stopped."
+            said = f"ended with {describe(rank.code)}" if rank.went else "could not be started"
+            why = f"Node {rank.number} {said}; the others were stopped."
             self._end_all("other", why, self.plan["grace"])
 
     def _write_end(self, rank: Rank) -> str:
