@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Account
-from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.local.layout import disk_errors
@@ -60,17 +60,36 @@ def _is_read_only(mount: BoundMount) -> bool:
 
 
 def _make_place(shown: str, launch: Launch, claims: LocalClaims) -> None:
-    """Make a directory in the volume around a mount, if there is one. In scratch, which is empty, bubblewrap can make
-    it."""
+    """Make a directory for a mount in the volume around it, if there is one. In scratch bubblewrap can make it.
+
+    What is mounted read-only stays as it is: there the directory must exist.
+    """
     path = canonical(shown)
     around: list[tuple[str, BoundMount | None]] = [(canonical(mount.path), mount) for mount in launch.mounts]
     around += [(canonical(scratch.path), None) for scratch in launch.spec.scratch]
     around = [(dest, mount) for dest, mount in around if path.startswith(dest.rstrip("/") + "/")]
     dest, mount = max(around, key=lambda pair: len(pair[0]), default=("", None))
-    if mount and _is_read_only(mount):
-        _find_inside(claims, mount.volume, path[len(dest) :].strip("/"), shown)
-    elif mount:
-        _make_inside(claims, mount.volume, path[len(dest) :].strip("/"), launch.account, shown)
+    if mount is None:
+        return
+    account, relative = None if _is_read_only(mount) else launch.account, path[len(dest) :].strip("/")
+    fd = claims.open(mount.volume)
+    try:
+        with disk_errors(claims.path(mount.volume)):
+            for name in relative.split("/"):
+                try:
+                    inner = _open_place(fd, name, account, shown)
+                except FileNotFoundError as error:
+                    if account:
+                        raise
+                    raise Conflict(
+                        f"Nothing can be mounted at '{shown}': the volume '{mount.volume.name}' around it is mounted "
+                        f"read-only and has no directory {relative}.",
+                        hint="Make that directory where the volume is mounted to write, or choose another path.",
+                    ) from error
+                os.close(fd)
+                fd = inner
+    finally:
+        os.close(fd)
 
 
 def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> None:
@@ -84,48 +103,16 @@ def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> 
                 )
 
 
-def _make_inside(claims: LocalClaims, volume: Volume, relative: str, account: Account, shown: str) -> None:
-    _walk(claims, volume, relative, lambda parent, name: _step(parent, name, account, shown))
-
-
-def _find_inside(claims: LocalClaims, volume: Volume, relative: str, shown: str) -> None:
-    """What is mounted read-only stays as it is: the directory must be there."""
-
-    def step(parent: int, name: str) -> int:
-        try:
-            return _open_directory(parent, name, shown)
-        except FileNotFoundError as error:
-            raise Conflict(
-                f"Nothing can be mounted at '{shown}': the volume '{volume.name}' around it is mounted read-only and "
-                f"has no directory {relative}.",
-                hint="Make that directory where the volume is mounted to write, or choose another path.",
-            ) from error
-
-    _walk(claims, volume, relative, step)
-
-
-def _walk(claims: LocalClaims, volume: Volume, relative: str, step: Callable[[int, str], int]) -> None:
-    fd = claims.open(volume)
-    try:
-        with disk_errors(claims.path(volume)):
-            for part in relative.split("/"):
-                inner = step(fd, part)
-                os.close(fd)
-                fd = inner
-    finally:
-        os.close(fd)
-
-
-def _step(parent: int, name: str, account: Account, shown: str) -> int:
-    """Open a directory, and make it where it is not there. By descriptor it is given to the account, since its owner
-    may put something else under that name at any moment."""
-    made = True
-    try:
-        os.mkdir(name, 0o755, dir_fd=parent)
-    except FileExistsError:
-        made = False
+def _open_place(parent: int, name: str, account: Account | None, shown: str) -> int:
+    """Open a directory. With an account it is made where it is not there, and given to the account by descriptor, since
+    its owner may put something else under that name at any moment."""
+    made = False
+    if account:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=parent)
+            made = True
     fd = _open_directory(parent, name, shown)
-    if made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
+    if account and made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
         os.fchown(fd, account.uid, account.gid)
     return fd
 

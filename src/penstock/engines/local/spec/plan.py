@@ -140,9 +140,9 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
     """Return the plan of a node, or of a place at which indexes of an array run one after the other."""
     launch, machine, who = plan.launch, plan.machine, plan.who
     folder = plan.run_dir / f"rank-{number}"
-    place = _place(folder, launch, machine)
-    envs = _envs(plan, place, folder, number)
-    entries = _private(plan, place, envs)
+    paths = _node_paths(folder, launch, machine)
+    envs = _envs(plan, paths, folder, number)
+    entries = _private(plan, paths, envs)
     owner = (who.account.uid, who.account.gid) if os.geteuid() == 0 else None
     erase(str(folder))
     make_folder(str(folder), entries, owner)
@@ -150,7 +150,7 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
     asked = launch.spec.resources
     groups = machine.limits.groups(group, asked)
     mounts = (
-        _mounts(plan, place, folder, number, groups)
+        _mounts(plan, paths, folder, number, groups)
         if machine.sandboxed
         else SandboxMounts([], [], by_descriptor=False)
     )
@@ -158,9 +158,9 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "folder": folder.name,
         "make": entries if launch.spec.array else [],
         "owner": owner,
-        "argv": _argv(place, machine, who),
-        "options": bwrap_options(machine.bwrap, mounts, _payload(place, who)) if machine.sandboxed else [],
-        "filter": call_filter(machine.bwrap, _payload(place, who)) if machine.sandboxed else b"",
+        "argv": _argv(paths, machine, who),
+        "options": bwrap_options(machine.bwrap, mounts, _payload(paths, who)) if machine.sandboxed else [],
+        "filter": call_filter(machine.bwrap, _payload(paths, who)) if machine.sandboxed else b"",
         "held": mounts.held,
         "by_descriptor": mounts.by_descriptor,
         "inside": mounts.inside,
@@ -168,25 +168,25 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "envs": envs,
         "identity": who.drop,
         "kept": not machine.sandboxed,
-        "archive": str(launch.workdir_archive) if place.unpack else None,
+        "archive": str(launch.workdir_archive) if paths.unpack else None,
         "cgroups": groups,
         "memory": machine.limits.memory_record(group, asked),
-        "disk": disk_limits(launch.spec, place.home, place.workdir or INSIDE_WORKDIR),
+        "disk": disk_limits(launch.spec, paths.home, paths.workdir or INSIDE_WORKDIR),
     }
 
 
-def _private(plan: RunPlan, place: NodePaths, envs: dict[str, str]) -> list[Entry]:
+def _private(plan: RunPlan, paths: NodePaths, envs: dict[str, str]) -> list[Entry]:
     spec, venv = plan.launch.spec, plan.venv
     lost = plan.launch.venv is not None and venv is None
     notice = f"the virtual environment {plan.launch.venv} cannot be used; the system's Python is" if lost else None
     texts = {
-        "start.sh": start_script(place, setup=spec.setup is not None, notice=notice),
+        "start.sh": start_script(paths, setup=spec.setup is not None, notice=notice),
         "env.sh": env_script(envs),
-        "enter.sh": enter_script(place),
+        "enter.sh": enter_script(paths),
         "setup.sh": (spec.setup or "") + "\n",
         "run.sh": run_script(spec.run or (), waits=spec.terminal),
     }
-    layer = venvs.layer(venv, place.home) if venv else []
+    layer = venvs.layer(venv, paths.home) if venv else []
     return [
         *(("home", 0o700, None), ("workdir", 0o755, None), ("scripts", 0o700, None)),
         *disk_entries(spec),
@@ -195,7 +195,7 @@ def _private(plan: RunPlan, place: NodePaths, envs: dict[str, str]) -> list[Entr
     ]
 
 
-def _place(folder: Path, launch: Launch, machine: Machine) -> NodePaths:
+def _node_paths(folder: Path, launch: Launch, machine: Machine) -> NodePaths:
     asked = launch.spec.workdir
     unpack = launch.workdir_archive is not None
     if not machine.sandboxed:
@@ -214,10 +214,10 @@ def _home(launch: Launch) -> str:
     return f"/var{usual}" if taken else usual
 
 
-def _envs(plan: RunPlan, place: NodePaths, folder: Path, number: int) -> dict[str, str]:
+def _envs(plan: RunPlan, paths: NodePaths, folder: Path, number: int) -> dict[str, str]:
     launch, venv = plan.launch, plan.venv
-    envs = base_env(launch.account.user, place)
-    envs |= venvs.environment(venv, place.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    envs = base_env(launch.account.user, paths)
+    envs |= venvs.environment(venv, paths.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
     if not plan.machine.sandboxed:
         for mount in launch.mounts:
             name = mount.volume.name.upper().replace("-", "_")
@@ -230,23 +230,23 @@ def _envs(plan: RunPlan, place: NodePaths, folder: Path, number: int) -> dict[st
     return envs
 
 
-def _argv(place: NodePaths, machine: Machine, who: Identity) -> list[str]:
-    payload = _payload(place, who)
+def _argv(paths: NodePaths, machine: Machine, who: Identity) -> list[str]:
+    payload = _payload(paths, who)
     sandbox = [machine.bwrap, "--args", str(OPTIONS), "--"] if machine.sandboxed else []
     return [*sandbox, *payload.setpriv, *payload.argv]
 
 
-def _payload(place: NodePaths, who: Identity) -> SandboxProgram:
-    return SandboxProgram((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
+def _payload(paths: NodePaths, who: Identity) -> SandboxProgram:
+    return SandboxProgram((BASH, "--noprofile", "--norc", f"{paths.scripts}/start.sh"), who.setpriv)
 
 
-def _mounts(plan: RunPlan, place: NodePaths, folder: Path, number: int, groups: list[dict[str, Any]]) -> SandboxMounts:
+def _mounts(plan: RunPlan, paths: NodePaths, folder: Path, number: int, groups: list[dict[str, Any]]) -> SandboxMounts:
     launch, machine = plan.launch, plan.machine
     uuids = launch.gpus[number] if number < len(launch.gpus) else ()
     own = [
         BindMount(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
         BindMount(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
-        BindMount(str(folder / "home"), place.home),
+        BindMount(str(folder / "home"), paths.home),
         *(plan.venv.binds if plan.venv else []),
         *control_groups([group["path"] for group in groups], machine.limits.version),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
@@ -254,8 +254,8 @@ def _mounts(plan: RunPlan, place: NodePaths, folder: Path, number: int, groups: 
     own += own_mounts(launch.spec, folder, machine.bwrap)
     refuse_inside(plan.volumes, own)
     binds = [*own, *scratch_mounts(launch.spec, folder), *plan.volumes]
-    if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
-        binds.append(BindMount(str(folder / "workdir"), place.workdir))
+    if paths.workdir and not _reachable(paths.workdir, [bind.dest for bind in binds]):
+        binds.append(BindMount(str(folder / "workdir"), paths.workdir))
     binds = [*masks(hidden_paths(machine.settings, plan.who), binds), *binds]
     return arrange_mounts(machine.bwrap, binds, plan.volumes)
 

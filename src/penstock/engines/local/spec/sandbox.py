@@ -159,9 +159,20 @@ def call_filter(bwrap: str, payload: SandboxProgram) -> bytes:
 @functools.cache
 def _can_disable_userns(bwrap: str) -> bool:
     """Versions before 0.8 cannot."""
-    tried = [bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"]
+    return _succeeds(bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc")
+
+
+@functools.cache
+def can_size_memory(bwrap: str) -> bool:
+    """Versions before 0.7 cannot say how large a file system in memory may grow, nor can one that is setuid root."""
+    return _succeeds(bwrap, "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp")  # noqa: S108
+
+
+def _succeeds(bwrap: str, *options: str) -> bool:
     try:
-        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
+        return (
+            subprocess.run([bwrap, *options, "/bin/true"], capture_output=True, check=False, timeout=30).returncode == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -174,16 +185,6 @@ def can_bind_by_descriptor(bwrap: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return b"--bind-fd" in said
-
-
-@functools.cache
-def can_size_memory(bwrap: str) -> bool:
-    """Versions before 0.7 cannot say how large a file system in memory may grow, nor can one that is setuid root."""
-    tried = [bwrap, "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp", "/bin/true"]  # noqa: S108
-    try:
-        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
 
 
 def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> tuple[str, ...]:

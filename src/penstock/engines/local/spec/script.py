@@ -32,7 +32,7 @@ class NodePaths:
     """The caller's code is unpacked there first, from descriptor 4."""
 
 
-def start_script(place: NodePaths, *, setup: bool, notice: str | None = None) -> str:
+def start_script(paths: NodePaths, *, setup: bool, notice: str | None = None) -> str:
     """Write the first script. `setup` is sourced with `set -e` and without our descriptors; `run` after it in the same
     shell, so that what setup exported, activated and entered stays. The account that runs the job unpacks the archive:
     whatever is in it reaches no further than the job itself could."""
@@ -41,23 +41,23 @@ def start_script(place: NodePaths, *, setup: bool, notice: str | None = None) ->
         "IFS= read -r penstock_go || exit 125",
         "exec </dev/null",
         "unset penstock_go",
-        f". {quote(place.scripts + '/env.sh')} 2>/dev/null",
+        f". {quote(paths.scripts + '/env.sh')} 2>/dev/null",
         *([f"printf '%s\\n' {quote('[penstock] ' + notice)}"] if notice else []),
-        *_enter(place),
+        *_enter(paths),
     ]
     if setup:
-        lines += ["set -e", f". {quote(place.scripts + '/setup.sh')} 3>&-", "set +e"]
-    lines += ["printf 'run\\n' >&3", "exec 3>&-", f". {quote(place.scripts + '/run.sh')}"]
+        lines += ["set -e", f". {quote(paths.scripts + '/setup.sh')} 3>&-", "set +e"]
+    lines += ["printf 'run\\n' >&3", "exec 3>&-", f". {quote(paths.scripts + '/run.sh')}"]
     return "\n".join(lines) + "\n"
 
 
-def _enter(place: NodePaths) -> list[str]:
-    target = place.workdir or place.home
+def _enter(paths: NodePaths) -> list[str]:
+    target = paths.workdir or paths.home
     lines = []
-    if place.unpack:
+    if paths.unpack:
         unpack = f"tar -xz -f - --no-same-owner -C {quote(target)} <&4 3>&-"
         lines += [_or_fail(unpack, "The workdir could not be unpacked; the log says why."), "exec 4<&-"]
-    elif place.workdir:
+    elif paths.workdir:
         lines.append(f"mkdir -p -- {quote(target)} 2>/dev/null")
     why = f"The workdir '{shorten(target)}' is not there and cannot be made in this job."
     return [*lines, _or_fail(f"cd -- {quote(target)} 2>/dev/null", why)]
@@ -81,11 +81,11 @@ def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
     return f"{look}\n{opened}exec -- {join(run)}\n"
 
 
-def enter_script(place: NodePaths) -> str:
+def enter_script(paths: NodePaths) -> str:
     """Write what a program sources that is started later, from outside: the variables, and where the run began."""
-    where = [quote(place.workdir)] if place.workdir else []
+    where = [quote(paths.workdir)] if paths.workdir else []
     go = " || ".join(f"cd -- {path} 2>/dev/null" for path in [*where, '"$HOME"', "/"])
-    return f". {quote(place.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
+    return f". {quote(paths.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
 
 
 def env_script(envs: dict[str, str]) -> str:
@@ -104,11 +104,11 @@ def node_env(launch: Launch, number: int) -> dict[str, str]:
     return facts | ({} if launch.spec.array else {INDEX: str(rank)}) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
-def base_env(user: str, place: NodePaths) -> dict[str, str]:
+def base_env(user: str, paths: NodePaths) -> dict[str, str]:
     """Return the variables that the user may change. Unbuffered, so that a log line comes when it is printed."""
     return {
-        "PATH": f"{place.home}/.local/bin:{DEFAULT_PATH}:{place.programs}",
-        "HOME": place.home,
+        "PATH": f"{paths.home}/.local/bin:{DEFAULT_PATH}:{paths.programs}",
+        "HOME": paths.home,
         "USER": user,
         "LOGNAME": user,
         "SHELL": "/bin/bash",
