@@ -26,7 +26,7 @@ fill the disk. All attempts of an array are kept, since each index may have run 
 
 
 @dataclass(frozen=True)
-class Next:
+class NextAttempt:
     """The next attempt, and how long it waits; `indexes` as Workload has them."""
 
     reason: Reason
@@ -37,7 +37,7 @@ class Next:
     requeued: int = 0
 
 
-def following(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next | None:
+def next_attempt(workload: Workload, end: Outcome, units: Sequence[Unit]) -> NextAttempt | None:
     """Return the attempt that comes after this end of the current one, whose units these are; None if there is none."""
     if workload.wants is not Wants.RUN:
         return None
@@ -52,7 +52,7 @@ def following(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next |
     return None
 
 
-def _of_array(workload: Workload, units: Sequence[Unit]) -> Next | None:
+def _of_array(workload: Workload, units: Sequence[Unit]) -> NextAttempt | None:
     """Run again only the indexes that failed and have an attempt left."""
     spec = workload.spec
     failed = [unit for unit in units if unit.state is not State.EXITED]
@@ -70,23 +70,23 @@ def _of_array(workload: Workload, units: Sequence[Unit]) -> Next | None:
     return replace(after, indexes=tuple(again))
 
 
-def _retried(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next:
+def _retried(workload: Workload, end: Outcome, units: Sequence[Unit]) -> NextAttempt:
     left = _left(_retries(workload.spec), workload.retried + 1)
     wait = 1 if _was_steady(units) else min(2 ** min(workload.retried, 16), LONGEST_WAIT)
     message = _message(workload, left, end.message or "it failed")
-    return Next(Reason.RETRY, message, wait, retried=workload.retried + 1, requeued=workload.requeued)
+    return NextAttempt(Reason.RETRY, message, wait, retried=workload.retried + 1, requeued=workload.requeued)
 
 
-def _requeued(workload: Workload, end: Outcome) -> Next:
+def _requeued(workload: Workload, end: Outcome) -> NextAttempt:
     left = _left(workload.requeues, workload.requeued + 1)
     message = _message(workload, left, end.message or "its node was lost")
-    return Next(Reason.REQUEUED, message, retried=workload.retried, requeued=workload.requeued + 1)
+    return NextAttempt(Reason.REQUEUED, message, retried=workload.retried, requeued=workload.requeued + 1)
 
 
-def _restarted(workload: Workload, units: Sequence[Unit]) -> Next:
+def _restarted(workload: Workload, units: Sequence[Unit]) -> NextAttempt:
     wait = 1 if _was_steady(units) else min(2 ** min(workload.attempt - 1, 16), LONGEST_WAIT)
     message = _message(workload, None, "it finished and is to start again")
-    return Next(Reason.RESTARTED, message, wait, retried=workload.retried, requeued=workload.requeued)
+    return NextAttempt(Reason.RESTARTED, message, wait, retried=workload.retried, requeued=workload.requeued)
 
 
 def _message(workload: Workload, left: int | None, why: str) -> str:

@@ -107,7 +107,7 @@ class Node(Model):
     """False where CPU and memory limits are advisory, which everyone is told."""
 
 
-def unseen(host: Host) -> Node:
+def unknown_node(host: Host) -> Node:
     """Return the node of a host that has not answered yet: what it has is unknown."""
     return Node(
         name=host.name,

@@ -52,7 +52,7 @@ def latest(units: Iterable[Unit]) -> tuple[Unit, ...]:
     return tuple(newest[part] for part in sorted(newest))
 
 
-def lasting(known: Iterable[Unit], told: Iterable[Unit]) -> tuple[Unit, ...]:
+def keep_recorded_ends(known: Iterable[Unit], told: Iterable[Unit]) -> tuple[Unit, ...]:
     """Return the units that an engine reports now, but keep each end that is recorded: the engine may have forgotten
     it. Only a part that began anew since then is not over."""
     ends = {_part(unit): unit for unit in known if unit.ended_at and unit.reason is not Reason.OUTCOME_UNKNOWN}

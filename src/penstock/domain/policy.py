@@ -74,7 +74,7 @@ WORDS: dict[str, frozenset[Verb]] = {
 }
 """The verbs that each word of a policy gives: PWM's words, and those of the code it describes."""
 
-FOLLOWS: dict[Right, frozenset[Right]] = {
+IMPLIED: dict[Right, frozenset[Right]] = {
     (Verb.get, Kind.Node): frozenset({(Verb.get, Kind.GPU), (Verb.get, Kind.CPU)}),
     (Verb.get, Kind.GPU): frozenset({(Verb.get, Kind.Node), (Verb.use, Kind.Node)}),
     (Verb.get, Kind.CPU): frozenset({(Verb.get, Kind.Node), (Verb.use, Kind.Node)}),
@@ -84,10 +84,10 @@ FOLLOWS: dict[Right, frozenset[Right]] = {
 """Rights that come with another: who sees GPUs may run on them, who sees a storage may use it and see what is on it.
 PWM's sample user has just these words, and runs every example with them."""
 
-OF_NO_GROUP = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
+SERVER_KINDS = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
 """Kinds that belong to the whole server: only a policy in the group `pwm.all` gives rights on them."""
 
-OF_THE_HOUSE = frozenset(
+INFRASTRUCTURE_RIGHTS = frozenset(
     (verb, kind) for verb in (Verb.create, Verb.update, Verb.delete) for kind in (Kind.Node, Kind.Storage)
 )
 """Rights that only a policy in the group `pwm.all` gives, whichever group the object is in: a node is reached with the
@@ -95,10 +95,10 @@ server's own keys, and a storage can contain another one, so whoever defines one
 
 OWN_TOKENS = frozenset((verb, Kind.Token) for verb in (Verb.get, Verb.create, Verb.delete))
 
-PERSONAL = OWN_TOKENS | {(Verb.get, Kind.Server)}
+PERSONAL_RIGHTS = OWN_TOKENS | {(Verb.get, Kind.Server)}
 """Rights of every known user, in no group in particular: their own tokens, and what this server is."""
 
-TO_ALL = frozenset(
+SHARED_RIGHTS = frozenset(
     {
         *((Verb.get, kind) for kind in (Kind.Node, Kind.GPU, Kind.CPU, Kind.Storage, Kind.Volume)),
         (Verb.use, Kind.Node),
@@ -107,7 +107,7 @@ TO_ALL = frozenset(
 )
 """Rights of everyone in the shared group, until the first user is defined."""
 
-OWN_GROUP = frozenset(
+OWN_GROUP_RIGHTS = frozenset(
     {
         *((verb, Kind.Workload) for verb in Verb if verb not in (Verb.public, Verb.use)),
         *((verb, Kind.Volume) for verb in (Verb.get, Verb.create, Verb.update, Verb.delete, Verb.exec)),
@@ -133,20 +133,22 @@ class Rights:
     @classmethod
     def own(cls, user: str, *, admin: bool, tokens: bool) -> Rights:
         """Return the rights of anyone on a server where no user is defined yet."""
-        rights = cls(user, {user: OWN_GROUP, SHARED_GROUP: TO_ALL}, _ALL if admin else frozenset(), PERSONAL)
+        rights = cls(
+            user, {user: OWN_GROUP_RIGHTS, SHARED_GROUP: SHARED_RIGHTS}, _ALL if admin else frozenset(), PERSONAL_RIGHTS
+        )
         return rights if tokens else rights.by_name()
 
     @classmethod
     def of(cls, user: str, memberships: Iterable[tuple[str, Policy]]) -> Rights:
         given: dict[str, frozenset[Right]] = {}
         for group, policy in memberships:
-            given[group] = given.get(group, frozenset()) | granted(policy)
+            given[group] = given.get(group, frozenset()) | rights_of_policy(policy)
         everywhere = given.pop(EVERYTHING, frozenset())
         given = {group: _inside_a_group(rights) for group, rights in given.items()}
         home = next(iter(given), user)
         if everywhere:
             given.setdefault(home, frozenset())
-        return cls(home, given, everywhere, PERSONAL)
+        return cls(home, given, everywhere, PERSONAL_RIGHTS)
 
     def by_name(self) -> Rights:
         """Return the rights of someone known only by name: theirs, but none to make a token, which would prove more."""
@@ -176,15 +178,15 @@ class Rights:
 
 
 NOBODY = Rights("", {})
-KEEPER = Rights("", {}, personal=frozenset({(Verb.get, Kind.Server), (Verb.stop, Kind.Server)}))
+SERVER_ACCOUNT = Rights("", {}, personal=frozenset({(Verb.get, Kind.Server), (Verb.stop, Kind.Server)}))
 """Rights of the account that runs the server, whoever is defined: it could end the process, too."""
 
 
 def _inside_a_group(rights: frozenset[Right]) -> frozenset[Right]:
-    return frozenset(right for right in rights if right[1] not in OF_NO_GROUP) - OF_THE_HOUSE
+    return frozenset(right for right in rights if right[1] not in SERVER_KINDS) - INFRASTRUCTURE_RIGHTS
 
 
-def granted(policy: Policy) -> frozenset[Right]:
+def rights_of_policy(policy: Policy) -> frozenset[Right]:
     """Return a policy's words as rights. Unknown words give nothing: they were refused when the policy was written."""
     if isinstance(policy, str):
         return _ALL if policy == EVERYTHING else frozenset()
@@ -195,6 +197,6 @@ def granted(policy: Policy) -> frozenset[Right]:
         for word in words
         for verb in WORDS.get(word, ())
     }
-    while more := {right for each in found for right in FOLLOWS.get(each, ())} - found:
+    while more := {right for each in found for right in IMPLIED.get(each, ())} - found:
         found |= more
     return frozenset(found)

@@ -37,7 +37,7 @@ def masked_all(envs: Mapping[str, str]) -> dict[str, str]:
     return {name: masked(name, value) for name, value in envs.items()}
 
 
-def without(found: Any, secrets: Mapping[str, str]) -> Any:
+def mask_secrets(found: Any, secrets: Mapping[str, str]) -> Any:
     """Return the same without these variables' values, in every way in which engines and programs write them."""
     if isinstance(found, str):
         return _without(found, secrets)
@@ -45,8 +45,8 @@ def without(found: Any, secrets: Mapping[str, str]) -> Any:
         name = found.get("name")
         if isinstance(name, str) and name in secrets and "value" in found:
             return {**found, "value": MASK}
-        return {key: MASK if key in secrets else without(value, secrets) for key, value in found.items()}
-    return [without(each, secrets) for each in found] if isinstance(found, list | tuple) else found
+        return {key: MASK if key in secrets else mask_secrets(value, secrets) for key, value in found.items()}
+    return [mask_secrets(each, secrets) for each in found] if isinstance(found, list | tuple) else found
 
 
 def _without(text: str, secrets: Mapping[str, str]) -> str:

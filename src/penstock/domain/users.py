@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.domain.model import Model, Whole
-from penstock.domain.policy import EVERYTHING, OF_NO_GROUP, SHARED_GROUP, Kind, Rights, Verb, refusal
+from penstock.domain.policy import EVERYTHING, SERVER_KINDS, SHARED_GROUP, Kind, Rights, Verb, refusal
 from penstock.errors import Forbidden
 
 __all__ = ["EVERYTHING", "SHARED_GROUP", "Account", "Caller", "Group", "Limits", "Membership", "Proof", "User"]
@@ -115,7 +115,7 @@ class Caller:
 
     def may(self, verb: Verb, kind: Kind, group: str | None = None) -> bool:
         """May they in this group, else in the chosen one, else in any? What belongs to no group is asked of none."""
-        return self.rights.may(verb, kind, None if kind in OF_NO_GROUP else group or self.chosen)
+        return self.rights.may(verb, kind, None if kind in SERVER_KINDS else group or self.chosen)
 
     def require(self, verb: Verb, kind: Kind, group: str | None = None) -> None:
         """Raise Forbidden if they may not in this group or, where none is named, in the one they make things in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from penstock.domain.model import Model, Time
-from penstock.domain.secrets import MASK, without
+from penstock.domain.secrets import MASK, mask_secrets
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State
 from penstock.domain.users import Account
 
@@ -186,7 +186,7 @@ class Spec(Model):
 
     def without_secrets(self, said: str | None) -> str | None:
         """Mask its secrets in a message about it, which may repeat what it was started with."""
-        return str(without(said, self.secret_values)) if said and self.secrets else said
+        return str(mask_secrets(said, self.secret_values)) if said and self.secrets else said
 
 
 class Change(Model):
