@@ -10,11 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.domain.model import Model, Whole
-from penstock.domain.policy import EVERYTHING, SERVER_KINDS, SHARED_GROUP, Kind, Rights, Verb, refusal
+from penstock.domain.policy import SERVER_KINDS, Kind, Rights, Verb, refusal
 from penstock.errors import Forbidden
-
-__all__ = ["EVERYTHING", "SHARED_GROUP", "Account", "Caller", "Group", "Limits", "Membership", "Proof", "User"]
-
 
 LARGEST_UID = 2**32 - 2
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.names import new_id
+from penstock.domain.policy import SHARED_GROUP
 from penstock.domain.states import Reason, State
-from penstock.domain.users import SHARED_GROUP
 from penstock.domain.volumes import Phase, Storage, StorageKind, path_inside
 from penstock.domain.workloads import Unit
 from penstock.engines.docker import volumes

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Resources
 from penstock.engines.local.supervisor.processes import remove_group
+from penstock.engines.shared.processes import read_text
 
 PERIOD = 100_000
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -113,12 +114,17 @@ def _candidates(mount: Path) -> Iterator[Path]:
     if os.geteuid() == 0:
         yield mount
         return
-    own = next((line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "/")
     current = mount
-    for part in Path(own).parts[1:]:
+    for part in Path(own_group()).parts[1:]:
         current /= part
         if os.access(current, os.W_OK) and os.access(current / "cgroup.procs", os.W_OK):
             yield current
+
+
+def own_group() -> str:
+    """Return the path of the server's own group below the mount of control groups v2."""
+    lines = (read_text("/proc/self/cgroup") or "").splitlines()
+    return next((line[3:] for line in lines if line.startswith("0::")), "/")
 
 
 def _works(limits: CgroupLimits) -> bool:

@@ -17,6 +17,7 @@ from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Account
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import BoundMount, Launch
+from penstock.engines.local.cgroups import own_group
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import Identity
 from penstock.engines.local.spec.sandbox import (
@@ -256,12 +257,7 @@ def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
 
 def _servers_group() -> str | None:
     """Return the server's own group if it has limits: the one at the very top has none."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    way = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    path = os.path.normpath(f"{CONTROL_GROUPS}/{way}")
+    path = os.path.normpath(f"{CONTROL_GROUPS}/{own_group()}")
     return path if os.path.exists(f"{path}/memory.max") else None  # noqa: PTH110
 
 
