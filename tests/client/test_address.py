@@ -9,8 +9,8 @@ import pytest
 
 from penstock.client.address import connect_unix, local_sockets, named_url, parse_url, quote
 from penstock.client.api import Client
+from penstock.config import load
 from penstock.errors import SettingsError, Unreachable
-from penstock.settings import load
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from penstock.domain.policy import (
     EVERYTHING,
-    FOLLOWS,
+    IMPLIED,
+    INFRASTRUCTURE_RIGHTS,
     NOBODY,
-    OF_NO_GROUP,
-    OF_THE_HOUSE,
-    OWN_GROUP,
-    PERSONAL,
+    OWN_GROUP_RIGHTS,
+    PERSONAL_RIGHTS,
+    SERVER_KINDS,
     WORDS,
     Kind,
     Rights,
     Verb,
-    granted,
+    rights_of_policy,
 )
 from penstock.domain.users import Caller, Proof
 
@@ -99,22 +99,22 @@ def test_the_sample_user_may_nothing_else():
 
 def test_whoever_is_in_no_group_may_only_what_is_their_own_business():
     rights = Rights.of("alice", [])
-    assert {(verb, kind) for verb in Verb for kind in Kind if rights.may(verb, kind)} == PERSONAL
+    assert {(verb, kind) for verb in Verb for kind in Kind if rights.may(verb, kind)} == PERSONAL_RIGHTS
     assert not any(rights.may(verb, kind, "alice") for verb in Verb for kind in Kind)
     assert not any(NOBODY.may(verb, kind) for verb in Verb for kind in Kind)
 
 
 def test_everything_in_one_group_is_nothing_in_another():
     rights = Rights.of("alice", [("lab", EVERYTHING)])
-    inside = {(verb, kind) for verb in Verb for kind in set(Kind) - OF_NO_GROUP}
-    assert {right for right in inside if rights.may(*right, "lab")} == inside - OF_THE_HOUSE
+    inside = {(verb, kind) for verb in Verb for kind in set(Kind) - SERVER_KINDS}
+    assert {right for right in inside if rights.may(*right, "lab")} == inside - INFRASTRUCTURE_RIGHTS
     assert not any(rights.may(verb, kind, "other") for verb in Verb for kind in Kind)
     assert not rights.admin
 
 
 def test_everything_in_one_group_is_nothing_on_the_whole_server():
     rights = Rights.of("alice", [("lab", EVERYTHING)])
-    assert {(verb, kind) for verb in Verb for kind in OF_NO_GROUP if rights.may(verb, kind)} == PERSONAL
+    assert {(verb, kind) for verb in Verb for kind in SERVER_KINDS if rights.may(verb, kind)} == PERSONAL_RIGHTS
 
 
 def test_some_verbs_in_all_groups_are_an_operators():
@@ -138,11 +138,11 @@ WRITTEN = st.dictionaries(st.sampled_from([*Kind]), st.lists(st.sampled_from([*W
 
 @given(WRITTEN, WRITTEN)
 def test_a_policy_gives_only_what_its_words_and_what_follows_from_them_say(first, second):
-    rights = granted(first)
+    rights = rights_of_policy(first)
     said = {(verb, kind) for kind, words in first.items() for word in words for verb in WORDS[word]}
     assert said <= rights
-    assert all(right in said or any(right in FOLLOWS.get(other, ()) for other in rights) for right in rights)
-    assert granted({**first, **second}) >= granted(second)
+    assert all(right in said or any(right in IMPLIED.get(other, ()) for other in rights) for right in rights)
+    assert rights_of_policy({**first, **second}) >= rights_of_policy(second)
 
 
 @given(st.dictionaries(st.text(max_size=5), st.lists(st.text(max_size=5), max_size=3), max_size=3))
@@ -150,8 +150,8 @@ def test_words_that_mean_nothing_give_nothing(written):
     known = {
         kind: [word for word in words if word in WORDS] for kind, words in written.items() if kind in Kind.__members__
     }
-    assert granted(written) == granted(known)
+    assert rights_of_policy(written) == rights_of_policy(known)
 
 
 def test_what_an_own_group_gives_stays_inside_it():
-    assert not any(kind in (Kind.User, Kind.Audit) for _, kind in OWN_GROUP)
+    assert not any(kind in (Kind.User, Kind.Audit) for _, kind in OWN_GROUP_RIGHTS)

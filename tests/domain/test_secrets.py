@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.secrets import masked, masked_all, passwords_removed, without
+from penstock.domain.secrets import mask_secrets, masked, masked_all, passwords_removed
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_its_owner_calls_a_secret_is_one_wherever_it_stands():
         "argv": ["run", "--licence=abc-very-secret"],
         "name": ["1"],
     }
-    assert without(found, {"LICENCE": "abc-very-secret", "SHORT": "1"}) == {
+    assert mask_secrets(found, {"LICENCE": "abc-very-secret", "SHORT": "1"}) == {
         "envs": {"LICENCE": "***", "SHORT": "***"},
         "Env": ["LICENCE=***", "SHORT=***", "OTHER=1"],
         "env": [{"name": "LICENCE", "value": "***"}, {"name": "OTHER", "value": "1"}],

@@ -12,13 +12,13 @@ import time
 from penstock.domain.users import Account
 from penstock.engines.base import Launch, Presence
 from penstock.engines.local import doctor, runs
-from penstock.engines.local.cgroups import Limits
+from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.spec.plan import Machine
-from penstock.engines.local.state import end_leftovers, lock_is_held
-from penstock.engines.local.supervisor.processes import first_child
-from penstock.engines.local.volumes import Claims
+from penstock.engines.local.state.snapshot import lock_is_held
+from penstock.engines.local.volumes import LocalClaims
+from penstock.engines.shared.processes import first_child
 from penstock.settings import Settings
 from tests.engines.contract.nodes import processes_with
 from tests.engines.launches import a_launch, run_of
@@ -45,9 +45,9 @@ async def kill_supervisors(settings: Settings, account: Account) -> int:
 def _start_and_kill(settings: Settings, launch: Launch, *, begun: bool) -> None:
     """Some are killed only once they began: on a busy machine none would get that far in its first milliseconds."""
     layout = Layout(settings)
-    machine = Machine(settings, layout, Claims(settings, layout), Limits(), {}, doctor.find_bwrap())
+    machine = Machine(settings, layout, LocalClaims(settings, layout), CgroupLimits(), {}, doctor.find_bwrap())
     run_dir = layout.run_dir(run_of(launch))
-    parent = runs.begin(run_dir, launch, machine)
+    parent = runs.start_supervisor(run_dir, launch, machine)
     assert parent
     while not (supervisor := first_child(parent.pid)):
         if parent.poll() is not None:  # on a busy machine it may have begun before we looked
@@ -64,4 +64,4 @@ def _start_and_kill(settings: Settings, launch: Launch, *, begun: bool) -> None:
         assert time.monotonic() < deadline, left
         time.sleep(0.005)
         if time.monotonic() > deadline - 4:
-            end_leftovers(run_dir)  # as a server that watches does
+            runs.end_leftovers(run_dir)  # as a server that watches does

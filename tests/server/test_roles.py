@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.policy import OF_NO_GROUP, OF_THE_HOUSE, PERSONAL, Kind, Verb, granted
+from penstock.domain.policy import INFRASTRUCTURE_RIGHTS, PERSONAL_RIGHTS, SERVER_KINDS, Kind, Verb, rights_of_policy
 from penstock.server.permissions import NEEDS
 from penstock.services.people.tokens import hashed
 from tests.running import RunningServer, start_server
@@ -164,7 +164,7 @@ def is_of_a_thing(path: str) -> bool:
 
 def is_done(method: str, path: str) -> bool:
     """A policy in a group can give the right to it."""
-    return NEEDS[method, path] not in OF_THE_HOUSE and NEEDS[method, path][1] not in OF_NO_GROUP
+    return NEEDS[method, path] not in INFRASTRUCTURE_RIGHTS and NEEDS[method, path][1] not in SERVER_KINDS
 
 
 @pytest.mark.parametrize(("method", "path"), ASKED)
@@ -180,7 +180,7 @@ def test_a_stranger_may_nothing(house, method, path):
     assert (status, answer["code"]) == (403, "forbidden"), answer
 
 
-@pytest.mark.parametrize(("method", "path"), [key for key in ASKED if NEEDS[key] not in PERSONAL])
+@pytest.mark.parametrize(("method", "path"), [key for key in ASKED if NEEDS[key] not in PERSONAL_RIGHTS])
 def test_a_member_without_the_verb_is_refused(house, method, path):
     verb, _ = NEEDS[method, path]
     user = "blind" if verb is Verb.get else "sees"
@@ -192,7 +192,7 @@ def test_a_member_without_the_verb_is_refused(house, method, path):
 def test_one_who_is_in_no_group_may_what_is_their_own_and_nothing_else(house, method, path):
     there = house.filled(path)
     status, answer = house.ask("alone", method, there, body_of(method, path))
-    if NEEDS[method, path] not in PERSONAL:
+    if NEEDS[method, path] not in PERSONAL_RIGHTS:
         assert (status, answer["code"]) == (403, "forbidden"), answer
     elif NEEDS[method, path][1] is Kind.Token:
         assert status in (200, 201, 404), answer
@@ -204,7 +204,7 @@ def test_one_who_is_in_no_group_may_what_is_their_own_and_nothing_else(house, me
 @pytest.mark.parametrize(("method", "path"), ASKED)
 def test_a_member_with_the_verb_is_let_in(house, method, path):
     status, answer = house.ask("has", method, house.filled(path), body_of(method, path))
-    if NEEDS[method, path] not in PERSONAL and not is_done(method, path):
+    if NEEDS[method, path] not in PERSONAL_RIGHTS and not is_done(method, path):
         assert (status, answer["code"]) == (403, "forbidden"), "what is the server's is no group's"
         return
     assert status not in (401, 403, 500), answer
@@ -222,7 +222,7 @@ def test_the_verb_alone_is_enough_and_gives_no_other(house, method, path):
         house.tokens[user] = house.ask("admin", "POST", "/v1/tokens", {"user": user})[1]["token"]
     status, answer = house.ask(user, method, house.filled(path), body_of(method, path))
     assert status not in (401, 403, 404, 500), answer
-    others = [key for key in ASKED if is_done(*key) and NEEDS[key] not in granted({kind: [ALONE[verb]]})]
+    others = [key for key in ASKED if is_done(*key) and NEEDS[key] not in rights_of_policy({kind: [ALONE[verb]]})]
     for method, path in others:
         status, answer = house.ask(user, method, house.filled(path, there=False), body_of(method, path))
         assert (status, answer["code"]) == (403, "forbidden"), (method, path)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.nodes import Host
+from penstock.domain.policy import SHARED_GROUP
 from penstock.domain.states import Reason, State
-from penstock.domain.users import SHARED_GROUP
 from penstock.domain.workloads import Wants, Workload
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable

@@ -94,7 +94,8 @@ def _on_a_profile() -> bool:
 
 
 def _settings() -> dict[str, Any]:
-    from penstock.settings import config_dir, load
+    from penstock.config import load
+    from penstock.settings import config_dir
 
     try:
         settings = load()

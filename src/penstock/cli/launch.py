@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from penstock.client.address import connect_unix
+from penstock.config import load
 from penstock.errors import StartRefused, from_body
-from penstock.settings import Settings, load
+from penstock.settings import Settings
 
 START_SECONDS = 60
 Overrides = dict[str, Any]

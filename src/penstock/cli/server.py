@@ -28,7 +28,7 @@ def server() -> None:
 def start_on_demand() -> None:
     """For a command that found no server: start it and say so in one line."""
     from penstock.cli.launch import start_local
-    from penstock.settings import load
+    from penstock.config import load
 
     said = start_local()
     if said is None:
@@ -81,7 +81,7 @@ def _mode(system: bool) -> str | None:
 
 
 def _tell_of_the_machines(overrides: dict[str, Any]) -> None:
-    from penstock.settings import load, machine_port, wants_own_server
+    from penstock.config import load, machine_port, wants_own_server
 
     if machine_port(load(overrides)) is not None and not wants_own_server():
         note("Note: This machine has a server for everyone. Commands use yours with: export PENSTOCK_MODE=user")
@@ -188,7 +188,7 @@ def status(output: str) -> int:
 def logs(tail: int, follow: bool, system: bool) -> None:
     """Show the server's own log."""
     from penstock.cli.launch import log_path
-    from penstock.settings import load
+    from penstock.config import load
 
     path = log_path(load({"mode": "system"} if system else None))
     try:

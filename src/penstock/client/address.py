@@ -95,7 +95,7 @@ def local_sockets() -> Sockets:
     """What the settings say, without the cost of loading them where nothing is set."""
     files = ("/etc/penstock/config.toml", f"{config_dir()}/config.toml")
     if any(map(os.path.exists, files)) or "PENSTOCK_MODE" in os.environ:
-        from penstock.settings import load, wants_own_server
+        from penstock.config import load, wants_own_server
 
         found = load()
         own = None if found.mode == "system" and os.geteuid() else str(found.socket_path)

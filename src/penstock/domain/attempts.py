@@ -1,4 +1,4 @@
-"""Decide what follows the end of an attempt: another one, and when, or none."""
+"""Decide what follows the end of an attempt: another attempt, and when, or none."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from penstock.domain.workloads import UNLIMITED, Spec, Unit, Wants, Workload
 PROGRAM = frozenset(
     {Reason.PROGRAM_FAILED, Reason.SETUP_FAILED, Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.DISK_LIMIT}
 )
-"""The program's own failures, whatever ended it: `retries` counts them."""
+"""Failures of the program itself, whatever ended it: `retries` counts them."""
 PLACE = frozenset({Reason.NODE_LOST, Reason.EVICTED})
-"""What its place did to it: `requeue` counts them."""
+"""Failures of the place it ran in: `requeue` counts them."""
 LONGEST_WAIT = 300
-"""Seconds between a failure and the next attempt: 1, 2, 4 … and never more."""
+"""The longest pause between a failure and the next attempt in seconds: it doubles from 1 up to this."""
 STEADY = 600
-"""One that ran this long did not fail at its start: the next waits only a second again."""
+"""An attempt that ran for so many seconds did not fail at its start: the next one waits only a second again."""
 
 KEPT = 20
-"""Of how many attempts units and logs are kept, the newest: one that is started again and again must not fill a disk.
-Of an array all are kept, since each index may have run last in another one."""
+"""The number of newest attempts whose units and logs are kept, so that one that is started again and again does not
+fill the disk. All attempts of an array are kept, since each index may have run last in another one."""
 
 
 @dataclass(frozen=True)
-class Next:
-    """A further attempt, and how long it waits; `indexes` as Workload has them."""
+class NextAttempt:
+    """The next attempt, and how long it waits; `indexes` as Workload has them."""
 
     reason: Reason
     message: str
@@ -37,8 +37,8 @@ class Next:
     requeued: int = 0
 
 
-def following(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next | None:
-    """What comes after this end of the current attempt, whose units these are; None: that was it."""
+def next_attempt(workload: Workload, end: Outcome, units: Sequence[Unit]) -> NextAttempt | None:
+    """Return the attempt that comes after this end of the current one, whose units these are; None if there is none."""
     if workload.wants is not Wants.RUN:
         return None
     if workload.spec.array:
@@ -52,8 +52,8 @@ def following(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next |
     return None
 
 
-def _of_array(workload: Workload, units: Sequence[Unit]) -> Next | None:
-    """Only what failed and has a further attempt left."""
+def _of_array(workload: Workload, units: Sequence[Unit]) -> NextAttempt | None:
+    """Run again only the indexes that failed and have an attempt left."""
     spec = workload.spec
     failed = [unit for unit in units if unit.state is not State.EXITED]
     if not failed:
@@ -70,23 +70,23 @@ def _of_array(workload: Workload, units: Sequence[Unit]) -> Next | None:
     return replace(after, indexes=tuple(again))
 
 
-def _retried(workload: Workload, end: Outcome, units: Sequence[Unit]) -> Next:
+def _retried(workload: Workload, end: Outcome, units: Sequence[Unit]) -> NextAttempt:
     left = _left(_retries(workload.spec), workload.retried + 1)
     wait = 1 if _was_steady(units) else min(2 ** min(workload.retried, 16), LONGEST_WAIT)
     message = _message(workload, left, end.message or "it failed")
-    return Next(Reason.RETRY, message, wait, retried=workload.retried + 1, requeued=workload.requeued)
+    return NextAttempt(Reason.RETRY, message, wait, retried=workload.retried + 1, requeued=workload.requeued)
 
 
-def _requeued(workload: Workload, end: Outcome) -> Next:
+def _requeued(workload: Workload, end: Outcome) -> NextAttempt:
     left = _left(workload.requeues, workload.requeued + 1)
     message = _message(workload, left, end.message or "its node was lost")
-    return Next(Reason.REQUEUED, message, retried=workload.retried, requeued=workload.requeued + 1)
+    return NextAttempt(Reason.REQUEUED, message, retried=workload.retried, requeued=workload.requeued + 1)
 
 
-def _restarted(workload: Workload, units: Sequence[Unit]) -> Next:
+def _restarted(workload: Workload, units: Sequence[Unit]) -> NextAttempt:
     wait = 1 if _was_steady(units) else min(2 ** min(workload.attempt - 1, 16), LONGEST_WAIT)
     message = _message(workload, None, "it finished and is to start again")
-    return Next(Reason.RESTARTED, message, wait, retried=workload.retried, requeued=workload.requeued)
+    return NextAttempt(Reason.RESTARTED, message, wait, retried=workload.retried, requeued=workload.requeued)
 
 
 def _message(workload: Workload, left: int | None, why: str) -> str:
@@ -95,7 +95,7 @@ def _message(workload: Workload, left: int | None, why: str) -> str:
 
 
 def _retries(spec: Spec) -> int:
-    """What is started again after a success is after a failure, too."""
+    """A workload that is started again after a success is started again after a failure, too."""
     return UNLIMITED if spec.restart else spec.retries
 
 

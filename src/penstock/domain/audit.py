@@ -1,4 +1,4 @@
-"""Audit entries: who did what, with what result."""
+"""Audit entries: who did what, and the result."""
 
 from __future__ import annotations
 

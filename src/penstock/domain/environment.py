@@ -11,7 +11,7 @@ from penstock.errors import Problem
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 ENTRIES_LIMIT = 1000
 ENTRY_LIMIT = 128 * 1024
-"""NAME=value and the byte that ends it: Linux starts no program with a longer one."""
+"""`NAME=value` and the byte that ends it: Linux starts no program with a longer one."""
 TOTAL_LIMIT = 1024 * 1024
 OURS = frozenset(
     {
@@ -28,7 +28,7 @@ OUR_PREFIXES = ("PENSTOCK_", "SKYPILOT_")
 
 
 def is_ours(name: str) -> bool:
-    """Set for every node by Penstock itself, whatever the user says."""
+    """Does Penstock set this variable for every node, whatever the user says?"""
     return name in OURS or name.startswith(OUR_PREFIXES)
 
 
@@ -58,7 +58,7 @@ def value_problem(name: str, value: str, *, field: str, where: str | None = None
 
 
 def total_problem(envs: Mapping[str, str], *, field: str, where: str | None = None) -> Problem | None:
-    """For names and values that are right one by one."""
+    """Check the number and size of all variables, each of which is legal by itself."""
     if len(envs) > ENTRIES_LIMIT:
         return Problem(f"has {len(envs):,} entries; {ENTRIES_LIMIT:,} at most", field=field, where=where)
     if sum(_size(name, value) for name, value in envs.items()) > TOTAL_LIMIT:

@@ -1,4 +1,4 @@
-"""The kinds of documents and the words for each. It imports nothing, so that the command line can use it."""
+"""The kinds of documents and the words for each. This module imports nothing, so that the command line can use it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ READ_ONLY = {
     "GPU": "a GPU is found on its node",
     "CPU": "a CPU is found on its node",
 }
-"""Looked at, never written: why."""
+"""Kinds that are shown and never written, and why."""
 APPLIED = tuple(kind for kind in ALIASES if kind not in READ_ONLY)
 
 
 def kind_named(word: str) -> str | None:
-    """The kind a person means: by its own name, or by one of its words in any case."""
+    """Return the kind a person means by its own name, or by one of its words in any case."""
     lower = word.lower()
     return next((kind for kind, words in ALIASES.items() if word == kind or lower in words), None)

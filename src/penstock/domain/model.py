@@ -1,4 +1,4 @@
-"""The base of every noun: immutable, typed, and refusing unknown fields."""
+"""The base class of every noun: immutable, typed, and without unknown fields."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def now() -> datetime:
 
 
 def iso(moment: datetime) -> str:
-    """`2026-11-15T21:31:15.123Z`: the one way a time is written."""
+    """Format a time the one way it is written everywhere: `2026-11-15T21:31:15.123Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def _no_flag(value: object) -> object:
-    """JSON's `false` is not 0."""
+    """Refuse JSON's `false`, which Python takes for 0."""
     if isinstance(value, bool):
         raise ValueError("a number is wanted, not true or false")
     return value

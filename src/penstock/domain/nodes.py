@@ -1,4 +1,4 @@
-"""Nodes and GPUs: what there is to run on."""
+"""Nodes, Docker hosts and GPUs: what there is to run on."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Gpu(Model):
     taken_elsewhere: bool = False
     """Another Penstock on this machine holds it."""
     outside: str = ""
-    """What is seen of others on it, where their processes cannot be named: `5120 MiB in use`."""
+    """What others use of it, where their processes cannot be named: `5120 MiB in use`."""
     last_seen: Time | None = None
-    """When it was looked at; None where that is now."""
+    """When its load was read; None if just now."""
 
 
 class Holder(Model):
-    """Who has GPUs of a pool: a workload of ours, or whatever else runs there."""
+    """Whoever holds GPUs of a pool: a workload of ours, or something else that runs there."""
 
     workload: str | None = None
     """Its id; None for what is not ours."""
     user: str | None = None
     what: str
-    """As a person would name it: `train (abcd2345)`, `kube-system/dcgm-x2k`."""
+    """Its name for people: `train (abcd2345)`, `kube-system/dcgm-x2k`."""
     count: int
 
 
@@ -54,7 +54,7 @@ class GpuPool(Model):
 
 
 class Allows(StrEnum):
-    """What a node takes, in PWM's words."""
+    """The kinds of work a node takes, in PWM's words."""
 
     CPUWorkload = "CPUWorkload"
     GPUWorkload = "GPUWorkload"
@@ -65,50 +65,50 @@ class Host(Model):
 
     name: str
     group: str
-    """Who may run there: those who may get nodes in this group."""
+    """The group whose members may run there, if they may get its nodes."""
     address: str
     """`unix:///run/docker.sock`, `ssh://user@host`, `tcp://host:2376`."""
     allows: tuple[Allows, ...] = tuple(Allows)
     maintenance: bool = False
-    """What runs there goes on, nothing new comes."""
+    """Nothing new starts there; what runs goes on."""
     labels: dict[str, str] = {}
     gpus: tuple[Gpu, ...] = ()
-    """Declared, where they cannot be looked up."""
+    """Declared by the document, where they cannot be looked up."""
 
 
 class Node(Model):
     name: str
     group: str = ""
-    """Whose it is; empty: everyone's."""
+    """The group it belongs to; empty: everyone."""
     address: str = ""
     labels: dict[str, str] = {}
     allows: tuple[Allows, ...] = tuple(Allows)
     maintenance: bool = False
     cpu_product: str = ""
     version: str = ""
-    """Of what runs workloads there: Docker, the kubelet, Penstock itself."""
+    """The version of what runs workloads there: Docker, the kubelet, or Penstock itself."""
     last_seen: Time | None = None
-    """None where it is this very machine, or the cluster answers for it."""
+    """When it last answered; None where it is this very machine, or the cluster answers for it."""
     cpus_milli: int
     memory_bytes: int
     gpus: tuple[Gpu, ...] = ()
-    """Each by its own name, where the engine hands them out one by one."""
+    """Named one by one, where the engine hands them out so."""
     gpu_pools: tuple[GpuPool, ...] = ()
-    """By product, where the cluster hands them out."""
+    """Counted by product, where the cluster hands them out."""
     cpus_taken_milli: int | None = None
     memory_taken_bytes: int | None = None
-    """What runs there has asked for; None where Penstock's own scheduler counts."""
+    """What the pods there have asked for; None where Penstock's own scheduler counts."""
     ready: bool = True
     message: str | None = None
-    """Why nothing can start there: not ready, cordoned, a taint nobody tolerates."""
+    """Why nothing can start there: not ready, cordoned, a taint that is not tolerated."""
     full: str | None = None
     """Why nothing starts there but shells on volumes, which may clear its disk."""
     limits_enforced: bool
-    """False: CPU and memory limits are advisory here, and everyone is told so."""
+    """False where CPU and memory limits are advisory, which everyone is told."""
 
 
-def unseen(host: Host) -> Node:
-    """Return the node that it is to be, of which nobody knows yet what it has."""
+def unknown_node(host: Host) -> Node:
+    """Return the node of a host that has not answered yet: what it has is unknown."""
     return Node(
         name=host.name,
         group=host.group,
@@ -121,7 +121,8 @@ def unseen(host: Host) -> Node:
 
 
 def product_matches(wanted: str, product: str) -> bool:
-    """`A10`, `nvidia-a10` and `NVIDIA A10` all mean the product `NVIDIA A10`, and none means `NVIDIA A100`.
+    """Does a product have the wanted name? `A10`, `nvidia-a10` and `NVIDIA A10` all mean `NVIDIA A10`, not `NVIDIA
+    A100`.
 
     Words may be left out and written together, as SkyPilot's names do: `A100-80GB` is a `NVIDIA A100-SXM4-80GB`,
     `RTX4090` a `NVIDIA GeForce RTX 4090`.
@@ -136,7 +137,7 @@ def product_matches(wanted: str, product: str) -> bool:
 
 
 def _end_of(asked: str, words: list[str]) -> int | None:
-    """Where the first run of words that together read `asked` ends."""
+    """Return where the first run of words that together read `asked` ends."""
     for start in range(len(words)):
         joined = ""
         for end in range(start, len(words)):

@@ -21,9 +21,9 @@ class Outcome:
 
 
 def outcome(units: Sequence[Unit], array: Array | None = None) -> Outcome:
-    """All ended with 0: EXITED. Otherwise the first failure is the reason shown; else it was stopped.
+    """Return EXITED if all units ended with 0; otherwise the first failure, or else that it was stopped.
 
-    `units` has each part once; of an array that ran in several attempts the newest of each index.
+    `units` has each part once: of an array that ran in several attempts, the newest unit of each index.
     """
     if array:
         return _of_array(units, array)
@@ -43,7 +43,7 @@ def outcome(units: Sequence[Unit], array: Array | None = None) -> Outcome:
 
 
 def latest(units: Iterable[Unit]) -> tuple[Unit, ...]:
-    """Of each part only its newest attempt, in order."""
+    """Return only the newest attempt of each part, in order."""
     newest: dict[tuple[int, int], Unit] = {}
     for unit in units:
         known = newest.get((unit.index, unit.rank))
@@ -52,9 +52,9 @@ def latest(units: Iterable[Unit]) -> tuple[Unit, ...]:
     return tuple(newest[part] for part in sorted(newest))
 
 
-def lasting(known: Iterable[Unit], told: Iterable[Unit]) -> tuple[Unit, ...]:
-    """What is told of parts, but of each whose end is known, that end: whoever tells it may have forgotten by now. Only
-    one that began anew since then has its end still before it."""
+def keep_recorded_ends(known: Iterable[Unit], told: Iterable[Unit]) -> tuple[Unit, ...]:
+    """Return the units that an engine reports now, but keep each end that is recorded: the engine may have forgotten
+    it. Only a part that began anew since then is not over."""
     ends = {_part(unit): unit for unit in known if unit.ended_at and unit.reason is not Reason.OUTCOME_UNKNOWN}
     return tuple(unit if _is_news(unit, ends.get(_part(unit))) else ends[_part(unit)] for unit in told)
 
@@ -64,21 +64,21 @@ def _part(unit: Unit) -> tuple[int, int, int]:
 
 
 def _is_news(unit: Unit, end: Unit | None) -> bool:
-    """Times are compared as they are written: a program may be over within a millisecond."""
+    """Compare times as they are written: a program may be over within a millisecond."""
     if end is None or end.ended_at is None:
         return True
     return unit.started_at is not None and iso(unit.started_at) > iso(end.ended_at)
 
 
 def progress(units: Iterable[Unit]) -> Progress:
-    """Of an array, from the newest unit of each index."""
+    """Count how far an array has come, from the newest unit of each index."""
     states = [unit.state for unit in units]
     failed = sum(state in (*FAILED, State.UNKNOWN) for state in states)
     return Progress(completed=states.count(State.EXITED), failed=failed, running=states.count(State.RUNNING))
 
 
 def _of_array(units: Sequence[Unit], array: Array) -> Outcome:
-    """Stopped by a person wins: what had not begun by then has neither failed nor completed."""
+    """A stop by a person wins: indexes that had not begun by then have neither failed nor completed."""
     by_index = sorted(units, key=lambda unit: unit.index)
     done = sum(unit.state is State.EXITED for unit in units)
     failed = [unit for unit in by_index if unit.state in FAILED]

@@ -1,7 +1,7 @@
 """Mount paths: where inside a job a volume may appear.
 
-A job's root is made of the system's own directories; a volume over one of them would take the job's tools away, and
-the kernel's own file systems cannot be covered at all. Everything else is free, children of most system directories
+A job's root is made of the system's own directories. A volume over one of them would take the job's tools away, and the
+kernel's own file systems cannot be covered at all. Everything else is free, children of most system directories
 included (`/usr/datasets`, `/home`, `/var/lib/data`).
 """
 
@@ -12,21 +12,21 @@ import re
 from penstock.domain.names import shorten
 
 KERNEL = ("/proc", "/sys", "/dev", "/run", "/var/run", "/var/lock")
-"""Neither these nor anything below them, `/dev/shm` excepted."""
+"""Reserved with everything below them, except `/dev/shm`."""
 PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 TOOLS = (*PROGRAMS, *(f"/usr{path}" for path in PROGRAMS), "/etc", "/boot")
-"""Neither these nor anything below them."""
+"""Reserved with everything below them."""
 THEMSELVES = ("/", "/usr", "/usr/local", "/usr/share", "/usr/libexec", "/usr/include", "/var", "/var/lib")
-"""Not these, but what is below them."""
+"""Reserved themselves, but not what is below them."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  a mount path, not a file of ours
 WORKDIR = "/workdir"
-"""Where a relative workdir's code is inside the job."""
+"""The directory inside the job that has the code of a relative workdir."""
 PATH_LIMIT = 4096
 PART_LIMIT = 255
 
 
 class NotAMountPath(ValueError):
-    """The path cannot be mounted at; str() says why, `hint` what would be right."""
+    """A path at which nothing can be mounted; str() says why, `hint` what would be right."""
 
     def __init__(self, message: str, hint: str | None = "for example /data") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class NotAMountPath(ValueError):
 
 
 def mount_path(text: str) -> str:
-    """The path in its one spelling: `/data/` and `//data/.` are `/data`."""
+    """Return the path in its one spelling: `/data/` and `//data/.` are `/data`."""
     shown = shorten(text)
     if not text.startswith("/"):
         raise NotAMountPath(f"'{shown}' is not an absolute path", _absolute(text))
@@ -52,7 +52,7 @@ def mount_path(text: str) -> str:
 
 
 def sub_path(text: str) -> str:
-    """A directory below another one, in its one spelling: it never leads out of it."""
+    """Return a directory below another one in its one spelling, which never leads out of it."""
     shown = shorten(text)
     if text.startswith("/"):
         raise NotAMountPath(f"'{shown}' is absolute", f"write {shorten(text.strip('/'))}" if text.strip("/") else None)

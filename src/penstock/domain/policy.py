@@ -1,4 +1,4 @@
-"""Who may do which verb on which kind in which group. The default is to deny."""
+"""Permissions: who may do which verb on which kind in which group. The default is to deny."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal
 EVERYTHING: Final = "pwm.all"
 """As a policy: every verb on every kind. As a group: all of them."""
 SHARED_GROUP = "pwm.resource"
-"""What belongs to it is there for all its members: nodes, storages, datasets."""
+"""The group whose nodes, storages and datasets are there for all its members."""
 
 
 class Kind(StrEnum):
@@ -35,17 +35,17 @@ class Verb(StrEnum):
     stop = "stop"
     logs = "logs"
     inspect = "inspect"
-    """What the engine knows of it, and what it uses now."""
+    """See all that the engine knows of it, and what it uses now."""
     exec = "exec"
-    """Start a program inside, or reach one: a shell in a job or on a volume, a port."""
+    """Start a program inside or reach one: a shell in a job or on a volume, a port."""
     use = "use"
     """Run on a node, keep volumes on a storage."""
     public = "public"
-    """Answers nothing that belongs to anyone: no identity is asked for."""
+    """Asks for no identity: the answer holds nothing that belongs to anyone."""
 
 
 def refusal(verb: Verb, kind: Kind, where: str = "here") -> str:
-    """The sentence for one who may not."""
+    """Return the message for someone who lacks a right."""
     return f"You may not {verb} {'an' if kind is Kind.Audit else 'a'} {kind} {where}."
 
 
@@ -72,84 +72,86 @@ WORDS: dict[str, frozenset[Verb]] = {
     "use": frozenset({Verb.use}),
     EVERYTHING: frozenset(Verb),
 }
-"""A policy's words, those of PWM and of the code it describes, and the verbs each gives."""
+"""The verbs that each word of a policy gives: PWM's words, and those of the code it describes."""
 
-FOLLOWS: dict[Right, frozenset[Right]] = {
+IMPLIED: dict[Right, frozenset[Right]] = {
     (Verb.get, Kind.Node): frozenset({(Verb.get, Kind.GPU), (Verb.get, Kind.CPU)}),
     (Verb.get, Kind.GPU): frozenset({(Verb.get, Kind.Node), (Verb.use, Kind.Node)}),
     (Verb.get, Kind.CPU): frozenset({(Verb.get, Kind.Node), (Verb.use, Kind.Node)}),
     (Verb.get, Kind.Storage): frozenset({(Verb.use, Kind.Storage), (Verb.get, Kind.Volume)}),
     (Verb.exec, Kind.Workload): frozenset({(Verb.get, Kind.Workload)}),
 }
-"""What comes with a right: who sees GPUs may run on them, who sees a storage may use it and see what is on it.
+"""Rights that come with another: who sees GPUs may run on them, who sees a storage may use it and see what is on it.
 PWM's sample user has just these words, and runs every example with them."""
 
-OF_NO_GROUP = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
-"""What belongs to the whole server: only a policy in the group `pwm.all` gives rights on it."""
+SERVER_KINDS = frozenset({Kind.User, Kind.Group, Kind.Token, Kind.Audit, Kind.Server})
+"""Kinds that belong to the whole server: only a policy in the group `pwm.all` gives rights on them."""
 
-OF_THE_HOUSE = frozenset(
+INFRASTRUCTURE_RIGHTS = frozenset(
     (verb, kind) for verb in (Verb.create, Verb.update, Verb.delete) for kind in (Kind.Node, Kind.Storage)
 )
-"""A node is reached with the server's own keys, and a storage can lie around another: so who writes one down could be
-anywhere, and only a policy in the group `pwm.all` gives the right to, whichever group it is for."""
+"""Rights that only a policy in the group `pwm.all` gives, whichever group the object is in: a node is reached with the
+server's own keys, and a storage can contain another one, so whoever defines one could reach anything."""
 
 OWN_TOKENS = frozenset((verb, Kind.Token) for verb in (Verb.get, Verb.create, Verb.delete))
 
-PERSONAL = OWN_TOKENS | {(Verb.get, Kind.Server)}
-"""What everyone may who is known here, in a group or in none: their own tokens, and what this server is."""
+PERSONAL_RIGHTS = OWN_TOKENS | {(Verb.get, Kind.Server)}
+"""Rights of every known user, in no group in particular: their own tokens, and what this server is."""
 
-TO_ALL = frozenset(
+SHARED_RIGHTS = frozenset(
     {
         *((Verb.get, kind) for kind in (Kind.Node, Kind.GPU, Kind.CPU, Kind.Storage, Kind.Volume)),
         (Verb.use, Kind.Node),
         (Verb.use, Kind.Storage),
     }
 )
-"""What everyone may in the group that is there for all, until the first user is written down."""
+"""Rights of everyone in the shared group, until the first user is defined."""
 
-OWN_GROUP = frozenset(
+OWN_GROUP_RIGHTS = frozenset(
     {
         *((verb, Kind.Workload) for verb in Verb if verb not in (Verb.public, Verb.use)),
         *((verb, Kind.Volume) for verb in (Verb.get, Verb.create, Verb.update, Verb.delete, Verb.exec)),
         *((Verb.get, kind) for kind in (Kind.Node, Kind.GPU, Kind.CPU, Kind.Storage)),
     }
 )
-"""What everyone may do in the group of their own name, until the first user is written down."""
+"""Rights of everyone in the group of their own name, until the first user is defined."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rights:
-    """What one user may, worked out once: each question is a look into a set."""
+    """The rights of one user, computed once: each question is a lookup in a set."""
 
     home: str
-    """Where what they make belongs, unless they say otherwise."""
+    """The group of what they make, unless they say otherwise."""
     given: Mapping[str, frozenset[Right]]
-    """By group, in the order of their memberships."""
+    """The rights in each group, in the order of their memberships."""
     everywhere: frozenset[Right] = frozenset()
     personal: frozenset[Right] = frozenset()
-    """In no group at all."""
+    """Rights in no group at all."""
     _where: dict[Right, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def own(cls, user: str, *, admin: bool, tokens: bool) -> Rights:
-        """Of someone whom nobody wrote down, on a server where nobody is."""
-        rights = cls(user, {user: OWN_GROUP, SHARED_GROUP: TO_ALL}, _ALL if admin else frozenset(), PERSONAL)
+        """Return the rights of anyone on a server where no user is defined yet."""
+        rights = cls(
+            user, {user: OWN_GROUP_RIGHTS, SHARED_GROUP: SHARED_RIGHTS}, _ALL if admin else frozenset(), PERSONAL_RIGHTS
+        )
         return rights if tokens else rights.by_name()
 
     @classmethod
     def of(cls, user: str, memberships: Iterable[tuple[str, Policy]]) -> Rights:
         given: dict[str, frozenset[Right]] = {}
         for group, policy in memberships:
-            given[group] = given.get(group, frozenset()) | granted(policy)
+            given[group] = given.get(group, frozenset()) | rights_of_policy(policy)
         everywhere = given.pop(EVERYTHING, frozenset())
         given = {group: _inside_a_group(rights) for group, rights in given.items()}
         home = next(iter(given), user)
         if everywhere:
             given.setdefault(home, frozenset())
-        return cls(home, given, everywhere, PERSONAL)
+        return cls(home, given, everywhere, PERSONAL_RIGHTS)
 
     def by_name(self) -> Rights:
-        """Of one of whom only a name is known: nothing that is not theirs anyway, and nothing that proves more."""
+        """Return the rights of someone known only by name: theirs, but none to make a token, which would prove more."""
         return Rights(self.home, self.given, personal=self.personal - OWN_TOKENS)
 
     @property
@@ -157,7 +159,7 @@ class Rights:
         return self.everywhere >= _ALL
 
     def may(self, verb: Verb, kind: Kind, group: str | None = None) -> bool:
-        """In this group; or, where none is named, in any."""
+        """May they in this group or, where none is named, in any?"""
         right = verb, kind
         if right in self.everywhere:
             return True
@@ -166,7 +168,7 @@ class Rights:
         return right in self.personal or bool(self.where(verb, kind))
 
     def where(self, verb: Verb, kind: Kind) -> tuple[str, ...]:
-        """The groups of theirs in which they may."""
+        """Return the groups of theirs in which they may."""
         right = verb, kind
         known = self._where.get(right)
         if known is None:
@@ -176,16 +178,16 @@ class Rights:
 
 
 NOBODY = Rights("", {})
-KEEPER = Rights("", {}, personal=frozenset({(Verb.get, Kind.Server), (Verb.stop, Kind.Server)}))
-"""What the account that runs the server may, whoever is written down: it could end the process, too."""
+SERVER_ACCOUNT = Rights("", {}, personal=frozenset({(Verb.get, Kind.Server), (Verb.stop, Kind.Server)}))
+"""Rights of the account that runs the server, whoever is defined: it could end the process, too."""
 
 
 def _inside_a_group(rights: frozenset[Right]) -> frozenset[Right]:
-    return frozenset(right for right in rights if right[1] not in OF_NO_GROUP) - OF_THE_HOUSE
+    return frozenset(right for right in rights if right[1] not in SERVER_KINDS) - INFRASTRUCTURE_RIGHTS
 
 
-def granted(policy: Policy) -> frozenset[Right]:
-    """A policy's words as rights. Words that mean nothing give nothing: they were refused when it was written."""
+def rights_of_policy(policy: Policy) -> frozenset[Right]:
+    """Return a policy's words as rights. Unknown words give nothing: they were refused when the policy was written."""
     if isinstance(policy, str):
         return _ALL if policy == EVERYTHING else frozenset()
     found = {
@@ -195,6 +197,6 @@ def granted(policy: Policy) -> frozenset[Right]:
         for word in words
         for verb in WORDS.get(word, ())
     }
-    while more := {right for each in found for right in FOLLOWS.get(each, ())} - found:
+    while more := {right for each in found for right in IMPLIED.get(each, ())} - found:
         found |= more
     return frozenset(found)

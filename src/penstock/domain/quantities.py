@@ -18,7 +18,7 @@ DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}
 
 
 class NotAQuantity(ValueError):
-    """The text is not an amount; str() says why, `hint` what would be right."""
+    """A text that is no amount; str() says why, `hint` what would be right."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -26,9 +26,9 @@ class NotAQuantity(ValueError):
 
 
 def parse_bytes(text: str, *, bare: bool = True) -> int:
-    """`1Ti`, `500Mi`, `1.5Gi`, `1e3` as bytes; parts of a byte round up, as Kubernetes does.
+    """Return the bytes of `1Ti`, `500Mi`, `1.5Gi` or `1e3`; parts of a byte round up, as Kubernetes does.
 
-    A bare small number is refused: nobody means a volume of 10 bytes. With `bare=False` every bare number is.
+    A small number without a unit is refused: nobody means a volume of 10 bytes. With `bare=False` every one is.
     """
     found = QUANTITY.match(text)
     if not found:
@@ -48,7 +48,7 @@ def parse_bytes(text: str, *, bare: bool = True) -> int:
 
 
 def _scaled(digits: str, factor: int, exponent: int) -> int:
-    """digits × factor × 10^exponent, rounded up; in whole numbers, which are exact at any length."""
+    """Return digits × factor × 10^exponent, rounded up, in whole numbers, which are exact at any length."""
     whole, _, part = digits.partition(".")
     amount: int = int(whole + part) * factor * 10 ** max(0, exponent)
     divisor: int = 10 ** (len(part) + max(0, -exponent))
@@ -56,13 +56,13 @@ def _scaled(digits: str, factor: int, exponent: int) -> int:
 
 
 def _nearest_size(text: str) -> str:
-    """`10GB`, `10 gi`, `10g` → `10Gi`; anything else gets an example."""
+    """Suggest `10Gi` for `10GB`, `10 gi` or `10g`, and an example for anything else."""
     found = re.match(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([kmgtpe])i?b?\s*\Z", text, re.IGNORECASE)
     return f"{found[1]}{found[2].upper()}i" if found else "a number with a unit, such as 500Mi, 10Gi or 1Ti"
 
 
 def parse_cpus(text: str) -> int:
-    """CPUs in thousandths: `4`, `0.5`, `500m`; SkyPilot's `4+` (at least) counts as 4."""
+    """Return thousandths of a CPU for `4`, `0.5` or `500m`; SkyPilot's `4+` (at least) counts as 4."""
     found = CPUS.match(text)
     if not found:
         raise NotAQuantity(f"'{shorten(text)}' is not a number of CPUs", "for example 4, 0.5 or 500m")
@@ -74,7 +74,7 @@ def parse_cpus(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of `12h`, `30m`, `1h30m`, `2d`, `90s`."""
+    """Return the seconds of `12h`, `30m`, `1h30m`, `2d` or `90s`."""
     found = DURATION.match("0s" if text == "0" else text)
     if not text or not found:
         bare = re.fullmatch(r"[0-9]{1,6}", text)
@@ -88,7 +88,7 @@ def parse_duration(text: str) -> int:
 
 
 def show_bytes(amount: int) -> str:
-    """`1.5Gi`: short, for tables; exact amounts are kept as they were written."""
+    """Format bytes for tables, such as `1.5Gi`; exact amounts are kept as they were written."""
     for unit, factor in reversed(BINARY.items()):
         if amount >= factor:
             number = f"{amount / factor:.1f}".removesuffix(".0")
@@ -97,17 +97,17 @@ def show_bytes(amount: int) -> str:
 
 
 def show_cpus(milli: int) -> str:
-    """`4`, `0.5`, `1.25`."""
+    """Format thousandths of a CPU: `4`, `0.5`, `1.25`."""
     return f"{milli // 1000}.{milli % 1000:03d}".rstrip("0").rstrip(".")
 
 
 def count_cpus(milli: int) -> str:
-    """`1 CPU`, `0.5 CPUs`."""
+    """Format them with the word: `1 CPU`, `0.5 CPUs`."""
     return f"{show_cpus(milli)} CPU{'' if milli == 1000 else 's'}"
 
 
 def show_duration(seconds: int) -> str:
-    """`1h30m`, `45s`: no more than two parts."""
+    """Format seconds as `1h30m` or `45s`, in two parts at most."""
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
     shown = [f"{number}{unit}" for number, unit in parts if number]
     return "".join(shown[:2]) or "0s"

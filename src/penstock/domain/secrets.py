@@ -8,17 +8,17 @@ from typing import Any
 
 MASK = "***"
 NOT_A_VALUE = f"'{MASK}' is what is shown in place of a value, and is none"
-"""Said to whoever sends back what they were shown."""
+"""The message for whoever sends back what they were shown."""
 KEPT_OR_NEW = "leave it empty where the value is kept already, or write the value"
 LONG_ENOUGH = 6
-"""A shorter value may be part of any word."""
+"""The fewest characters of a value that is looked for in texts: a shorter one may be part of any word."""
 _NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|CREDENTIAL|KEY|COOKIE|BEARER|AUTHORIZATION|SIGNATURE"
     r"|(^|[_.-])(AUTH|PASS|PAT|JWT)([_.-]|$)|_PWD$",
     re.IGNORECASE,
 )
 _IN_ADDRESS = re.compile(r"(\w://[^\s/:@]*):[^\s/]+@")
-"""`postgresql://ada:hunter2@db`: the password stands between the name and the host, and may have an `@` itself."""
+"""`postgresql://ada:hunter2@db`: the password stands between the name and the host, and may contain `@` itself."""
 _IN_QUERY = re.compile(
     r"([?&][^\s=&?#]{0,40}(?:token|secret|passw|key|signature|sig|auth)[^\s=&?#]{0,40}=)[^\s&#]+", re.IGNORECASE
 )
@@ -37,16 +37,16 @@ def masked_all(envs: Mapping[str, str]) -> dict[str, str]:
     return {name: masked(name, value) for name, value in envs.items()}
 
 
-def without(found: Any, secrets: Mapping[str, str]) -> Any:
-    """The same without these variables' values, in every way in which engines and programs write them."""
+def mask_secrets(found: Any, secrets: Mapping[str, str]) -> Any:
+    """Return the same without these variables' values, in every way in which engines and programs write them."""
     if isinstance(found, str):
         return _without(found, secrets)
     if isinstance(found, Mapping):
         name = found.get("name")
         if isinstance(name, str) and name in secrets and "value" in found:
             return {**found, "value": MASK}
-        return {key: MASK if key in secrets else without(value, secrets) for key, value in found.items()}
-    return [without(each, secrets) for each in found] if isinstance(found, list | tuple) else found
+        return {key: MASK if key in secrets else mask_secrets(value, secrets) for key, value in found.items()}
+    return [mask_secrets(each, secrets) for each in found] if isinstance(found, list | tuple) else found
 
 
 def _without(text: str, secrets: Mapping[str, str]) -> str:
@@ -64,7 +64,7 @@ def without_passwords(text: str) -> str:
 
 
 def passwords_removed(found: Any) -> Any:
-    """The same for every text in something JSON can hold."""
+    """Remove passwords from every text in something JSON can hold."""
     if isinstance(found, str):
         return without_passwords(found)
     if isinstance(found, Mapping):

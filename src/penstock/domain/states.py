@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """The life cycle of PWM."""
+    """PWM's states of a workload."""
 
     INSERTED = "INSERTED"
     DENIED = "DENIED"
@@ -28,20 +28,20 @@ class State(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a state was entered; a person's sentence stands beside it."""
+    """Why a state was entered. A message for people stands beside it."""
 
     SUBMITTED = "SUBMITTED"
     ADOPTED = "ADOPTED"
     """Found in the cluster, or on a Docker host, by a server whose records were lost."""
     WAITS_FOR_OTHERS = "WAITS_FOR_OTHERS"
-    """`after`: those it waits for have not all completed."""
+    """The workloads named in `after` have not all completed."""
     NO_AVAILABLE_RESOURCES = "NO_AVAILABLE_RESOURCES"
     NO_NODE_FITS = "NO_NODE_FITS"
-    """No node that there is could run it, however empty; a node that comes or changes may."""
+    """No node could run it, even if it were empty; a node that is added or changed may."""
     QUOTA = "QUOTA"
-    """Beyond a limit of its user, its group or its namespace."""
+    """It would exceed a limit of its user, its group or its namespace."""
     NOT_ALLOWED = "NOT_ALLOWED"
-    """Nothing of its user starts any more."""
+    """Its user may not start anything any more."""
     PARTLY_PLACED = "PARTLY_PLACED"
     """Some of its nodes have a place, not all: none starts."""
     VOLUME_NOT_READY = "VOLUME_NOT_READY"
@@ -59,9 +59,9 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     TIME_LIMIT = "TIME_LIMIT"
     DISK_LIMIT = "DISK_LIMIT"
-    """More on its scratch disks, or in all, than it asked for."""
+    """It wrote more to its scratch disks, or in all, than it asked for."""
     EVICTED = "EVICTED"
-    """The node needed what it had for itself."""
+    """The node needed the resources for itself."""
     PULL_FAILED = "PULL_FAILED"
     DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
     RETRY = "RETRY"
@@ -131,11 +131,11 @@ SHORT: dict[State, str] = (
     | {_S.EXITED: "completed", _S.CRASHED: "failed", _S.STUCK: "failed"}
     | {_S.STOPPED: "stopped", _S.UNKNOWN: "unknown", _S.DELETED: "deleted"}
 )
-"""k8s-cli's words, as a projection."""
+"""The word k8s-cli has for each state."""
 
 
 class IllegalMove(RuntimeError):
-    """A state change the table does not know: a defect of ours, never of a user."""
+    """A state change that is not in the table: a defect of ours, never of a user."""
 
 
 def check_move(old: State, new: State) -> None:

@@ -10,17 +10,14 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.domain.model import Model, Whole
-from penstock.domain.policy import EVERYTHING, OF_NO_GROUP, SHARED_GROUP, Kind, Rights, Verb, refusal
+from penstock.domain.policy import SERVER_KINDS, Kind, Rights, Verb, refusal
 from penstock.errors import Forbidden
-
-__all__ = ["EVERYTHING", "SHARED_GROUP", "Account", "Caller", "Group", "Limits", "Membership", "Proof", "User"]
-
 
 LARGEST_UID = 2**32 - 2
 
 
 class Proof(StrEnum):
-    """What told us who is asking."""
+    """The evidence of who is asking."""
 
     socket = "socket"
     token = "token"
@@ -36,7 +33,7 @@ class Account(Model):
 
 
 class Membership(Model):
-    """What a user may do in one group, in the words it was written in: kind → verbs, or `pwm.all`."""
+    """What a user may do in one group, as it was written: kind → verbs, or `pwm.all`."""
 
     name: str
     policy: dict[str, tuple[str, ...]] | Literal["pwm.all"]
@@ -45,14 +42,14 @@ class Membership(Model):
 class User(Model):
     name: str
     groups: tuple[Membership, ...] = ()
-    """The first is where what they make belongs, unless they say otherwise."""
+    """What they make belongs to the first, unless they say otherwise."""
     active: bool = True
     uid: Whole | None = None
-    """The Unix account that is this user, where work runs as the caller's own."""
+    """The Unix account of this user, where work runs as the caller's own account."""
 
 
 class Limits(Model):
-    """What may run or be held at once; None is no limit. Beyond it a job waits, a volume is refused."""
+    """The most that may run or be held at once; None is no limit. Beyond it a job waits, a volume is refused."""
 
     gpus: Whole | None = None
     cpus_milli: Whole | None = None
@@ -63,40 +60,40 @@ class Limits(Model):
 class Group(Model):
     name: str
     limits: Limits = Limits()
-    """Of all its members together."""
+    """For all its members together."""
     limits_each: Limits = Limits()
-    """Of each of them."""
+    """For each of its members."""
     max_priority: Whole = Field(default=0, ge=0, le=1000)
-    """The highest its workloads may have; lower than others any may be."""
+    """The highest priority its workloads may have; any lower one is allowed."""
     max_duration: Whole | None = None
-    """Seconds of a workload that says none."""
+    """Seconds, for a workload that names none."""
     idle_timeout: Whole | None = None
     """Seconds GPUs may do nothing before their holder is told."""
     stop_idle: bool = False
-    """And stopped."""
+    """Idle workloads are stopped, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The one who asks, and what they may. Each user has a group of their own name; unless a policy says otherwise,
-    that is the group of what they make."""
+    """The user who makes a request, and their rights. Each user has a group of their own name, to which what they make
+    belongs unless a policy says otherwise."""
 
     user: str
     proof: Proof
     uid: int | None = None
     gid: int | None = None
     runs_server: bool = False
-    """The uid that runs the server, proven by kernel or token: the admin before any user is written down."""
+    """The uid that runs the server, proven by kernel or token: the admin until the first user is defined."""
     written: Rights | None = None
-    """What the policies say; None: there are none yet."""
+    """Rights that the policies give; None while there are no policies."""
     until: datetime | None = None
-    """When what proves it ends: nothing they make to prove it again lasts longer."""
+    """When the proof ends: no token they make lasts longer."""
     token: str | None = None
-    """The id of the token that proves it."""
+    """The id of the token they showed."""
     chosen: str | None = None
     """The one group this request is about."""
     everything: bool = False
-    """Is it about all groups they may see, not only about theirs?"""
+    """The request is about all groups they may see, not only about theirs."""
     rights: Rights = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,7 +103,7 @@ class Caller:
 
     @property
     def group(self) -> str:
-        """Where what they make now belongs."""
+        """The group of what this request makes."""
         return self.chosen or self.rights.home
 
     @property
@@ -114,11 +111,11 @@ class Caller:
         return self.rights.admin
 
     def may(self, verb: Verb, kind: Kind, group: str | None = None) -> bool:
-        """In this group, else in the chosen one, else in any; what belongs to no group is asked of none."""
-        return self.rights.may(verb, kind, None if kind in OF_NO_GROUP else group or self.chosen)
+        """May they in this group, else in the chosen one, else in any? What belongs to no group is asked of none."""
+        return self.rights.may(verb, kind, None if kind in SERVER_KINDS else group or self.chosen)
 
     def require(self, verb: Verb, kind: Kind, group: str | None = None) -> None:
-        """Forbidden, if they may not in this group or, where none is named, in the one they make things in."""
+        """Raise Forbidden if they may not in this group or, where none is named, in the one they make things in."""
         where = group or self.group
         if not self.rights.may(verb, kind, where):
             raise Forbidden(refusal(verb, kind, f"in group {where}"))
@@ -131,12 +128,12 @@ class Caller:
         return (verb, kind) in self.rights.everywhere
 
     def where(self, verb: Verb, kind: Kind) -> tuple[str, ...]:
-        """The groups of theirs this request may reach."""
+        """Return those of their groups that this request may reach."""
         if self.chosen is None:
             return self.rights.where(verb, kind)
         return (self.chosen,) if self.rights.may(verb, kind, self.chosen) else ()
 
     def listed(self, kind: Kind) -> tuple[str, ...] | None:
-        """The groups a list shows; None is all there are."""
+        """Return the groups a list shows; None is all there are."""
         all_groups = self.everything and self.chosen is None and self.everywhere(Verb.get, kind)
         return None if all_groups else self.where(Verb.get, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from penstock.domain.model import Model, Time
-from penstock.domain.secrets import MASK, without
+from penstock.domain.secrets import MASK, mask_secrets
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State
 from penstock.domain.users import Account
 
@@ -30,49 +30,49 @@ class Resources(Model):
     cpus_milli: int | None = None
     memory_bytes: int | None = None
     disk_bytes: int | None = None
-    """What it may write outside its volumes, disk scratch included."""
+    """What it may write outside its volumes, scratch on disk included."""
     requests: Requests = Requests()
     gpus: int = 0
     gpu_products: tuple[str, ...] = ()
-    """Any one of these; empty is any product."""
+    """It takes any one of these; empty is any product."""
     exclusive_cpus: bool = False
     """Whole CPUs that nobody else gets meanwhile."""
     image: str | None = None
 
 
 class Selectors(Model):
-    """Which nodes it may be placed on, beside having what it asks for."""
+    """Which nodes it may be placed on, besides having what it asks for."""
 
     node: str | None = None
     cpu_product: str | None = None
     labels: dict[str, str] = {}
     spread: bool = False
-    """Over as many nodes as there are, instead of as few."""
+    """Place it on as many nodes as there are, instead of as few."""
 
 
 class Mount(Model):
     path: str
     volume: str
-    """As the user named it."""
+    """Its id or name as the user wrote it."""
     read_only: bool = False
     group: str | None = None
-    """Whose volume it is; None is the workload's own group."""
+    """The group the volume belongs to; None is the workload's own."""
     storage: str | None = None
-    """Where it is made if it is not there: `pwm.all` is the disk of the node; None is a volume that must be there."""
+    """Where the volume is made if it does not exist: `pwm.all` is the disk of the node; None: it must exist."""
     sub_path: str | None = None
     """The directory in the volume that is mounted; None is all of it."""
 
 
 class FromSecret(Model):
-    """Variables whose values are in a Secret of the cluster, which nobody here reads."""
+    """Variables whose values are in a Secret of the cluster, which the server never reads."""
 
     secret: str
     name: str | None = None
-    """The variable; None: each key of the Secret is one."""
+    """The variable's name; None: each key of the Secret becomes one."""
     key: str | None = None
-    """Of the one variable."""
+    """The key of that one variable."""
     prefix: str = ""
-    """Of the names of all of them."""
+    """Put before the names of all of them."""
 
 
 class Port(Model):
@@ -81,7 +81,7 @@ class Port(Model):
 
 
 class Notice(Model):
-    """Who is told when the workload enters one of these states."""
+    """Whom to tell when the workload enters one of these states."""
 
     to: str
     """`telegram:<chat>`, or the address of a webhook."""
@@ -94,12 +94,12 @@ class Medium(StrEnum):
 
 
 class Scratch(Model):
-    """A place that lives and dies with each unit of the workload."""
+    """A place for files that lives and dies with each unit of the workload."""
 
     path: str
     medium: Medium = Medium.disk
     size_bytes: int | None = None
-    """Over it, memory refuses to take more and a disk ends the workload."""
+    """Memory refuses to take more than this; a disk that exceeds it ends the workload."""
 
 
 class Array(Model):
@@ -107,31 +107,31 @@ class Array(Model):
 
     count: int
     parallelism: int | None = None
-    """How many at once; None is as many as there is room for."""
+    """How many run at once; None is as many as there is room for."""
 
 
 UNLIMITED = -1
 
 
 class Spec(Model):
-    """What a user asked for, whatever they wrote it in."""
+    """What a user asked for, in whichever format."""
 
     name: str | None = None
     nodes: int = 1
     array: Array | None = None
     """Never together with several nodes."""
     after: tuple[str, ...] = ()
-    """Ids or names, as the user wrote them: it starts when all of these completed."""
+    """Ids or names, as the user wrote them, of workloads that must complete before it starts."""
     queue: str | None = None
     """The Kueue queue that decides when it may start."""
     resources: Resources = Resources()
     selectors: Selectors = Selectors()
     labels: dict[str, str] = {}
-    """What its containers are marked with, for others' tools."""
+    """Labels of its containers, for others' tools."""
     envs: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
-    """Names of those among `envs` whose values are never shown, in their order. One that has no value there is open:
-    its text names it, and leaves the value where it is kept."""
+    """Names of those among `envs` whose values are never shown, in their order. One without a value there is open: the
+    document names it, and leaves the value where it is kept."""
     from_secrets: tuple[FromSecret, ...] = ()
     pull_secrets: tuple[str, ...] = ()
     """Secrets of the cluster with credentials of image registries."""
@@ -146,18 +146,18 @@ class Spec(Model):
     terminal: bool = False
     """Its program has a terminal and an open input, so that a shell waits for someone to attach."""
     ports: tuple[Port, ...] = ()
-    """Where it listens; reached through the server, never published."""
+    """Ports it listens on; reached through the server, never published."""
     max_duration: int | None = None
     """Seconds, counted for each attempt from its start."""
     stop_grace: int | None = None
     """Seconds between TERM and KILL; None is the server's setting."""
     retries: int = 0
-    """Further attempts when the program fails; UNLIMITED is -1. An array repeats only its failed indexes."""
+    """Further attempts when the program fails, or UNLIMITED. An array repeats only its failed indexes."""
     requeue: int | None = None
-    """Further attempts when its node is lost or takes its room back; not counted as retries. None is the server's
+    """Further attempts when its node is lost or takes its room back, besides `retries`. None is the server's
     setting."""
     restart: bool = False
-    """Started again after a success, too, until it is stopped: a Pod that restarts always."""
+    """Start it again after a success, too, until it is stopped: a Pod that restarts always."""
     ttl: int | None = None
     """Seconds after its end until it is deleted; its volumes stay. None is the server's retention."""
     priority: int = 0
@@ -168,7 +168,7 @@ class Spec(Model):
 
     @property
     def parts(self) -> int:
-        """Ranks, or indexes: how many units an attempt has."""
+        """How many units an attempt has: ranks, or indexes."""
         return self.array.count if self.array else self.nodes
 
     @property
@@ -185,8 +185,8 @@ class Spec(Model):
         return self.model_copy(update={"envs": self.envs | dict.fromkeys(self.secrets, MASK)}) if self.secrets else self
 
     def without_secrets(self, said: str | None) -> str | None:
-        """A message about it, which may repeat what it was started with."""
-        return str(without(said, self.secret_values)) if said and self.secrets else said
+        """Mask its secrets in a message about it, which may repeat what it was started with."""
+        return str(mask_secrets(said, self.secret_values)) if said and self.secrets else said
 
 
 class Change(Model):
@@ -199,7 +199,7 @@ class Change(Model):
 
 
 class Unit(Model):
-    """One (attempt, index, rank): what is kept of each."""
+    """One rank of an attempt, or one index of an array."""
 
     attempt: int = 1
     index: int = 0
@@ -212,13 +212,13 @@ class Unit(Model):
     ended_at: Time | None = None
     peak_memory_bytes: int | None = None
     container: str | None = None
-    """Its id, where the engine has containers and says it."""
+    """Its container's id, where the engine has containers and says it."""
     node: str | None = None
-    """Where it runs, where the engine chose."""
+    """The node it runs on, where the engine chose."""
 
 
 class Progress(Model):
-    """How far an array has come: its indexes, each by its newest attempt."""
+    """How far an array has come: counts its indexes, each by its newest attempt."""
 
     completed: int = 0
     failed: int = 0
@@ -230,7 +230,7 @@ class Workload(Model):
     name: str
     group: str
     namespace: str = ""
-    """What the cluster calls the place it is in; empty: there is only the group's."""
+    """The cluster's namespace it is in; empty where there are no namespaces."""
     user: str
     account: Account
     """The Unix account it runs as."""
@@ -243,22 +243,23 @@ class Workload(Model):
     notices: tuple[str, ...] = ()
     """What the submitter was told: fields that do not apply here, an image that is not used."""
     session: bool = False
-    """Stands for a shell somebody opened: takes no place in the queue, and ends with the connection or the server."""
+    """It stands for a shell somebody opened: it takes no place in the queue, and ends with the connection or the
+    server."""
     state: State = State.INSERTED
     reason: Reason = Reason.SUBMITTED
     message: str | None = None
     wants: Wants = Wants.RUN
     after_ids: tuple[str, ...] = ()
-    """`after`, resolved once, at submit."""
+    """The ids behind `after`, resolved once, at submit."""
     max_duration: int | None = None
-    """The spec's own, or else what its group gave when it was submitted; see `time_limit`."""
+    """The spec's own, or else its group's at the time of submission; see `time_limit`."""
     requeue: int = 0
-    """What the server gave one that says no `requeue` when it was submitted; see `requeues`."""
+    """The server's setting at the time of submission, for a spec without `requeue`; see `requeues`."""
     attempt: int = 1
     launched: int = 0
     """The last attempt the engine took over; if that is gone, someone removed it."""
     indexes: tuple[int, ...] = ()
-    """What this attempt of an array runs; empty is all of it."""
+    """The indexes this attempt of an array runs; empty is all."""
     progress: Progress | None = None
     """Of an array that has begun."""
     retried: int = 0
@@ -272,11 +273,11 @@ class Workload(Model):
     hosts: tuple[str, ...] = ()
     """Node names by rank, once placed, where there are several to choose from."""
     containers: tuple[str, ...] = ()
-    """Their ids by rank, as short as Docker shows them, once they run; none of an array."""
+    """Container ids by rank, as short as Docker shows them, once they run; none of an array."""
     cpusets: tuple[tuple[int, ...], ...] = ()
-    """CPUs by rank, while placed, of one that has them to itself."""
+    """CPUs by rank, while placed, if it has them to itself."""
     counted: tuple[tuple[int, int], ...] = ()
-    """CPUs (in thousandths) and bytes of memory by rank, while placed, that are counted as taken."""
+    """CPUs (in thousandths) and bytes of memory by rank that are counted as taken, while placed."""
     master_port: int | None = None
     exit_code: int | None = None
     created_at: Time
@@ -294,7 +295,7 @@ class Workload(Model):
 
     @property
     def ended(self) -> bool:
-        """One in doubt has not, as long as it is asked for: its node may answer again."""
+        """Is it over? One in doubt is not, as long as it is asked about: its node may answer again."""
         return self.state in ENDED and (self.state is not State.UNKNOWN or self.ended_at is not None)
 
     @property

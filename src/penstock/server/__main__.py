@@ -22,6 +22,7 @@ from typing import IO, Any
 import uvicorn
 import uvloop
 
+from penstock.config import is_set, load
 from penstock.domain.engines import ENGINES
 from penstock.domain.policy import Kind
 from penstock.engines.base import Engine, HasCluster
@@ -45,7 +46,7 @@ from penstock.server.peers import PeerProtocol, PeerSocket, close_stalled
 from penstock.server.routes.server import RESTART
 from penstock.server.secret_files import with_secrets
 from penstock.services.people.accounts import root_account
-from penstock.settings import Settings, is_set, load
+from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.leader import Lead
 from penstock.store.session import Store

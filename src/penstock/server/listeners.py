@@ -21,9 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.config import machine_port
 from penstock.errors import StartRefused
 from penstock.server.peers import who_listens
-from penstock.settings import Settings, machine_port
+from penstock.settings import Settings
 from penstock.wire.server import Check
 
 TRIES = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 
-from penstock.settings import load
+from penstock.config import load
 
 PATIENCE = 8.0
 """Seconds for an answer, which takes a millisecond where nothing is in its way."""

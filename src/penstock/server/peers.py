@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
+from penstock.engines.shared.processes import pids, tcp_sockets
 from penstock.errors import HeadTooLarge, PenstockError, TooSlow
 from penstock.server.limits import BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS, Connections, Holder, address_of, refusal
 
@@ -214,7 +215,7 @@ def is_own_process(peer: Peer) -> bool:
 
 def _socket_of(address: tuple[str, int], towards: tuple[str, int]) -> tuple[int, str] | None:
     """(uid, inode) of the socket bound to `address` and connected to `towards`."""
-    for fields in rows():
+    for fields in tcp_sockets():
         if _is(fields[1], address) and _is(fields[2], towards):
             return int(fields[7]), fields[9]
     return None
@@ -236,7 +237,7 @@ def _held_here_alone(inode: str) -> bool:
     """A socket can be handed on, also out of a job: one holder of our own does not speak for the others."""
     ours = Path("/proc/self/ns/pid").readlink()
     held = False
-    for process in processes():
+    for process in _processes():
         holding = holds(process, inode)
         if holding is None and _is_a_job_of_ours(process):
             return False
@@ -263,19 +264,10 @@ def _namespace(process: Path) -> Path | None:
 
 
 LISTENS = "0A"
-TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
-def rows() -> Iterator[list[str]]:
-    """The fields of every TCP socket of this network: 1 local, 2 remote, 3 state, 7 uid, 9 inode."""
-    for table in TABLES:
-        with suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                yield line.split()
-
-
-def processes() -> Iterator[Path]:
-    return (Path("/proc", name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+def _processes() -> Iterator[Path]:
+    return (Path(f"/proc/{pid}") for pid in pids())
 
 
 def holds(process: Path, inode: str) -> bool | None:
@@ -295,10 +287,10 @@ def holds(process: Path, inode: str) -> bool | None:
 
 def who_listens(port: int) -> str:
     """A sentence about who has this TCP port."""
-    for fields in rows():
+    for fields in tcp_sockets():
         if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
             uid, inode = int(fields[7]), fields[9]
-            found = next((process for process in processes() if holds(process, inode)), None)
+            found = next((process for process in _processes() if holds(process, inode)), None)
             who = f"process {found.name} ({_program(found)})" if found else "a process that cannot be seen from here"
             return f"Port {port} is held by {who} of {_account(uid)}"
     return f"Port {port} is held by a process that cannot be seen from here"

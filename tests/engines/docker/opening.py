@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.nodes import Host
-from penstock.domain.users import SHARED_GROUP
+from penstock.domain.policy import SHARED_GROUP
 from penstock.domain.volumes import Storage
 from penstock.engines.docker.engine import DockerEngine
 from penstock.settings import Settings

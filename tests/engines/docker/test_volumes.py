@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.names import new_id
+from penstock.domain.policy import SHARED_GROUP
 from penstock.domain.states import Reason, State
-from penstock.domain.users import SHARED_GROUP
-from penstock.domain.volumes import Phase, Storage, StorageKind
+from penstock.domain.volumes import Phase, Storage, StorageKind, path_inside
 from penstock.domain.workloads import Unit
 from penstock.engines.docker import volumes
 from penstock.engines.docker.api.errors import ApiError
@@ -27,7 +27,6 @@ from penstock.engines.docker.nfs import mount_words, nfs_options
 from penstock.engines.docker.settings import read_settings
 from penstock.engines.docker.spec import Place, container
 from penstock.engines.docker.volumes import Claims, Source
-from penstock.engines.shared.paths import path_inside
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 from tests.engines.contract.exec import running

@@ -17,8 +17,8 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.local.engine import LocalEngine
-from penstock.engines.local.state import Progress, read_began, report
-from penstock.engines.local.supervisor.array import TRIES, Array
+from penstock.engines.local.state.snapshot import RunReader
+from penstock.engines.local.supervisor.array import TRIES, IndexQueue
 from penstock.settings import Settings
 from tests.engines.contract.nodes import opened, processes_with
 from tests.engines.launches import a_volume, an_array, ended, log_of, printed, run_of, the_account
@@ -104,9 +104,8 @@ async def test_what_did_not_change_is_not_read_again(engine: LocalEngine, settin
     launch = an_array("echo up; [ $JOB_COMPLETION_INDEX = 0 ] || sleep 600", 3, 1)
     await engine.start(launch)
     await printed(engine, run_of(launch), "up", 1)
-    progress = Progress(directory_of(settings, run_of(launch)), 1)
-    began = read_began(directory_of(settings, run_of(launch)))
-    first, second = progress.units(began), progress.units(began)
+    reader = RunReader(directory_of(settings, run_of(launch)), 1)
+    first, second = reader.read().units, reader.read().units
     assert [(unit.index, unit.state) for unit in first] == [(0, State.EXITED), (1, State.RUNNING)]
     assert all(one is other for one, other in zip(first, second, strict=True))
 
@@ -131,8 +130,7 @@ async def test_a_supervisor_killed_in_the_middle_leaves_what_was_known(engine: L
     assert processes_with(launch.workload_id) == []
     await engine.start(launch)
     assert (await engine.observe(run_of(launch))).presence is Presence.lost
-    await engine.close()
-    await engine.open()
+    await engine.settle(run_of(launch), 0)
     assert not list(directory_of(settings, run_of(launch)).glob("rank-*"))
 
 
@@ -196,19 +194,19 @@ def test_what_an_earlier_version_wrote_is_understood(place: Path) -> None:
     end |= {"rank": 1, "started_at": 2.0, "ended_at": 3.0, "peak_memory_bytes": None}
     lines = [{"rank": 0, "event": "go", "at": 2.0}, {"rank": 1, "event": "go", "at": 2.0}, end | {"event": "ended"}]
     (place / "events").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"rank": 0, "ev')
-    found = report(place, 1)
+    found = RunReader(place, 1).read()
     assert found.presence is Presence.lost
     assert [(unit.index, unit.rank, unit.state) for unit in found.units] == [
         (0, 0, State.RUNNING),
         (0, 1, State.CRASHED),
     ]
     (place / "result.json").write_text(json.dumps({"units": [end | {"rank": 0}, end]}))
-    assert [(unit.index, unit.rank) for unit in report(place, 1).units] == [(0, 0), (0, 1)]
+    assert [(unit.index, unit.rank) for unit in RunReader(place, 1).read().units] == [(0, 0), (0, 1)]
 
 
 def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path) -> None:
     node = {"folder": str(place / "rank-0"), "cgroups": [], "kept": False}
-    array = Array({"ranks": [node], "array": [0, 1]}, -1)
+    array = IndexQueue({"ranks": [node], "array": [0, 1]}, -1)
     full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EAGAIN, "no process")
     tries = 0
     for error in [full] * 2 * TRIES + [other] * (TRIES - 1):
@@ -219,6 +217,6 @@ def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path) -
     _settle(array)
 
 
-def _settle(array: Array) -> None:
+def _settle(array: IndexQueue) -> None:
     for handle in array.handles:
         array.cleaned(handle)

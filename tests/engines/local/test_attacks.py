@@ -25,7 +25,7 @@ from penstock.domain.users import Account
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Presence
 from penstock.engines.local.engine import LocalEngine
-from penstock.engines.local.gpus import lock_directory_check, lock_gpus, locked
+from penstock.engines.local.gpus import find_locked, lock_directory_check, lock_gpus
 from penstock.engines.shared.logfile import segment_name
 from penstock.engines.shared.logstore import TAIL_REACH, LogReader
 from penstock.errors import Conflict, Invalid, Unavailable
@@ -437,7 +437,7 @@ def test_locks_that_others_could_exchange_are_none(place: Path, plant: Callable[
     plant(directory)
     with pytest.raises(Unavailable, match="The GPUs cannot be locked"):
         lock_gpus(directory, ["GPU-1"], ExitStack())
-    assert list(locked(directory, ["GPU-1"])) == ["GPU-1"]
+    assert list(find_locked(directory, ["GPU-1"])) == ["GPU-1"]
     check = lock_directory_check(directory, [gpu])
     assert check
     assert not check.ok
@@ -448,12 +448,12 @@ def test_a_lock_that_is_a_pipe_or_a_link_holds_nobody_up(place: Path) -> None:
     directory = place / "locks"
     with ExitStack() as held:
         lock_gpus(directory, ["GPU-1"], held)
-        assert list(locked(directory, ["GPU-1"])) == ["GPU-1"]
+        assert list(find_locked(directory, ["GPU-1"])) == ["GPU-1"]
     assert stat.S_IMODE(directory.stat().st_mode) == 0o1777
     (place / "outside").touch()
     (directory / "penstock-GPU-2").symlink_to(place / "outside")
     os.mkfifo(directory / "penstock-GPU-3", 0o666)
-    assert list(locked(directory, ["GPU-1", "GPU-2", "GPU-3"])) == ["GPU-2"]
+    assert list(find_locked(directory, ["GPU-1", "GPU-2", "GPU-3"])) == ["GPU-2"]
     with pytest.raises(Unavailable):
         lock_gpus(directory, ["GPU-2"], ExitStack())
 

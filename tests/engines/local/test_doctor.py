@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.workloads import Resources
-from penstock.engines.local.cgroups import Limits
+from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.doctor import probe_sandbox
 from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Unavailable
@@ -87,7 +87,7 @@ def test_a_delegated_subtree_gets_version_2_files(place: Path) -> None:
     root = place / "penstock"
     root.mkdir()
     (root / "memory.swap.max").touch()
-    limits = Limits(2, {"memory": root, "cpu": root})
+    limits = CgroupLimits(2, {"memory": root, "cpu": root})
     asked = Resources(cpus_milli=1500, memory_bytes=1 << 30)
     assert limits.groups("job-0", asked) == [
         {

@@ -11,7 +11,7 @@ import pytest
 from penstock.domain.workloads import Scratch
 from penstock.engines.base import Event, Run
 from penstock.engines.local.engine import LocalEngine
-from penstock.engines.local.events import SHOWN, happenings
+from penstock.engines.local.events import SHOWN, run_events
 from penstock.settings import Settings
 from tests.engines.launches import a_launch, an_array, ended, outcome, printed, run_of
 
@@ -100,7 +100,7 @@ def test_of_very_many_the_newest_are_told_and_the_others_counted(place: Path) ->
     (place / "began").write_text(json.dumps({"at": 1.0, "array": 5000, "nodes": 0}))
     lines = [{"rank": 0, "index": index, "event": "go", "at": 2.0 + index} for index in range(5000)]
     (place / "events").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    events = happenings(place)
+    events = run_events(place)
     assert len(events) == SHOWN + 2
     assert told(events)[1] == ("job", "LeftOut", "4,000 earlier events are not shown.")
     assert told(events)[-1][0] == "index 4999"

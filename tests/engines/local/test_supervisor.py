@@ -44,7 +44,7 @@ async def test_a_killed_supervisor_takes_everything_along_and_the_outcome_is_unk
     os.kill(supervisor_of(settings, run_of(launch)), signal.SIGKILL)
     report = await ended(engine, run_of(launch))
     assert report.presence is Presence.lost
-    assert report.message == "Its supervisor was killed while it ran and took it along; its outcome is not known."
+    assert report.message == "Its supervisor was killed, and the program with it; the outcome is not known."
     assert processes_with(launch.workload_id) == []
     assert await asyncio.wait_for(following, 10) == b"up\n"
     await engine.start(launch)
@@ -106,8 +106,7 @@ async def test_a_killed_supervisors_groups_and_directories_are_removed(engine: L
     assert all(path.is_dir() for path in groups)
     os.kill(supervisor_of(settings, run_of(launch)), signal.SIGKILL)
     await ended(engine, run_of(launch))
-    await engine.close()
-    await engine.open()
+    await engine.settle(run_of(launch), 0)
     assert not any(path.exists() for path in groups)
     assert not list(run_dir.glob("rank-*"))
 
@@ -121,7 +120,7 @@ async def test_after_a_restart_of_the_machine_the_message_says_so(engine: LocalE
     began = settings.data_dir / "runs" / f"{launch.workload_id}-1" / "began"
     began.write_text(json.dumps(json.loads(began.read_text()) | {"boot_id": "another"}))
     report = await engine.observe(run_of(launch))
-    assert report.message == "The machine restarted while it ran; its outcome is not known."
+    assert report.message == "The machine restarted while it ran; the outcome is not known."
 
 
 async def test_the_next_server_adopts_what_runs(settings: Settings) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.domain.volumes import Phase
 from penstock.engines.local.engine import LocalEngine
-from penstock.engines.local.supervisor.erase import erase
+from penstock.engines.local.supervisor.directories import erase
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
 from tests.engines.contract.nodes import opened
@@ -100,7 +100,7 @@ async def test_a_volume_whose_directory_is_gone_says_which(engine: LocalEngine, 
     directory = settings.data_dir / "volumes" / volume.object_name
     directory.rmdir()
     report = (await engine.volume_reports([volume]))[volume.id]
-    assert (report.phase, report.message) == (Phase.Lost, f"Its directory {directory} is gone.")
+    assert (report.phase, report.message) == (Phase.Lost, f"The directory {directory} is gone.")
     with pytest.raises(Unavailable):
         await engine.volume_usage(volume)
 

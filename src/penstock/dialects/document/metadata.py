@@ -10,7 +10,7 @@ from penstock.dialects.reader import PlacedReading, Reader, Refusal, Shape, lack
 from penstock.dialects.task.mounts import group, is_reference
 from penstock.dialects.yaml import Node
 from penstock.domain.names import USER, name_problem, shorten
-from penstock.domain.users import EVERYTHING, SHARED_GROUP
+from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.errors import Problem
 
 

@@ -14,7 +14,7 @@ from penstock.dialects.task.resources import cpus
 from penstock.dialects.task.selectors import cpu_product, node_labels, node_name
 from penstock.dialects.yaml import Items, Node, Scalar
 from penstock.domain.names import shorten
-from penstock.domain.users import EVERYTHING
+from penstock.domain.policy import EVERYTHING
 from penstock.domain.workloads import Resources, Selectors
 
 ONE_CPU = 1000

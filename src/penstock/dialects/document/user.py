@@ -10,8 +10,8 @@ from penstock.dialects.task.mounts import group
 from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Scalar
 from penstock.domain.kinds import ALIASES
 from penstock.domain.names import shorten
-from penstock.domain.policy import WORDS
-from penstock.domain.users import EVERYTHING, LARGEST_UID, Membership, User
+from penstock.domain.policy import EVERYTHING, WORDS
+from penstock.domain.users import LARGEST_UID, Membership, User
 
 GROUPS_LIMIT = 1000
 KINDS = (*ALIASES, "Token", "Audit")

@@ -21,7 +21,7 @@ from penstock.dialects.task.mounts import (
 from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.paths import NotAMountPath, mount_path
-from penstock.domain.users import EVERYTHING, SHARED_GROUP
+from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 POLICIES = {"readonly": True, "rw": False}

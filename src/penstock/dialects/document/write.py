@@ -24,7 +24,8 @@ from penstock.dialects.task.write import (
 )
 from penstock.dialects.writer import OnOneLine, Words, dump, only_said
 from penstock.domain.nodes import Allows, Gpu, Host
-from penstock.domain.users import EVERYTHING, Group, Limits, Membership, User
+from penstock.domain.policy import EVERYTHING
+from penstock.domain.users import Group, Limits, Membership, User
 from penstock.domain.volumes import Storage, StorageKind
 from penstock.domain.workloads import Mount, Notice, Resources, Scratch, Spec
 

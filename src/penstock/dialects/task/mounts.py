@@ -16,8 +16,8 @@ from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import USER, VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
 from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.paths import sub_path as directory_below
+from penstock.domain.policy import EVERYTHING
 from penstock.domain.quantities import NotAQuantity, parse_bytes
-from penstock.domain.users import EVERYTHING
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 Mounted = tuple[tuple[Mount, ...], tuple[Scratch, ...]]

@@ -8,7 +8,7 @@ from penstock.dialects.reader import Reading
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
-from penstock.domain.users import EVERYTHING
+from penstock.domain.policy import EVERYTHING
 from penstock.domain.workloads import Selectors
 
 LABELS_LIMIT = 100

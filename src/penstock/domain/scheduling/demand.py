@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from penstock.domain.nodes import Gpu, Node, product_matches
-from penstock.domain.users import EVERYTHING
+from penstock.domain.policy import EVERYTHING
 from penstock.domain.workloads import Spec
 
 

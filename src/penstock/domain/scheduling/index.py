@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import accumulate
 
 from penstock.domain.nodes import Node
+from penstock.domain.policy import EVERYTHING
 from penstock.domain.scheduling.capacity import Key, Moment, Room, whole
 from penstock.domain.scheduling.demand import Ask
 from penstock.domain.scheduling.fit import count, first_end, share
 from penstock.domain.scheduling.obstacles import possible
-from penstock.domain.users import EVERYTHING
 
 Step = tuple[int, Moment | Key, str, int]
 """0 and the order of filling: it fits now; 1 and the end that makes it fit. On this node, so many more places; 0 more:

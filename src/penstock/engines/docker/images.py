@@ -15,7 +15,7 @@ from penstock.domain.names import shorten
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Api, Fields
 from penstock.engines.docker.api.errors import ApiError, Unreachable
-from penstock.engines.shared.images import cannot_be_pulled
+from penstock.engines.shared.images import describe_pull_failure
 from penstock.errors import PenstockError
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ SILENT_SECONDS = 60.0
 
 class PullFailed(ApiError):
     def __init__(self, image: str, answer: str, host: str) -> None:
-        super().__init__(cannot_be_pulled(image, "", answer), host=host)
+        super().__init__(describe_pull_failure(image, "", answer), host=host)
         self.image = image
         self.passing = bool(_FOR_A_WHILE.search(answer)) and "no basic auth" not in answer
         """It may be better in a moment."""

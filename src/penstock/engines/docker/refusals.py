@@ -6,12 +6,23 @@ from collections.abc import Sequence
 
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
-from penstock.engines.shared.refusals import idle_notices, in_a_cluster, mounted_over_code, too_long
+from penstock.engines.shared.refusals import (
+    idle_notices,
+    refuse_cluster_secrets,
+    refuse_long_words,
+    refuse_mount_over_workdir,
+)
 
 
 def refusals(spec: Spec) -> list[Refusal]:
     """What no node has that its user may run on is the scheduler's to say."""
-    return [*_no_command(spec), *too_long(spec), *_queue(spec), *in_a_cluster(spec), *mounted_over_code(spec)]
+    return [
+        *_no_command(spec),
+        *refuse_long_words(spec),
+        *_queue(spec),
+        *refuse_cluster_secrets(spec),
+        *refuse_mount_over_workdir(spec),
+    ]
 
 
 def notices(spec: Spec, gpus_seen: Sequence[bool]) -> list[str]:

@@ -14,7 +14,7 @@ from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.script import command, minded
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.volumes import Source
-from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
+from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.records import without_values
 
 SMALLEST_MEMORY = 6 << 20
@@ -203,8 +203,8 @@ def disk_scratch(launch: Launch) -> Iterator[Scratch]:
 def variables(launch: Launch, place: Place) -> dict[str, str]:
     """The user's own first, then what is told about the run, which wins."""
     rank = 0 if launch.spec.array else place.part
-    facts = told(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
-    return given(launch) | facts | _gpus(launch, place)
+    facts = run_variables(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
+    return user_variables(launch) | facts | _gpus(launch, place)
 
 
 def peers(launch: Launch) -> list[str]:

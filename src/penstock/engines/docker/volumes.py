@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from penstock.domain.users import Account
-from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
+from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume, parts_of, path_inside
 from penstock.engines.base import BoundMount, Event, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
@@ -25,7 +25,6 @@ from penstock.engines.docker.host import Link
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.shared.paths import parts_of, path_inside
 from penstock.engines.shared.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 

@@ -9,7 +9,7 @@ from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.engines.kubernetes.nodes.inventory import UNNAMED
 from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
-from penstock.engines.shared.refusals import ELSEWHERE, mounted_over_code, too_long
+from penstock.engines.shared.refusals import ELSEWHERE, refuse_long_words, refuse_mount_over_workdir
 
 LARGEST_SPEC = 128 * 1024
 """It stands beside the Job, too, where a cluster keeps no more than 256 KiB."""
@@ -23,7 +23,7 @@ def refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: b
         *_too_long(spec),
         *_unknown_products(spec, products, autoscaler),
         *_no_queue(spec, kueue=kueue),
-        *mounted_over_code(spec),
+        *refuse_mount_over_workdir(spec),
         *_not_here(spec),
     ]
 
@@ -59,7 +59,7 @@ def _no_command(spec: Spec) -> list[Refusal]:
 
 
 def _too_long(spec: Spec) -> list[Refusal]:
-    found = too_long(spec)
+    found = refuse_long_words(spec)
     if not found and len(spec.model_dump_json().encode()) > LARGEST_SPEC:
         found.append(Refusal(keys=(), message="the task is longer than 128 KiB", hint=ELSEWHERE))
     return found

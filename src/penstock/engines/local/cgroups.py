@@ -1,6 +1,6 @@
 """Limit CPU, memory and processes by control groups: v1 as root, v2 as root or where delegated.
 
-Whether they work is found out by doing it once. Where they do not, limits are advisory and everyone is told.
+Whether they work is found out by trying once. Where they do not, limits are advisory and everyone is told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Resources
 from penstock.engines.local.supervisor.processes import remove_group
+from penstock.engines.shared.processes import read_text
 
 PERIOD = 100_000
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -23,20 +24,20 @@ NO_MEMORY: dict[str, Any] = {"peak": None, "oom": None, "limit_text": None}
 
 
 @dataclass(frozen=True)
-class Limits:
+class CgroupLimits:
     version: int = 0
     """1, 2, or 0: advisory."""
     roots: dict[str, Path] = field(default_factory=dict)
     """Controller → the directory our groups are made in. `pids` may be missing."""
     max_processes: int = 0
-    """Of one node; 0 is no limit."""
+    """The most one node may have; 0 is no limit."""
 
     @property
     def enforced(self) -> bool:
         return self.version > 0
 
     def groups(self, name: str, asked: Resources) -> list[dict[str, Any]]:
-        """The groups of one node, with what is to be written into them."""
+        """Return the groups of one node, with what is to be written into their files."""
         if not self.enforced:
             return []
         wanted: dict[Path, list[tuple[str, str]]] = {self.roots["memory"] / name: self._memory(asked)}
@@ -70,7 +71,7 @@ class Limits:
         return [("cpu.max", f"{quota} {PERIOD}")]
 
     def memory_record(self, name: str, asked: Resources) -> dict[str, Any]:
-        """Where the supervisor reads what a node used, and whether it was killed for it."""
+        """Name the files from which the supervisor reads how much a node used, and whether it was killed for that."""
         if not self.enforced:
             return NO_MEMORY
         group = self.roots["memory"] / name
@@ -83,12 +84,12 @@ class Limits:
         return {"peak": str(group / peak), "oom": str(group / oom), "limit_text": limit}
 
 
-def detect(max_processes: int = 0) -> Limits:
-    """The first way that works, if possible with the limit on processes."""
-    return next((limits for limits in _ways(max_processes) if _works(limits)), Limits())
+def detect(max_processes: int = 0) -> CgroupLimits:
+    """Return the first kind of limits that works, if possible with the limit on processes."""
+    return next((limits for limits in _ways(max_processes) if _works(limits)), CgroupLimits())
 
 
-def _ways(max_processes: int) -> Iterator[Limits]:
+def _ways(max_processes: int) -> Iterator[CgroupLimits]:
     mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
     first: dict[str, Path] = {
         controller: Path(words[1]) / "penstock"
@@ -98,30 +99,35 @@ def _ways(max_processes: int) -> Iterator[Limits]:
         if controller in words[3].split(",")
     }
     if {"memory", "cpu"} <= set(first):
-        yield Limits(1, first, max_processes)
-        yield Limits(1, {name: first[name] for name in ("memory", "cpu")})
+        yield CgroupLimits(1, first, max_processes)
+        yield CgroupLimits(1, {name: first[name] for name in ("memory", "cpu")})
         return
     for words in mounts:
         if words[2] == "cgroup2":
             for base in _candidates(Path(words[1])):
-                yield Limits(2, dict.fromkeys(CONTROLLERS, base / "penstock"), max_processes)
-                yield Limits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
+                yield CgroupLimits(2, dict.fromkeys(CONTROLLERS, base / "penstock"), max_processes)
+                yield CgroupLimits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
 
 
 def _candidates(mount: Path) -> Iterator[Path]:
-    """For root the top; for others the highest directory above us that we may write in."""
+    """Return the directories to try: for root the top, for others each one above us that they may write in."""
     if os.geteuid() == 0:
         yield mount
         return
-    own = next((line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "/")
     current = mount
-    for part in Path(own).parts[1:]:
+    for part in Path(own_group()).parts[1:]:
         current /= part
         if os.access(current, os.W_OK) and os.access(current / "cgroup.procs", os.W_OK):
             yield current
 
 
-def _works(limits: Limits) -> bool:
+def own_group() -> str:
+    """Return the path of the server's own group below the mount of control groups v2."""
+    lines = (read_text("/proc/self/cgroup") or "").splitlines()
+    return next((line[3:] for line in lines if line.startswith("0::")), "/")
+
+
+def _works(limits: CgroupLimits) -> bool:
     """Make a group with limits and move a process into it."""
     name = f"probe-{os.getpid()}"
     asked = Resources(cpus_milli=1000, memory_bytes=64 << 20)

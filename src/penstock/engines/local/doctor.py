@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.domain.nodes import Gpu
-from penstock.engines.local.cgroups import Limits
-from penstock.engines.local.spec.sandbox import Payload, command, setpriv_prefix
+from penstock.engines.local.cgroups import CgroupLimits
+from penstock.engines.local.spec.identity import find_setpriv
+from penstock.engines.local.spec.sandbox import SandboxProgram, empty_sandbox, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
 from penstock.errors import Unavailable
 from penstock.settings import Settings
@@ -25,7 +26,7 @@ ALLOW_BWRAP = (
     " | sudo tee /etc/apparmor.d/bwrap && sudo systemctl reload apparmor"
 )
 NAMESPACES = {"kernel.unprivileged_userns_clone": "1", "user.max_user_namespaces": "28633"}
-"""Settings of the kernel that allow them; not every kernel has both."""
+"""Kernel settings that allow user namespaces; not every kernel has both."""
 OR_NONE = 'or set sandbox = "none": jobs then see the whole machine'
 NETWORK_FILE_SYSTEMS = {
     "nfs",
@@ -49,19 +50,19 @@ def find_bwrap() -> str:
 
 
 def probe_sandbox(settings: Settings) -> None:
-    """Run nothing in a sandbox, in each way this server would; Unavailable says what is wrong and the fix."""
+    """Run nothing in a sandbox, in each way this server would; raises Unavailable with the fix."""
     if settings.sandbox == "none":
         _try_without(settings)
         return
     bwrap = find_bwrap()
     if os.geteuid() != 0:
-        _try(command(bwrap, Payload(("/bin/true",))), None)
+        _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), None)
         return
     uid, gid = _root_account(settings)
-    prefix = setpriv_prefix(_setpriv(), uid, gid, [])
-    _try(command(bwrap, Payload(("/bin/true",), prefix)), None)
+    prefix = setpriv_prefix(find_setpriv(), uid, gid, [])
+    _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",), prefix)), None)
     if settings.mode == "system":
-        _try(command(bwrap, Payload(("/bin/true",))), (uid, gid))
+        _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), (uid, gid))
 
 
 def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:
@@ -82,7 +83,7 @@ def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:
 
 
 def _try_without(settings: Settings) -> None:
-    """Root's work runs as another account, which must find its way to the data directory."""
+    """Without a sandbox, root's work runs as another account, which must be able to enter the data directory."""
     if os.geteuid() != 0:
         return
     uid, gid = _root_account(settings)
@@ -120,14 +121,7 @@ def _root_account(settings: Settings) -> tuple[int, int]:
     return found.pw_uid, found.pw_gid
 
 
-def _setpriv() -> str:
-    found = shutil.which("setpriv")
-    if found is None:
-        raise Unavailable("setpriv is not installed.", hint="sudo apt-get install -y util-linux")
-    return found
-
-
-def all_checks(settings: Settings, limits: Limits, gpus: Sequence[Gpu]) -> list[Check]:
+def check_all(settings: Settings, limits: CgroupLimits, gpus: Sequence[Gpu]) -> list[Check]:
     return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings)]
 
 
@@ -144,7 +138,7 @@ def _sandbox(settings: Settings) -> Check:
     return Check(name="sandbox", ok=True, detail=f"bubblewrap works ({took:.0f} ms)")
 
 
-def _limits(limits: Limits) -> Check:
+def _limits(limits: CgroupLimits) -> Check:
     if limits.enforced:
         detail = f"CPU and memory limits are enforced by control groups v{limits.version}"
         return Check(name="limits", ok=True, required=False, detail=detail)
@@ -171,7 +165,7 @@ def _local_disk(settings: Settings) -> Check:
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system a path is on: that of the longest mount point above it."""
+    """Return the type of the file system a path is on: that of the longest mount point above it."""
     best, kind = "", "an unknown file system"
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, point, found, *_ = line.split()

@@ -33,26 +33,24 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.local import doctor, state, usage
-from penstock.engines.local import inspect as looking
-from penstock.engines.local import runs as launching
-from penstock.engines.local.cgroups import Limits, detect
-from penstock.engines.local.changes import Watching
-from penstock.engines.local.events import happenings
-from penstock.engines.local.exec import execute
-from penstock.engines.local.gpus import Gauges, Reading, find_gpus, lock_directory_check, locked
+from penstock.engines.local import doctor, runs, usage
+from penstock.engines.local.cgroups import CgroupLimits, detect
+from penstock.engines.local.changes import RunWatcher
+from penstock.engines.local.events import run_events
+from penstock.engines.local.exec import start_program
+from penstock.engines.local.gpus import GpuMonitor, GpuReading, find_gpus, find_locked, lock_directory_check
+from penstock.engines.local.inspect import inspect_run
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.logs import Following
-from penstock.engines.local.nodes import cpu_product, machine
-from penstock.engines.local.ports import Connecting
+from penstock.engines.local.logs import LocalLogs
+from penstock.engines.local.nodes import cpu_product, measure_machine
+from penstock.engines.local.ports import PortConnector
 from penstock.engines.local.refusals import notices, refusals
 from penstock.engines.local.spec.mounts import memory_of_machine
 from penstock.engines.local.spec.plan import Machine
 from penstock.engines.local.spec.script import write_programs
-from penstock.engines.local.state import Progress
-from penstock.engines.local.supervisor.erase import erase
-from penstock.engines.local.supervisor.processes import remove_group
-from penstock.engines.local.volumes import Claims
+from penstock.engines.local.state import snapshot
+from penstock.engines.local.state.snapshot import RunReader
+from penstock.engines.local.volumes import LocalClaims
 from penstock.engines.shared.disk import disk_of
 from penstock.engines.shared.refusals import by_place
 from penstock.errors import PenstockError, StorageFull
@@ -62,7 +60,7 @@ from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
 REMOVE_PATIENCE = 1000
-"""Hundredths of a second a run that is removed while it runs has to end."""
+"""Hundredths of a second that a run which is removed has to end."""
 
 
 class LocalEngine:
@@ -74,16 +72,15 @@ class LocalEngine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._layout = Layout(settings)
-        self._claims = Claims(settings, self._layout)
-        self._limits = Limits()
+        self._claims = LocalClaims(settings, self._layout)
+        self._limits = CgroupLimits()
         self._gpus: tuple[Gpu, ...] = ()
-        self._gauges = Gauges()
-        self._connecting = Connecting()
-        self._holding: dict[Run, tuple[str, ...]] = {}
-        """GPUs that runs of ours hold or are about to."""
-        self._progress: dict[Run, Progress] = {}
+        self._gpu_monitor = GpuMonitor()
+        self._ports = PortConnector()
+        self._held_gpus: dict[Run, tuple[str, ...]] = {}
+        """GPUs that runs of ours hold or are about to hold."""
+        self._readers: dict[Run, RunReader] = {}
         self._sandbox_works = False
-        self._cleaning: dict[Run, asyncio.Task[None]] = {}
         self._closing = AsyncExitStack()
         # What takes as long as users' directories are large has threads of its own, so that no other work waits for it.
         self._scans = ThreadPoolExecutor(2, "penstock-scan")
@@ -100,48 +97,47 @@ class LocalEngine:
         self._limits = await asyncio.to_thread(detect, self._settings.max_processes)
         self._gpus = await asyncio.to_thread(find_gpus)
         if self._gpus:
-            await self._gauges.open()
-        self._closing.callback(self._gauges.close)
+            await self._gpu_monitor.open()
+        self._closing.callback(self._gpu_monitor.close)
         with suppress(PenstockError):  # whoever starts something then hears it
             await self._try_sandbox()
-        self._following = Following(self._layout)
-        self._closing.callback(self._following.close)
-        self._watching = Watching(self._layout, self._following)
-        self._closing.callback(self._watching.close)
+        self._logs = LocalLogs(self._layout)
+        self._closing.callback(self._logs.close)
+        self._watcher = RunWatcher(self._layout, self._logs.wake)
+        self._closing.push_async_callback(self._watcher.close)
         for run in self._layout.all_runs():
             self._adopt(run)
-        sweeping = asyncio.create_task(self._erase(_sweep, self._layout.runs))
+        sweeping = asyncio.create_task(self._erase(runs.finish_removals, self._layout.runs))
         self._closing.push_async_callback(asyncio.wait, [sweeping])
 
     async def close(self) -> None:
-        """Stop looking, as far as `open` came. What runs goes on."""
-        await asyncio.gather(*self._cleaning.values())
+        """Close whatever `open` came to open. Runs go on."""
         await self._closing.aclose()
         for scan in list(self._scanning.values()):
             scan.cancel()
 
     def _adopt(self, run: Run) -> None:
         run_dir = self._layout.run_dir(run)
-        if state.ended(run_dir) or not run_dir.is_dir():
+        if snapshot.has_ended(run_dir) or not run_dir.is_dir():
             return
-        if (began := state.read_began(run_dir)) is not None:
-            self._holding[run] = tuple(began.get("gpus", ()))
-            self._watching.add(run, began.get("pid"), began.get("array") or 0)
-        elif state.lock_is_held(run_dir):
-            self._watching.await_began(run)
+        if (began := snapshot.read_began(run_dir)) is not None:
+            self._held_gpus[run] = tuple(began.get("gpus", ()))
+            self._watcher.add(run, began.get("pid"), began.get("array") or 0)
+        elif snapshot.lock_is_held(run_dir):
+            self._watcher.await_began(run, self._adopt)
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        found = await asyncio.to_thread(doctor.all_checks, self._settings, self._limits, self._gpus)
+        found = await asyncio.to_thread(doctor.check_all, self._settings, self._limits, self._gpus)
         locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
         return [*found, locks] if locks else found
 
     async def nodes(self) -> list[Node]:
-        ours = {uuid for uuids in self._holding.values() for uuid in uuids}
+        ours = {uuid for uuids in self._held_gpus.values() for uuid in uuids}
         others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
-        taken = set(locked(self._settings.gpu_lock_dir, others))
-        readings = await self._gauges.read()
+        taken = set(find_locked(self._settings.gpu_lock_dir, others))
+        readings = await self._gpu_monitor.read()
         disk = disk_of(self._settings)
         return [
             Node(
@@ -171,7 +167,7 @@ class LocalEngine:
         return await asyncio.to_thread(lambda: {volume.id: self._claims.report(volume) for volume in volumes})
 
     async def volume_usage(self, volume: Volume) -> int:
-        """However many ask for a volume at once, it is scanned once."""
+        """Measure a volume once, however many ask for it at the same time."""
         scan = self._scanning.get(volume.id)
         if scan is None:
             loop = asyncio.get_running_loop()
@@ -198,7 +194,8 @@ class LocalEngine:
         return notices(spec, self._settings)
 
     def _bwrap(self) -> str:
-        """Empty where there is no sandbox, or none can be made: whoever starts something then hears it."""
+        """Return the path of bubblewrap; empty without a sandbox or where it is not installed, which each start
+        reports."""
         return (shutil.which("bwrap") or "") if self._settings.sandbox == "bubblewrap" else ""
 
     async def start(self, launch: Launch) -> None:
@@ -207,16 +204,16 @@ class LocalEngine:
 
     async def _start(self, run: Run, launch: Launch) -> None:
         run_dir = self._layout.run_dir(run)
-        if run not in self._holding and state.read_began(run_dir) is None:
+        if run not in self._held_gpus and snapshot.read_began(run_dir) is None:
             await self._try_sandbox()
-            self._holding[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
+            self._held_gpus[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
             try:
                 await self._launch(run_dir, launch)
             except BaseException:
-                del self._holding[run]
+                del self._held_gpus[run]
                 raise
         self._adopt(run)
-        self._following.ring(run)
+        self._logs.wake(run)
 
     async def _try_sandbox(self) -> None:
         if not self._sandbox_works:
@@ -228,128 +225,90 @@ class LocalEngine:
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
         machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
         process = None
-        while process is None and state.read_began(run_dir) is None and not state.ended(run_dir):
-            process = await asyncio.to_thread(launching.begin, run_dir, launch, machine)
+        while process is None and snapshot.read_began(run_dir) is None and not snapshot.has_ended(run_dir):
+            process = await asyncio.to_thread(runs.start_supervisor, run_dir, launch, machine)
         if process:
-            await launching.finished(process, run_dir)
+            await runs.await_began(process, run_dir)
 
     async def observe(self, run: Run) -> Report:
         run_dir = self._layout.run_dir(run)
-        report = await self._report(run, run_dir)
-        if report.presence in (Presence.ended, Presence.lost):
-            self._holding.pop(run, None)
-            self._watching.drop(run)
-            self._following.ring(run)  # nobody else will, now that its supervisor is not watched any more
+        reader = self._readers.get(run) or RunReader(run_dir, run.attempt)
+        report = await asyncio.to_thread(reader.read) if snapshot.is_long(run_dir) else reader.read()
         if report.presence is Presence.running:
-            self._adopt(run)
-        if report.presence is Presence.lost and run not in self._cleaning:
-            self._cleaning[run] = asyncio.create_task(self._erase(_clean_up, run_dir))
-        return report
-
-    async def _report(self, run: Run, run_dir: Path) -> Report:
-        progress = self._progress.get(run) or Progress(run_dir, run.attempt)
-        look = partial(state.report, run_dir, run.attempt, progress)
-        report = await asyncio.to_thread(look) if state.is_long(run_dir) else look()
-        if report.presence is Presence.running:
-            self._progress[run] = progress
+            self._readers[run] = reader
         else:
-            self._progress.pop(run, None)
+            self._readers.pop(run, None)
         return report
 
     async def stop(self, run: Run, grace: int) -> None:
-        await asyncio.to_thread(launching.stop, self._layout.run_dir(run), self._layout.mode, grace)
+        await asyncio.to_thread(runs.request_stop, self._layout.run_dir(run), self._layout.mode, grace)
+
+    async def settle(self, run: Run, keep: int) -> None:
+        """Release what the run held, and remove what a killed supervisor left; the record and the log stay."""
+        self._let_go(run)
+        run_dir = self._layout.run_dir(run)
+        if not snapshot.has_ended(run_dir) and not snapshot.lock_is_held(run_dir):
+            await self._erase(runs.clean_up, run_dir)
 
     async def remove(self, run: Run) -> None:
         """Delete all that is left of a run; one that still runs is ended first."""
         run_dir = self._layout.run_dir(run)
-        if state.lock_is_held(run_dir):
+        if snapshot.lock_is_held(run_dir):
             await self.stop(run, 0)
             for _ in range(REMOVE_PATIENCE):
-                if not state.lock_is_held(run_dir):
+                if not snapshot.lock_is_held(run_dir):
                     break
                 await asyncio.sleep(0.01)
-        self._holding.pop(run, None)
-        self._progress.pop(run, None)
-        self._watching.drop(run)
-        if cleaning := self._cleaning.pop(run, None):
-            await cleaning
-        await self._erase(_remove, run_dir)
-        self._following.forget(run)
+        self._let_go(run)
+        self._readers.pop(run, None)
+        await self._erase(runs.remove_run, run_dir)
+        self._logs.forget(run)
+
+    def _let_go(self, run: Run) -> None:
+        self._held_gpus.pop(run, None)
+        self._watcher.drop(run)
 
     async def runs(self) -> list[Run]:
         return await asyncio.to_thread(self._layout.all_runs)
 
     def changes(self) -> AsyncIterator[Run]:
-        return self._watching.changes()
+        return self._watcher.changes()
 
     async def events(self, run: Run) -> list[Event]:
-        return await asyncio.to_thread(happenings, self._layout.run_dir(run))
+        return await asyncio.to_thread(run_events, self._layout.run_dir(run))
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        return self._following.read(run, part, query)
+        return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        return await execute(self._layout.run_dir(run), part, command, terminal)
+        return await start_program(self._layout.run_dir(run), part, command, terminal)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
     async def inspect(self, run: Run) -> dict[str, Any]:
-        return await asyncio.to_thread(looking.inspect, self._layout.run_dir(run), run.attempt)
+        return await asyncio.to_thread(inspect_run, self._layout.run_dir(run), run.attempt)
 
     async def top(self, run: Run, part: int) -> Measure:
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return await usage.measure(self._layout.run_dir(run), part, gpus, await self._gauges.read())
+        return await usage.measure(self._layout.run_dir(run), part, gpus, await self._gpu_monitor.read())
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         name = socket.gethostname()
         if name not in names:
             return []
         gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return [await machine(name, gpus, await self._gauges.read())]
+        return [await measure_machine(name, gpus, await self._gpu_monitor.read())]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
-        return by_place(workloads, usage.measures(await self._gauges.read()))
+        return by_place(workloads, usage.measures(await self._gpu_monitor.read()))
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        return await self._connecting.connect(self._layout.run_dir(run), part, port)
+        return await self._ports.connect(self._layout.run_dir(run), part, port)
 
 
-def _seen(gpu: Gpu, reading: Reading | None, *, elsewhere: bool) -> Gpu:
+def _seen(gpu: Gpu, reading: GpuReading | None, *, elsewhere: bool) -> Gpu:
     known = {"memory_used_bytes": reading.memory_used_bytes, "processes": reading.processes} if reading else {}
     return gpu.model_copy(update={"taken_elsewhere": elsewhere, **known})
-
-
-def _clean_up(run_dir: Path) -> None:
-    """What a killed supervisor could not: its control groups and the private directories of its nodes."""
-    for path in (state.read_began(run_dir) or {}).get("cgroups", ()):
-        remove_group(path)
-    for path in run_dir.glob("rank-*"):
-        _try_to_erase(path)
-
-
-def _sweep(runs: Path) -> None:
-    """Finish removals that a crash cut short."""
-    for path in runs.glob(".removed-*"):
-        _try_to_erase(path)
-
-
-def _try_to_erase(path: Path) -> None:
-    try:
-        erase(str(path))
-    except OSError as error:
-        log.warning("%s could not be removed: %s", path, error)
-
-
-def _remove(run_dir: Path) -> None:
-    if not run_dir.is_dir():
-        return
-    with disk_errors(run_dir):
-        for path in (state.read_began(run_dir) or {}).get("cgroups", ()):
-            remove_group(path)
-        grave = run_dir.with_name(f".removed-{run_dir.name}")
-        erase(str(grave))
-        run_dir.rename(grave)
-        erase(str(grave))
 
 
 def _cpus() -> int:

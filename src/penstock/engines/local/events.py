@@ -1,4 +1,4 @@
-"""What happened to a run, in order, from what its supervisor wrote down."""
+"""Read what happened to a run, in order, from the files of its supervisor."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from penstock.domain.quantities import show_duration
 from penstock.engines.base import Event
-from penstock.engines.local import state as records
-from penstock.engines.local.state import moment
+from penstock.engines.local.state.report import moment
+from penstock.engines.local.state.snapshot import read_began, read_events, read_result
 
 SHOWN = 1000
-"""Of a long array only the newest are told one by one."""
+"""The most events that are shown; of a long array these are the newest."""
 NORMAL, WARNING = "Normal", "Warning"
 LIMITS = {"time": "TimeLimit", "disk": "DiskLimit"}
 
 
-def happenings(run_dir: Path) -> list[Event]:
-    """When it began, each start and end, a stop that was asked for, and limits that were hit."""
-    began = records.read_began(run_dir) or {}
-    lines, _ = records.read_events(run_dir)
+def run_events(run_dir: Path) -> list[Event]:
+    """Return its beginning, each start and end, a stop that was asked for, and limits that were hit."""
+    began = read_began(run_dir) or {}
+    lines, _ = read_events(run_dir)
     told = {(line.get("index", 0), line["rank"]) for line in lines if line["event"] == "ended"}
-    units = records.read_result(run_dir) or []
+    units = read_result(run_dir) or []
     untold = [unit for unit in units if (unit.get("index", 0), unit["rank"]) not in told]
-    naming = _Naming(began, units)
+    naming = UnitNames(began, units)
     found = [event for line in lines if (event := _event(line, naming))]
     found += [_ended(unit, naming) for unit in untold if unit["started_at"]]  # a full disk kept them from `events`
     found += _never_started([unit for unit in untold if not unit["started_at"]])
@@ -32,8 +32,8 @@ def happenings(run_dir: Path) -> list[Event]:
     return [*_began(began), *_newest(found)]
 
 
-class _Naming:
-    """What a unit is called: a single one is the job itself."""
+class UnitNames:
+    """Names units in events: the only one is the job itself."""
 
     def __init__(self, began: dict[str, Any], units: Iterable[dict[str, Any]]) -> None:
         self._array = began.get("array") is not None or any(unit.get("index") for unit in units)
@@ -51,7 +51,7 @@ def _began(began: dict[str, Any]) -> list[Event]:
     return [Event(at=moment(began["at"]), kind=NORMAL, reason="Began", about="job", message="Its supervisor began.")]
 
 
-def _event(line: dict[str, Any], naming: _Naming) -> Event | None:
+def _event(line: dict[str, Any], naming: UnitNames) -> Event | None:
     what = line["event"]
     if what == "ended":
         return _ended(line, naming)
@@ -67,7 +67,7 @@ def _event(line: dict[str, Any], naming: _Naming) -> Event | None:
     return None
 
 
-def _ended(record: dict[str, Any], naming: _Naming) -> Event:
+def _ended(record: dict[str, Any], naming: UnitNames) -> Event:
     state, code = record["state"], record["exit_code"]
     said = record["message"] or (f"It ended with code {code}." if state == "EXITED" else "It was stopped.")
     return Event(

@@ -23,28 +23,28 @@ from penstock.engines.base import Terminal
 from penstock.engines.local import runs
 from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import BASH
-from penstock.engines.local.state import part_of
+from penstock.engines.local.state.parts import find_part
 from penstock.errors import Conflict, Unavailable
 
 BOOT = (
     "import marshal, sys; asked = marshal.load(open(int(sys.argv[1]), 'rb')); "
     "sys.path.append(asked['packages']); from penstock.engines.local.supervisor.enter import main; main(asked)"
 )
-"""What it is to do comes by a descriptor: for a moment a job can read its command line."""
+"""Its orders come by a descriptor: for a moment a job can read its command line."""
 TERM = '[ "$TERM" != dumb ] || export TERM=xterm-256color;'
-"""What a terminal can do, unless the job says otherwise: all that are in use today understand this."""
+"""The kind of terminal unless the job says otherwise: all that are in use today understand this one."""
 PIECE = 1 << 16
 PATIENCE = 60.0
 """Seconds until a program must have been started."""
 DRAIN = 0.2
-"""Seconds without output after which nothing more is waited for, once the program itself has ended."""
+"""Seconds without output after which no more is awaited, once the program itself has ended."""
 END_PATIENCE = 10.0
 _SPAWNING = ThreadPoolExecutor(2, "penstock-exec")
-"""Threads with a keyring of their own; see `launching`."""
+"""Threads with a keyring of their own; see `runs`."""
 
 
-async def execute(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> LocalSession:
-    """Conflict if that part does not run."""
+async def start_program(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> LocalSession:
+    """Start a program; raises Conflict if that part does not run."""
     asked = await asyncio.to_thread(_plan, run_dir, part, command, terminal)
     session = LocalSession(asked, terminal)
     try:
@@ -59,7 +59,7 @@ async def execute(run_dir: Path, part: int, command: Sequence[str], terminal: Te
 
 
 def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> dict[str, Any]:
-    entered = part_of(run_dir, part)
+    entered = find_part(run_dir, part)
     node = entered.node
     scripts = node["argv"][-1].rpartition("/")[0]
     begin = f'. {quote(scripts)}/enter.sh; {TERM if terminal else ""} exec -- "$@"'
@@ -80,7 +80,7 @@ def _plan(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal |
 
 
 def _inside(argv: Sequence[str]) -> dict[str, Any] | None:
-    """The account that is taken on inside a sandbox of root's; see `identity`."""
+    """Return the account that is taken on inside a sandbox of root's; see `identity`."""
     words = dict(word.split("=", 1) for word in argv if word.startswith("--re") or word.startswith("--groups="))
     if "--reuid" not in words:
         return None
@@ -92,7 +92,7 @@ def _inside(argv: Sequence[str]) -> dict[str, Any] | None:
 
 
 class LocalSession:
-    """Nothing is read before it is asked for: a program that prints faster than that waits."""
+    """A program that was started. Its output is read only when it is asked for: one that prints faster waits."""
 
     def __init__(self, asked: dict[str, Any], terminal: Terminal | None) -> None:
         self._asked = asked
@@ -125,7 +125,7 @@ class LocalSession:
         await self._until_ready()
 
     def _make_pipes(self) -> list[int]:
-        """The program's three ends."""
+        """Make pipes and return the program's three ends."""
         stdin, self._input = os.pipe2(os.O_CLOEXEC)
         ours, stdout = os.pipe2(os.O_CLOEXEC)
         our_errors, stderr = os.pipe2(os.O_CLOEXEC)
@@ -175,7 +175,7 @@ class LocalSession:
                 return
 
     async def end_input(self) -> None:
-        """A terminal has no end; there it is a character, which a program may also take as any other."""
+        """End the input. A terminal has no end but a character for it, which a program may also take as any other."""
         if self._terminal:
             await self.send(b"\x04")
         elif self._input >= 0:
@@ -188,7 +188,8 @@ class LocalSession:
                 ioctl(self._input, termios.TIOCSWINSZ, _size(size))
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Until the program has ended and all it printed was read; what it left running may hold its pipes for long."""
+        """Yield output until the program has ended and all it printed was read. What it left running may hold its pipes
+        for long."""
         left = dict(self._outputs)
         while left and not self._closed:
             for fd in await self._readable(left):
@@ -209,9 +210,9 @@ class LocalSession:
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
-        """A hang-up on the control socket is the end of the program and of all that it started.
+        """Hang up the control socket: that ends the program and all that it started.
 
-        What it prints to stays open until then: a terminal that goes away would end the program alone.
+        The other ends stay open until then: a terminal that goes away would end the program alone.
         """
         if self._closed:
             return
@@ -237,7 +238,7 @@ class LocalSession:
     # waiting
 
     async def _readable(self, fds: Iterable[int]) -> list[int]:
-        """Those that have something; waits for it, or for the end."""
+        """Return the descriptors that have something to read; wait for that, or for the end."""
         if ready := _ready(fds):
             return ready
         if not self._ended.done():
@@ -310,7 +311,7 @@ def _spawn(asked: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def _reap(process: subprocess.Popen[bytes]) -> asyncio.Future[None]:
-    """Done when it has ended. Without a sandbox that may be long after its program, as long as that left others."""
+    """Return a future that is done when the process has ended: without a sandbox that may be long after its program."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
     handle = os.pidfd_open(process.pid)

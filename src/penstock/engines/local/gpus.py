@@ -18,21 +18,24 @@ from penstock.domain.nodes import Gpu, GpuProcess
 from penstock.engines.base import DevicesBusy
 from penstock.engines.local import layout
 from penstock.engines.local.layout import disk_errors
-from penstock.engines.local.spec.sandbox import Bind
-from penstock.engines.local.supervisor.processes import read_text
+from penstock.engines.local.spec.sandbox import BindMount
+from penstock.engines.shared.processes import read_text
 from penstock.errors import Unavailable
 from penstock.wire.server import Check
 
+log = logging.getLogger(__name__)
 LIBRARY = "libnvidia-ml.so.1"
 SHARED_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Whoever may write in the directory of locks can put a link or a pipe there."""
 LOCK_PATIENCE = 0.2
-"""Seconds a lock is tried for."""
+"""Seconds in which the lock of a GPU must become free."""
+READ_PATIENCE = 3.0
+"""Seconds NVML may take. A GPU that has fallen off its bus answers late or never: then nothing is known of any."""
 
 
 def find_gpus() -> tuple[Gpu, ...]:
-    """Every GPU NVML shows; none where there is no driver."""
+    """Return every GPU NVML shows; none where there is no driver."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
@@ -59,16 +62,17 @@ def _gpu(nvml: Any, number: int) -> Gpu:
     )
 
 
-def device_binds(gpus: Sequence[Gpu]) -> list[Bind]:
-    """Only the devices of these GPUs, and those every CUDA program needs."""
+def device_binds(gpus: Sequence[Gpu]) -> list[BindMount]:
+    """Show a job the devices of these GPUs, and those every CUDA program needs."""
     if not gpus:
         return []
     names = [*(f"nvidia{gpu.minor}" for gpu in gpus), *SHARED_DEVICES]
-    return [Bind(f"/dev/{name}", f"/dev/{name}", "--dev-bind-try") for name in names]
+    return [BindMount(f"/dev/{name}", f"/dev/{name}", "--dev-bind-try") for name in names]
 
 
 def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[int]:
-    """A descriptor per GPU, open as long as the stack is; it holds the GPU's lock for as long as anyone has it open."""
+    """Return a descriptor per GPU, open as long as the stack is. The GPU is locked for as long as anyone has it
+    open."""
     if not uuids:
         return []
     folder = _make_directory(directory)
@@ -78,14 +82,14 @@ def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[in
         with disk_errors(directory / uuid):
             fd = _open(folder, uuid)
         held.callback(os.close, fd)
-        if not layout.take(fd, LOCK_PATIENCE):
+        if not layout.take_lock(fd, LOCK_PATIENCE):
             raise DevicesBusy([uuid])
         found.append(fd)
     return found
 
 
-def locked(directory: Path, uuids: Sequence[str]) -> Iterator[str]:
-    """Those of the GPUs that someone holds now, or whose lock cannot be trusted."""
+def find_locked(directory: Path, uuids: Sequence[str]) -> Iterator[str]:
+    """Yield the GPUs that someone holds now, or whose lock cannot be trusted."""
     if not uuids:
         return
     try:
@@ -108,11 +112,11 @@ def _free(folder: int, uuid: str) -> bool:
         return True
     except OSError:
         return False
-    return layout.is_free(fd)
+    return layout.is_unlocked(fd)
 
 
 def lock_directory_check(directory: Path, gpus: Sequence[Gpu]) -> Check | None:
-    """What is wrong with the directory of locks, where there are GPUs to be locked."""
+    """Check the directory of locks, where there are GPUs to be locked."""
     try:
         if gpus:
             os.close(_open_directory(directory))
@@ -137,8 +141,8 @@ def _make_directory(directory: Path) -> int:
 
 
 def _open_directory(directory: Path) -> int:
-    """Its owner could exchange the locks in it, so that must be root or we ourselves; and so could anyone who may
-    write in it, unless it is sticky."""
+    """Open the directory of locks. Its owner could exchange the locks in it, so that must be root or we ourselves; and
+    so could anyone who may write in it, unless it is sticky."""
     try:
         folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -163,7 +167,7 @@ def _lock_name(uuid: str) -> str:
 
 
 def _open(folder: int, uuid: str) -> int:
-    """Without O_CREAT first: the kernel refuses that on another user's file in a sticky directory."""
+    """Open a lock, first without O_CREAT: the kernel refuses that on another user's file in a sticky directory."""
     with suppress(FileNotFoundError):
         return os.open(_lock_name(uuid), os.O_RDWR | _CAREFUL, dir_fd=folder)
     fd = os.open(_lock_name(uuid), os.O_RDWR | os.O_CREAT | _CAREFUL, 0o666, dir_fd=folder)
@@ -172,28 +176,23 @@ def _open(folder: int, uuid: str) -> int:
     return fd
 
 
-log = logging.getLogger(__name__)
-LOCK_PATIENCE = 3.0
-"""Seconds. A GPU that has fallen off its bus answers late or never: then nothing is known of any."""
-
-
-class Reading(NamedTuple):
+class GpuReading(NamedTuple):
     memory_used_bytes: int | None
     utilization: int | None
     processes: tuple[GpuProcess, ...]
-    """Those that compute on it, whoever started them."""
+    """The processes that compute on it, whoever started them."""
 
 
-class Gauges:
-    """One thread asks, whoever wants to know: others who want to know meanwhile get the same answer."""
+class GpuMonitor:
+    """Asks NVML in a thread of its own; whoever asks meanwhile gets the same answer."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "penstock-nvml")
         self._nvml: Any = None
-        self._looking: asyncio.Future[dict[str, Reading]] | None = None
+        self._looking: asyncio.Future[dict[str, GpuReading]] | None = None
 
     async def open(self) -> None:
-        """Only where there are GPUs."""
+        """Load NVML; call this only where there are GPUs."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
 
     def _open(self) -> None:
@@ -202,7 +201,7 @@ class Gauges:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            log.warning("what the GPUs do is not shown: %s", error)
+            log.warning("the load of the GPUs is not shown: %s", error)
         else:
             self._nvml = pynvml
 
@@ -211,18 +210,18 @@ class Gauges:
             self._thread.submit(self._nvml.nvmlShutdown)
         self._thread.shutdown(wait=False)
 
-    async def read(self) -> dict[str, Reading]:
-        """By uuid; without those that cannot be asked."""
+    async def read(self) -> dict[str, GpuReading]:
+        """Return the load of each GPU by uuid, without those that do not answer."""
         if self._nvml is None:
             return {}
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
-        done, _ = await asyncio.wait([self._looking], timeout=LOCK_PATIENCE)
+        done, _ = await asyncio.wait([self._looking], timeout=READ_PATIENCE)
         if not done:
-            log.warning("the GPUs do not say within %.0f s what they do", LOCK_PATIENCE)
+            log.warning("NVML did not answer within %.0f s", READ_PATIENCE)
         return self._looking.result() if done else {}
 
-    def _read(self) -> dict[str, Reading]:
+    def _read(self) -> dict[str, GpuReading]:
         nvml, found = self._nvml, {}
         try:
             for number in range(nvml.nvmlDeviceGetCount()):
@@ -232,11 +231,11 @@ class Gauges:
             log.warning("a GPU does not answer: %s", error)
         return found
 
-    def _reading(self, handle: Any) -> Reading:
+    def _reading(self, handle: Any) -> GpuReading:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
         running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
-        return Reading(
+        return GpuReading(
             memory_used_bytes=memory.used if memory else None,
             utilization=rates.gpu if rates else None,
             processes=tuple(
@@ -246,7 +245,7 @@ class Gauges:
         )
 
     def _ask(self, function: str, handle: Any) -> Any:
-        """None where this product or driver does not tell it."""
+        """Call NVML; None where this product or driver does not tell."""
         try:
             return getattr(self._nvml, function)(handle)
         except self._nvml.NVMLError:

@@ -1,4 +1,4 @@
-"""`inspect`: what this machine knows of a run, from its plan, its records and the kernel."""
+"""Show what this machine knows of a run, from its plan, its records and the kernel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 from penstock.domain.model import iso
 from penstock.domain.secrets import masked_all, passwords_removed
 from penstock.engines.base import Presence
-from penstock.engines.local import state
-from penstock.engines.local.state import Inside, part_of, processes, read_plan
-from penstock.engines.local.supervisor.processes import read_text
+from penstock.engines.local.state.parts import RunningPart, find_part, part_processes
+from penstock.engines.local.state.report import moment
+from penstock.engines.local.state.snapshot import RunReader, read_began, read_plan
+from penstock.engines.shared.processes import read_text
 from penstock.errors import Conflict
 
 COUNTERS = (
@@ -21,20 +22,20 @@ COUNTERS = (
 )
 SHOWN = ("argv", "options", "identity", "cgroups", "disk")
 MOST_PARTS = 100
-"""Of an array that are looked into."""
+"""The most parts of an array that are looked into."""
 
 
-def inspect(run_dir: Path, attempt: int) -> dict[str, Any]:
-    """What was planned is gone once it has ended; how it ended stays."""
-    report = state.report(run_dir, attempt)
-    began = state.read_began(run_dir) or {}
+def inspect_run(run_dir: Path, attempt: int) -> dict[str, Any]:
+    """Return it all as JSON. The plan is left out once the run has ended."""
+    report = RunReader(run_dir, attempt).read()
+    began = read_began(run_dir) or {}
     plan = read_plan(run_dir) if report.presence is not Presence.ended else None
     units = [unit.model_dump(mode="json", exclude_none=True) for unit in report.units]
     found: dict[str, Any] = {
         "presence": report.presence,
         "directory": str(run_dir),
         "supervisor": began.get("pid") if report.presence is Presence.running else None,
-        "began_at": iso(state.moment(began["at"])) if "at" in began else None,
+        "began_at": iso(moment(began["at"])) if "at" in began else None,
         "machine_started": began.get("boot_id"),
         "gpus": began.get("gpus", []),
         "units": units,
@@ -45,7 +46,7 @@ def inspect(run_dir: Path, attempt: int) -> dict[str, Any]:
 
 
 def _plan(plan: dict[str, Any]) -> dict[str, Any]:
-    """Without the scripts: those are the user's own text, and `get` shows it."""
+    """Leave out the scripts: those are the user's own text, which `get` shows."""
     kept = {name: plan[name] for name in ("grace", "max_duration", "log_limit_text", "array") if name in plan}
     ranks = [
         {name: rank[name] for name in SHOWN if name in rank} | {"envs": masked_all(rank.get("envs", {}))}
@@ -59,22 +60,22 @@ def _parts(run_dir: Path, units: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for number in numbers[:MOST_PARTS]:
         with suppress(Conflict):  # it has ended meanwhile, or waits for the others
-            found.append(_part(number, part_of(run_dir, number)))
+            found.append(_part(number, find_part(run_dir, number)))
     return found
 
 
-def _part(number: int, inside: Inside) -> dict[str, Any]:
-    members = processes(inside)
-    groups = {group["path"]: _counters(Path(group["path"])) for group in inside.node["cgroups"]}
-    seen = members[0].pid if members else inside.pid
+def _part(number: int, part: RunningPart) -> dict[str, Any]:
+    members = part_processes(part)
+    groups = {group["path"]: _counters(Path(group["path"])) for group in part.node["cgroups"]}
+    seen = members[0].pid if members else part.pid
     return {
         "part": number,
-        "sandbox": None if inside.kept else inside.pid,
-        "gpus": list(inside.gpus),
+        "sandbox": None if part.kept else part.pid,
+        "gpus": list(part.gpus),
         "processes": [{"pid": each.pid, "parent": each.parent, "command": _command(each.pid)} for each in members],
         "cgroups": groups,
         "limits": _limits(seen),
-        "mounts": _mounts(seen) if not inside.kept else [],
+        "mounts": _mounts(seen) if not part.kept else [],
     }
 
 
@@ -87,7 +88,7 @@ def _counters(group: Path) -> dict[str, str]:
 
 
 def _limits(pid: int) -> dict[str, str]:
-    """`Max open files  1024  524288  files`: name, soft and hard, in columns."""
+    """Read lines such as `Max open files  1024  524288  files`: name, soft and hard, in columns."""
     lines = (read_text(f"/proc/{pid}/limits") or "").splitlines()[1:]
     return {line[:26].strip(): " / ".join(line[26:].split()[:2]) for line in lines}
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.engines.base import Run
+from penstock.engines.shared.processes import descriptors, pids
 from penstock.errors import StorageFull, Unavailable
 from penstock.settings import Settings
 
@@ -23,7 +24,7 @@ class Layout:
         self.volumes = settings.data_dir / "volumes"
         self.programs = settings.data_dir / "bin"
         self.shared = settings.mode == "system" or (settings.sandbox == "none" and os.geteuid() == 0)
-        """Other accounts than ours must be able to reach what is theirs below it: search, but not list."""
+        """Other accounts than ours must be able to reach what is theirs below it: to search, but not to list."""
 
     @property
     def mode(self) -> int:
@@ -46,14 +47,15 @@ class Layout:
 
 
 def run_of(name: str) -> Run | None:
-    """The run a directory is named for; names with a dot first are on their way out."""
+    """Return the run a directory is named for; None for others, such as those on their way out, which begin with a
+    dot."""
     workload_id, _, attempt = name.rpartition("-")
     return Run(workload_id, int(attempt)) if workload_id and attempt.isdigit() and name[0] != "." else None
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """What the disk refuses, as an error a person can act on."""
+    """Turn an error of the disk into one that a person can act on."""
     try:
         yield
     except OSError as error:
@@ -62,8 +64,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise Unavailable(f"{error.filename or path}: {error.strerror or error}.") from error
 
 
-def take(fd: int, patience: float) -> bool:
-    """Tried for so many seconds: one who only looks whether it is free has it for an instant."""
+def take_lock(fd: int, patience: float) -> bool:
+    """Lock a file within so many seconds: whoever only asks whether it is free holds it for an instant."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -76,28 +78,26 @@ def take(fd: int, patience: float) -> bool:
 
 
 def kill_holders(path: Path) -> None:
-    """KILL whoever has the file open, ourselves excepted."""
+    """KILL all processes that have the file open, except this one."""
     try:
         wanted = path.stat()
     except FileNotFoundError:
         return
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid() and _has_open(process / "fd", wanted):
+    for pid in pids():
+        if pid != os.getpid() and any(_is_same(open_file, wanted) for open_file in descriptors(pid)):
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(process.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
-def _has_open(descriptors: Path, wanted: os.stat_result) -> bool:
-    with suppress(OSError):
-        for descriptor in descriptors.iterdir():
-            with suppress(OSError):
-                if os.path.samestat(descriptor.stat(), wanted):
-                    return True
-    return False
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), wanted)  # noqa: PTH116
+    except OSError:
+        return False
 
 
-def is_free(fd: int) -> bool:
-    """Does nobody hold it? The descriptor was opened to ask, and is closed."""
+def is_unlocked(fd: int) -> bool:
+    """Is the file unlocked? The descriptor was opened to ask, and is closed."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -12,19 +12,20 @@ from typing import NamedTuple
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_cpus
-from penstock.engines.local.gpus import Reading
-from penstock.engines.local.supervisor.processes import read_text
+from penstock.engines.local.gpus import GpuReading
 from penstock.engines.local.usage import SAMPLE_SECONDS, TICKS, measured_gpus
 from penstock.engines.shared.counters import Traffic, read_traffic
+from penstock.engines.shared.processes import read_text, read_values
 from penstock.wire.measures import NodeMeasure
 
 
-async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> NodeMeasure:
+async def measure_machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> NodeMeasure:
     before = await asyncio.to_thread(_sample)
     await asyncio.sleep(SAMPLE_SECONDS)
     after = await asyncio.to_thread(_sample)
     seconds = after.at - before.at
-    memory = _meminfo()
+    memory = {name: int(text.split()[0]) * 1024 for name, text in read_values("/proc/meminfo").items()}
+    total = memory.get("MemTotal", 0)
     load = [float(word) for word in (read_text("/proc/loadavg") or "0 0 0").split()[:3]]
     told = NodeMeasure(
         name=name,
@@ -33,39 +34,34 @@ async def machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, Rea
         cpus=show_cpus((os.cpu_count() or 1) * 1000),
         cpu_percent=round(100 * (after.busy - before.busy) / TICKS / seconds, 1),
         load=(load[0], load[1], load[2]),
-        memory_bytes=memory["MemTotal"],
-        memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
+        memory_bytes=total,
+        memory_used_bytes=total - memory.get("MemAvailable", 0),
         gpus=measured_gpus(gpus, gpus, readings),
     )
     return told.model_copy(update=after.traffic.since(before.traffic, seconds))
 
 
-class _Sample(NamedTuple):
+class MachineSample(NamedTuple):
     at: float
     busy: int
     traffic: Traffic
 
 
-def _sample() -> _Sample:
+def _sample() -> MachineSample:
     traffic = read_traffic(read_text("/proc/diskstats") or "", read_text("/proc/net/dev") or "")
-    return _Sample(monotonic(), _busy_ticks(), traffic)
+    return MachineSample(monotonic(), _busy_ticks(), traffic)
 
 
 def _busy_ticks() -> int:
-    """Of all processors: user, nice, system, irq, softirq and steal; not idle and not waiting for a disk."""
+    """Add up the time of all processors: user, nice, system, irq, softirq and steal, but not idle or waiting for a
+    disk."""
     words = (read_text("/proc/stat") or "cpu 0 0 0 0 0 0 0 0").splitlines()[0].split()[1:9]
     return sum(int(word) for place, word in enumerate(words) if place not in (3, 4))
 
 
-def _meminfo() -> dict[str, int]:
-    """In bytes."""
-    lines = [line.split() for line in (read_text("/proc/meminfo") or "").splitlines()]
-    return {"MemTotal": 0, "MemAvailable": 0} | {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
-
-
 @functools.cache
 def cpu_product() -> str:
-    """As the processor names itself; empty where it does not."""
+    """Return the processor's own name; empty where it has none."""
     for line in (read_text("/proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip().lower() == "model name":

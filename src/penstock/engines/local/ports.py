@@ -1,22 +1,21 @@
 """Connect to a program of a run that listens on this machine.
 
-Jobs share the machine's network, so a port alone says nothing about whose it is: nobody must reach other people's
-programs, or the machine's own, through the server. We connect only where every socket that could take the connection is
-held open by a process of that run, and look again afterwards: a socket has its number for as long as it is there.
+Jobs share the machine's network, so a port alone does not say whose it is: nobody must reach other people's programs,
+or the machine's own, through the server. We connect only where every socket that could take the connection is held open
+by a process of that run, and look again afterwards: a socket keeps its number for as long as it exists.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from penstock.engines.base import Terminal
-from penstock.engines.local.state import Inside, part_of, processes
-from penstock.engines.local.supervisor.processes import read_text
+from penstock.engines.local.state.parts import RunningPart, find_part, part_processes
+from penstock.engines.shared.processes import sockets_of, tcp_sockets
 from penstock.errors import Conflict, Unavailable
 
 LISTENING = "0A"
@@ -27,27 +26,28 @@ ANY4, LOCAL4 = "00000000", "0100007F"
 ANY6, LOCAL6, LOCAL4_IN_6 = "0" * 32, "0" * 24 + "01000000", "0" * 16 + "FFFF0000" + LOCAL4
 
 
-class Way(NamedTuple):
+class Loopback(NamedTuple):
     host: str
     takers: frozenset[str]
-    """Which addresses, as the kernel writes them, take a connection to this host."""
+    """The addresses, as the kernel writes them, that take a connection to this host."""
 
 
 WAYS = (
-    Way("127.0.0.1", frozenset({ANY4, LOCAL4, ANY6, LOCAL4_IN_6})),
-    Way("::1", frozenset({ANY6, LOCAL6})),
+    Loopback("127.0.0.1", frozenset({ANY4, LOCAL4, ANY6, LOCAL4_IN_6})),
+    Loopback("::1", frozenset({ANY6, LOCAL6})),
 )
 
 
-class Connecting:
-    """Whose a socket is does not change, so it is found out once: a page in a browser asks fifty times."""
+class PortConnector:
+    """Connects to parts of runs. A socket never changes hands, so its owner is found out once: a browser asks fifty
+    times."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, int], frozenset[int]] = {}
         """The sockets of a part that were connected to."""
 
-    async def connect(self, run_dir: Path, part: int, port: int) -> Connected:
-        """Conflict if nothing of that part listens there."""
+    async def connect(self, run_dir: Path, part: int, port: int) -> PortConnection:
+        """Connect to a part; raises Conflict if nothing of it listens there."""
         for way in WAYS:
             allowed = await asyncio.to_thread(self._allowed, run_dir, part, port, way)
             if not allowed:
@@ -59,19 +59,19 @@ class Connecting:
                 continue
             except (OSError, TimeoutError) as error:
                 raise Unavailable(f"Port {port} does not answer: {error or 'no answer in time'}.") from error
-            connected = Connected(reader, writer)
+            connected = PortConnection(reader, writer)
             if await asyncio.to_thread(_takers, port, way) == allowed:
                 return connected
             await connected.close()
         elsewhere = await asyncio.to_thread(_elsewhere, run_dir, part, port)
         raise Conflict(f"Nothing of it listens on port {port}{elsewhere}.")
 
-    def _allowed(self, run_dir: Path, part: int, port: int, way: Way) -> frozenset[int]:
-        """The sockets that would take the connection, if all of them are the part's own; else none."""
+    def _allowed(self, run_dir: Path, part: int, port: int, way: Loopback) -> frozenset[int]:
+        """Return the sockets that would take the connection, if all of them belong to the part; else none."""
         takers, key = _takers(port, way), (run_dir, part)
         if not takers:
             return takers
-        inside = part_of(run_dir, part)
+        inside = find_part(run_dir, part)
         if takers <= self._known.get(key, frozenset()):
             return takers
         if not takers <= _sockets(inside):
@@ -82,40 +82,34 @@ class Connecting:
         return takers
 
 
-def _takers(port: int, way: Way) -> frozenset[int]:
+def _takers(port: int, way: Loopback) -> frozenset[int]:
     return frozenset(inode for address, inode in _listening(port) if address in way.takers)
 
 
 def _listening(port: int) -> list[tuple[str, int]]:
-    """Address and number of each socket on this machine that listens on the port."""
+    """Return address and number of each socket on this machine that listens on the port."""
     found = []
-    for table in ("tcp", "tcp6"):
-        for line in (read_text(f"/proc/net/{table}") or "").splitlines()[1:]:
-            words = line.split()
-            address, _, number = words[1].rpartition(":")
-            if words[3] == LISTENING and int(number, 16) == port:
-                found.append((address, int(words[9])))
+    for fields in tcp_sockets():
+        address, _, number = fields[1].rpartition(":")
+        if fields[3] == LISTENING and int(number, 16) == port:
+            found.append((address, int(fields[9])))
     return found
 
 
-def _sockets(inside: Inside) -> set[int]:
-    """The numbers of all sockets that processes of the part hold, as far as we may see them."""
-    found: set[int] = set()
-    for process in processes(inside):
-        with suppress(OSError):
-            found |= sockets_of(process.pid)
-    return found
+def _sockets(part: RunningPart) -> set[int]:
+    """Return the numbers of all sockets that processes of the part hold, as far as we may see them."""
+    return {socket for process in part_processes(part) for socket in sockets_of(process.pid)}
 
 
 def _elsewhere(run_dir: Path, part: int, port: int) -> str:
-    """It may listen where only others can reach it."""
+    """Mention the address, if the part listens where only others can reach it."""
     reached = WAYS[0].takers | WAYS[1].takers
     others = {inode for address, inode in _listening(port) if address not in reached}
-    return " of 127.0.0.1" if others and others & _sockets(part_of(run_dir, part)) else ""
+    return " of 127.0.0.1" if others and others & _sockets(find_part(run_dir, part)) else ""
 
 
-class Connected:
-    """A connection as every engine has it."""
+class PortConnection:
+    """A connection in the form of a session."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -130,7 +124,7 @@ class Connected:
             self._writer.write_eof()
 
     async def resize(self, size: Terminal) -> None:
-        """It has no size."""
+        """A connection has no size."""
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         with suppress(ConnectionError):
@@ -141,26 +135,7 @@ class Connected:
         return 0
 
     async def close(self) -> None:
-        """At once: what was not taken by now is not wanted."""
+        """Close at once: what was not taken by now is not wanted."""
         self._writer.transport.abort()
         with suppress(OSError):
             await self._writer.wait_closed()
-
-
-def sockets_of(pid: int) -> set[int]:
-    """Return the inode numbers of the sockets a process holds; none once it has ended."""
-    folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)  # noqa: PTH208
-    except (FileNotFoundError, ProcessLookupError):
-        return set()
-    links = (_link(f"{folder}/{name}") for name in names)
-    return {int(link[8:-1]) for link in links if link and link.startswith("socket:[")}
-
-
-def _link(path: str) -> str | None:
-    """None if it is not there any more."""
-    try:
-        return os.readlink(path)  # noqa: PTH115
-    except (FileNotFoundError, ProcessLookupError):
-        return None

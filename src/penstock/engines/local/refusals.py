@@ -1,4 +1,4 @@
-"""What can never run on this machine, and what runs differently than one might expect."""
+"""Refuse what can never run on this machine, and notice what runs differently than one might expect."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import Counter
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import Refusal
-from penstock.engines.local.spec.mounts import memory_size, variable
+from penstock.engines.local.spec.mounts import memory_size, scratch_variable
 from penstock.engines.local.spec.sandbox import SHARED_MEMORY, can_size_memory
-from penstock.engines.shared.refusals import in_a_cluster
+from penstock.engines.shared.refusals import refuse_cluster_secrets
 from penstock.settings import Settings
 
 NO_SANDBOX = 'sandbox = "none"'
 
 
 def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
-    """`bwrap` is empty where there is no sandbox."""
+    """Return all refusals; `bwrap` is empty where there is no sandbox."""
     found = [*_scratch(spec, bwrap), *([] if settings.sandbox == "bubblewrap" else _unmounted(spec))]
-    found += [*_not_here(spec), *in_a_cluster(spec)]
+    found += [*_not_here(spec), *refuse_cluster_secrets(spec)]
     if spec.run is None:
         said = "is missing: this engine runs the machine's own programs and has no image to take a command from"
         found.append(Refusal(keys=("run",), message=said, hint="name the program"))
@@ -29,9 +29,9 @@ def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
 
 
 def _not_here(spec: Spec) -> list[Refusal]:
-    """What this engine does not do."""
+    """Refuse what this engine does not do."""
     parts = [mount.path for mount in spec.mounts if mount.sub_path]
-    said = "a part of a volume is not mounted by this engine"
+    said = "names a part of a volume; this engine mounts whole volumes only"
     return [Refusal(keys=("volumes", path), message=said, hint="mount all of it") for path in parts]
 
 
@@ -48,15 +48,15 @@ def _in_memory(spec: Spec) -> list[Scratch]:
 
 
 def _unmounted(spec: Spec) -> list[Refusal]:
-    """Without a sandbox a directory can be named by a variable, but there is none in memory with a size."""
+    """Without a sandbox a variable names each directory, but none is in memory with a size."""
     said = f"{NO_SANDBOX} on this machine: nothing can be mounted, so there is no scratch in memory"
     hint = "leave out medium: memory; the scratch is then a directory"
     wrong = [scratch.path for scratch in _in_memory(spec) if scratch.path != SHARED_MEMORY]
     found = [Refusal(keys=("volumes", path), message=said, hint=hint) for path in wrong]
-    names = Counter(variable(scratch.path) for scratch in spec.scratch)
+    names = Counter(scratch_variable(scratch.path) for scratch in spec.scratch)
     for scratch in spec.scratch:
-        if names[variable(scratch.path)] > 1:
-            same = f"{NO_SANDBOX} on this machine: two scratch paths would both be {variable(scratch.path)}"
+        if names[scratch_variable(scratch.path)] > 1:
+            same = f"{NO_SANDBOX} on this machine: two scratch paths would both be {scratch_variable(scratch.path)}"
             found.append(Refusal(keys=("volumes", scratch.path), message=same, hint="rename one of them"))
     return found
 
@@ -87,7 +87,7 @@ def _without_a_sandbox(spec: Spec) -> list[str]:
         if scratch.path == SHARED_MEMORY and scratch.medium is Medium.memory:
             said.append(f"volumes: with {NO_SANDBOX}, {SHARED_MEMORY} is the machine's own")
         else:
-            where = f"{variable(scratch.path)} says where {scratch.path} is"
+            where = f"{scratch_variable(scratch.path)} says where {scratch.path} is"
             said.append(f"volumes: with {NO_SANDBOX} nothing is mounted; {where}")
     if spec.resources.disk_bytes is not None:
         said.append(f"disk_size: with {NO_SANDBOX}, /tmp is the machine's own and not counted")

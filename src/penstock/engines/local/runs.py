@@ -1,8 +1,9 @@
-"""Start a supervisor: take the locks, write the plan and hand both over."""
+"""Start, stop and remove runs. To start one: take its locks, write the plan and hand both to a supervisor."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -16,36 +17,41 @@ from penstock.engines.local.gpus import lock_gpus
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import Machine, write_plan
-from penstock.engines.local.state import LOCKS, ended, read_began
+from penstock.engines.local.state.snapshot import LOCKS, has_ended, is_held, read_began
+from penstock.engines.local.supervisor.directories import erase
+from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.shared.files import overwrite, replace, reserve
 from penstock.errors import StorageFull, Unavailable
 
+log = logging.getLogger(__name__)
 BOOT = "import sys; sys.path.append(sys.argv[1]); from penstock.engines.local.supervisor.main import main; main()"
-"""Imported rather than run as a file, so that the compiled form is used."""
+"""The program is imported rather than run as a file, so that its compiled form is used."""
 PACKAGES = Path(__file__).parents[3]
-"""Where `penstock` is imported from: last, so that none beside it stands in for the standard library's."""
+"""Where `penstock` is imported from: last, so that nothing beside it stands in for the standard library."""
+REMOVED = ".removed-"
+"""The beginning of the name of a directory that is being removed."""
 STOP_SIZE = 8
-"""Bytes that are reserved for the word to stop, so that a full disk cannot keep it from being said."""
+"""Bytes that are reserved for the file `stop`, so that a full disk cannot prevent a stop."""
 PATIENCE = 1.0
-"""Seconds a run's lock is tried for."""
+"""Seconds in which the lock of a run must become free."""
 _SPAWNING = ThreadPoolExecutor(1, "penstock-spawn")
 """A keyring belongs to a thread: this one has a new one for each run, and the server keeps its own."""
 
 
-def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[bytes] | None:
+def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[bytes] | None:
     """Start the supervisor's parent, and write the plan while its interpreter starts: each takes some milliseconds.
 
-    None if the run has begun, or someone is just at it. `finished` says whether it began.
+    None if the run has begun, or someone is just starting it. `await_began` says whether it began.
     """
     with disk_errors(run_dir), ExitStack() as held:
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
         reserve(str(run_dir / "stop"), STOP_SIZE)
         lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
-        if not layout.take(lock, PATIENCE) or read_began(run_dir) is not None or ended(run_dir):
+        if not layout.take_lock(lock, PATIENCE) or read_began(run_dir) is not None or has_ended(run_dir):
             return None
-        if not layout.take(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
+        if not layout.take_lock(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
             layout.kill_holders(run_dir / LOCKS[1])
-            if not layout.take(tree, PATIENCE):
+            if not layout.take_lock(tree, PATIENCE):
                 return None
         uuids = [uuid for rank in launch.gpus for uuid in rank]
         devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
@@ -63,7 +69,8 @@ def begin(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[b
 
 
 def _lock_file(path: Path, held: ExitStack) -> int:
-    """For reading only, which is all a lock needs: a job can see the tree's among the descriptors of its PID 1."""
+    """Open a lock for reading only, which is enough: a job can see the tree's lock among the descriptors of its PID
+    1."""
     fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     held.callback(os.close, fd)
     return fd
@@ -87,8 +94,8 @@ def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
         )
 
 
-async def finished(process: subprocess.Popen[bytes], run_dir: Path) -> None:
-    """Return once the run has begun on disk. What we started is not the supervisor but its parent, which ends then."""
+async def await_began(process: subprocess.Popen[bytes], run_dir: Path) -> None:
+    """Return once the run has begun on disk: what we started is not the supervisor but its parent, which ends then."""
     if await _ended(process):
         said = _last_line(run_dir / "supervisor.log")
         if "No space left" in said:
@@ -114,8 +121,8 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def stop(run_dir: Path, mode: int, grace: int) -> None:
-    """Written in the room that was reserved with the run; a second time, in place."""
+def request_stop(run_dir: Path, mode: int, grace: int) -> None:
+    """Write `stop` into the room that was reserved with the run; a second time, in place."""
     path, word = str(run_dir / "stop"), f"{grace:<{STOP_SIZE}}"
     with disk_errors(run_dir):
         run_dir.mkdir(mode=mode, exist_ok=True)
@@ -135,3 +142,50 @@ def poke(run_dir: Path) -> None:
             os.write(fd, b"!")
         finally:
             os.close(fd)
+
+
+def end_leftovers(run_dir: Path) -> None:
+    """End what a supervisor has started that is gone itself.
+
+    A sandbox dies with its supervisor, but for an instant while it is made: bubblewrap's child waits for its parent
+    before it asks the kernel to be killed with it, and a parent that dies just then leaves it waiting for ever.
+    """
+    lock, tree = (run_dir / name for name in LOCKS)
+    if not is_held(lock) and is_held(tree):
+        layout.kill_holders(tree)
+
+
+def clean_up(run_dir: Path) -> None:
+    """Remove what a killed supervisor could not: its control groups and the private directories of its nodes."""
+    _remove_groups(run_dir)
+    for path in run_dir.glob("rank-*"):
+        _try_to_erase(path)
+
+
+def remove_run(run_dir: Path) -> None:
+    if not run_dir.is_dir():
+        return
+    with disk_errors(run_dir):
+        _remove_groups(run_dir)
+        grave = run_dir.with_name(f"{REMOVED}{run_dir.name}")
+        erase(str(grave))
+        run_dir.rename(grave)
+        erase(str(grave))
+
+
+def finish_removals(runs: Path) -> None:
+    """Finish the removals that a crash cut short."""
+    for path in runs.glob(f"{REMOVED}*"):
+        _try_to_erase(path)
+
+
+def _remove_groups(run_dir: Path) -> None:
+    for path in (read_began(run_dir) or {}).get("cgroups", ()):
+        remove_group(path)
+
+
+def _try_to_erase(path: Path) -> None:
+    try:
+        erase(str(path))
+    except OSError as error:
+        log.warning("%s could not be removed: %s", path, error)

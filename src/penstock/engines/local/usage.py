@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
-from penstock.engines.local.gpus import Reading
-from penstock.engines.local.state import Inside, Process, part_of, processes
-from penstock.engines.local.supervisor.processes import counter, read_text
+from penstock.engines.local.gpus import GpuReading
+from penstock.engines.local.state.parts import RunningPart, find_part, part_processes
+from penstock.engines.shared.processes import Process, read_count, read_text, read_values
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 SAMPLE_SECONDS = 0.5
@@ -23,31 +23,31 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LONGEST_COMMAND = 300
 MOST_PROCESSES = 200
-"""Of one part that are shown, the busiest first."""
+"""The most processes of a part that are shown, the busiest first."""
 
 
-class _Sample(NamedTuple):
+class PartSample(NamedTuple):
     at: float
     busy: float | None
-    """Seconds of the processor, those of processes that have ended included; None where nobody counts them."""
+    """Seconds of processor time, also of processes that have ended; None where nobody counts them."""
     processes: Mapping[tuple[int, int], Process]
 
 
-async def measure(run_dir: Path, part: int, gpus: Mapping[str, Gpu], readings: Mapping[str, Reading]) -> Measure:
-    """Conflict if that part does not run."""
-    inside = await asyncio.to_thread(part_of, run_dir, part)
-    before = await asyncio.to_thread(_sample, inside)
+async def measure(run_dir: Path, number: int, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> Measure:
+    """Measure a part; raises Conflict if it does not run."""
+    part = await asyncio.to_thread(find_part, run_dir, number)
+    before = await asyncio.to_thread(_sample, part)
     await asyncio.sleep(SAMPLE_SECONDS)
-    return await asyncio.to_thread(_measure, inside, before, measured_gpus(inside.gpus, gpus, readings))
+    return await asyncio.to_thread(_measure, part, before, measured_gpus(part.gpus, gpus, readings))
 
 
-def _sample(inside: Inside) -> _Sample:
-    found = {(process.pid, process.began): process for process in processes(inside)}
-    return _Sample(monotonic(), _busy(inside), found)
+def _sample(part: RunningPart) -> PartSample:
+    found = {(process.pid, process.began): process for process in part_processes(part)}
+    return PartSample(monotonic(), _busy(part), found)
 
 
-def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> Measure:
-    after = _sample(inside)
+def _measure(part: RunningPart, before: PartSample, gpus: tuple[GpuMeasure, ...]) -> Measure:
+    after = _sample(part)
     seconds = after.at - before.at
     shown = [_process(each, before, seconds) for each in after.processes.values()]
     shown.sort(key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid))
@@ -56,12 +56,12 @@ def _measure(inside: Inside, before: _Sample, gpus: tuple[GpuMeasure, ...]) -> M
     else:
         cpu = round(sum(each.cpu_percent for each in shown), 1)
     read, written = _disk(after.processes.values())
-    memory = _memory(inside)
+    memory = _memory(part)
     return Measure(
         at=now(),
         cpu_percent=max(cpu, 0.0),
         memory_bytes=sum(each.memory_bytes for each in shown) if memory is None else memory,
-        memory_limit_bytes=_memory_limit(inside),
+        memory_limit_bytes=_memory_limit(part),
         gpus=gpus,
         disk_read_bytes=read,
         disk_written_bytes=written,
@@ -74,7 +74,7 @@ def _message(count: int) -> str | None:
     return f"{count:,} processes, of which the busiest are shown" if count > MOST_PROCESSES else None
 
 
-def _process(process: Process, before: _Sample, seconds: float) -> ProcessMeasure:
+def _process(process: Process, before: PartSample, seconds: float) -> ProcessMeasure:
     earlier = before.processes.get((process.pid, process.began))
     ticks = process.ticks - (earlier.ticks if earlier else 0)
     folder = f"/proc/{process.pid}"
@@ -107,26 +107,26 @@ def _name(uid: int) -> str:
 # -- control groups ----------------------------------------------------------------------------------------------
 
 
-def _busy(inside: Inside) -> float | None:
-    for group in inside.node["cgroups"]:
-        if (nanoseconds := counter(f"{group['path']}/cpuacct.usage")) is not None:
+def _busy(part: RunningPart) -> float | None:
+    for group in part.node["cgroups"]:
+        if (nanoseconds := read_count(f"{group['path']}/cpuacct.usage")) is not None:
             return nanoseconds / 1e9
-        if (microseconds := counter(f"{group['path']}/cpu.stat", "usage_usec")) is not None:
+        if (microseconds := read_count(f"{group['path']}/cpu.stat", "usage_usec")) is not None:
             return microseconds / 1e6
     return None
 
 
-def _memory(inside: Inside) -> int | None:
-    """Without what the kernel keeps of files only because nobody else wants the room."""
-    for group in inside.node["cgroups"]:
+def _memory(part: RunningPart) -> int | None:
+    """Return what is in use, without the file cache that the kernel keeps while nobody else wants the room."""
+    for group in part.node["cgroups"]:
         for file, kept in (("memory.usage_in_bytes", "total_inactive_file"), ("memory.current", "inactive_file")):
-            if (used := counter(f"{group['path']}/{file}")) is not None:
-                return max(used - (counter(f"{group['path']}/memory.stat", kept) or 0), 0)
+            if (used := read_count(f"{group['path']}/{file}")) is not None:
+                return max(used - (read_count(f"{group['path']}/memory.stat", kept) or 0), 0)
     return None
 
 
-def _memory_limit(inside: Inside) -> int | None:
-    written = [pair for group in inside.node["cgroups"] for pair in group["write"]]
+def _memory_limit(part: RunningPart) -> int | None:
+    written = [pair for group in part.node["cgroups"] for pair in group["write"]]
     return next((int(value) for file, value in written if file in ("memory.limit_in_bytes", "memory.max")), None)
 
 
@@ -134,16 +134,15 @@ def _memory_limit(inside: Inside) -> int | None:
 
 
 def _disk(found: Iterable[Process]) -> tuple[int | None, int | None]:
-    """What reached the disk for those that live, and for what they started and saw end."""
-    each = [text for process in found if (text := read_text(f"/proc/{process.pid}/io"))]
+    """Count what reached the disk for those that live, and for what they started and saw end."""
+    each = [count for process in found if (count := read_values(f"/proc/{process.pid}/io"))]
     if not each:
         return None, None
-    counts = [dict(line.split(": ") for line in text.splitlines()) for text in each]
-    return sum(int(count["read_bytes"]) for count in counts), sum(int(count["write_bytes"]) for count in counts)
+    return sum(int(count["read_bytes"]) for count in each), sum(int(count["write_bytes"]) for count in each)
 
 
 def measured_gpus(
-    uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str, Reading]
+    uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str, GpuReading]
 ) -> tuple[GpuMeasure, ...]:
     found = []
     for uuid in uuids:
@@ -161,5 +160,5 @@ def measured_gpus(
     return tuple(found)
 
 
-def measures(readings: Mapping[str, Reading]) -> dict[str, GpuMeasure]:
+def measures(readings: Mapping[str, GpuReading]) -> dict[str, GpuMeasure]:
     return {measure.uuid: measure for measure in measured_gpus(readings, {}, readings)}

@@ -1,6 +1,6 @@
 """Volumes as directories `<class directory>/<name>-<id>`, owned by the account whose work uses them.
 
-One on a storage whose name a class has is where PWM has it: `<class directory>/<group>/<subPath>`.
+A volume on a storage whose name a class has is where PWM has it: `<class directory>/<group>/<subPath>`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.domain.users import Account
-from penstock.domain.volumes import Phase, StorageClass, Volume
+from penstock.domain.volumes import Phase, StorageClass, Volume, path_inside
 from penstock.engines.base import VolumeReport
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.supervisor.erase import erase
-from penstock.engines.local.supervisor.measuring import measure
+from penstock.engines.local.supervisor.directories import erase, measure_directory
 from penstock.engines.shared.files import sync_directory
-from penstock.engines.shared.paths import path_inside
 from penstock.errors import Conflict, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 
 DEFAULT_CLASS = "standard"
 
 
-class Claims:
+class LocalClaims:
     def __init__(self, settings: Settings, layout: Layout) -> None:
         self._roots = {DEFAULT_CLASS: layout.volumes} | {
             name: Path(directory) for name, directory in settings.storage_classes.items()
@@ -46,16 +44,16 @@ class Claims:
         return self.root(volume).joinpath(*self._parts(volume))
 
     def _parts(self, volume: Volume) -> list[str]:
-        """The way to it from the directory of its class."""
+        """Return the path from the directory of its class."""
         return path_inside(volume).split("/") if self._is_on_storage(volume) else [volume.object_name]
 
     def _is_on_storage(self, volume: Volume) -> bool:
-        """Is it where its storage has it? Those that were made before there was such a place are where they were."""
+        """Is it where its storage has it? Volumes from before there was such a place stay where they were made."""
         named = volume.storage is not None and volume.storage == volume.storage_class
         return named and not (self.root(volume) / volume.object_name).is_dir()
 
     def root(self, volume: Volume) -> Path:
-        """The directory of its class, which is the admin's: whatever is below it may be exchanged by a job."""
+        """Return the directory of its class, which belongs to the admin; below it a job may exchange anything."""
         root = self._roots.get(volume.storage_class)
         if root is None:
             known = ", ".join(self._roots)
@@ -63,7 +61,7 @@ class Claims:
         return root
 
     def open(self, volume: Volume) -> int:
-        """Its directory. No link on the way is followed: it could lead out of the directory of its group."""
+        """Open its directory. No link on the way is followed: it could lead out of the directory of its group."""
         root = self.root(volume)
         with disk_errors(root):
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -72,7 +70,8 @@ class Claims:
         return fd
 
     def create(self, volume: Volume, account: Account) -> None:
-        """What is there on a storage is taken as it is, but for what a crash may have left before it had its owner."""
+        """Make its directory. One that exists on a storage is taken as it is, unless a crash left it before it had its
+        owner."""
         root, (*way, last) = self.root(volume), self._parts(volume)
         with disk_errors(root):
             root.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -88,8 +87,8 @@ class Claims:
                 os.close(fd)
 
     def delete(self, volume: Volume) -> None:
-        """Out of the way first, in one step, so that a half-deleted volume is never mounted; then all of it. What is on
-        a storage stays: it may have been there before, and others may have it, too."""
+        """Move the directory away in one step, so that a half-deleted volume is never mounted; then erase it. What is
+        on a storage stays: it may have been there before, and others may have it, too."""
         path, grave = self.root(volume) / volume.object_name, self.root(volume) / f".deleted-{volume.id}"
         with disk_errors(path):
             if not path.parent.is_dir():
@@ -111,14 +110,13 @@ class Claims:
         return VolumeReport(phase=Phase.Bound, free_bytes=_free(self.root(volume)))
 
     def usage(self, volume: Volume) -> int:
-        """Bytes on the disk; a file with several names counts once, other file systems do not."""
+        """Return the bytes on the disk; a file with several names counts once, other file systems do not."""
         with disk_errors(self.path(volume)):
-            return measure(self.open(volume))
+            return measure_directory(self.open(volume))
 
 
 def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> tuple[int, bool]:
-    """The directory, with the mode it was made with if it was not there, and whether it is new. The one around it is
-    closed."""
+    """Open a directory, made with a mode if it was not there; return whether it is new. The one around it is closed."""
     try:
         new = make is not None and _made(parent, name)
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -126,11 +124,11 @@ def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> t
             os.fchmod(fd, make)
         return fd, new
     except FileNotFoundError as error:
-        raise Unavailable(f"Its directory {_path_of(parent) / name} is gone.") from error
+        raise Unavailable(f"The directory {_path_of(parent) / name} is gone.") from error
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        said = f"The way to volume {volume.name} leads through a link or file: {_path_of(parent) / name}."
+        said = f"The path of volume {volume.name} leads through a link or file: {_path_of(parent) / name}."
         raise Conflict(said) from error
     finally:
         os.close(parent)

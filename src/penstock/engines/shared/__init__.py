@@ -1,1 +1,1 @@
-"""What two or more engines need. It knows none of them."""
+"""Parts that two or more engines need. They know none of the engines."""

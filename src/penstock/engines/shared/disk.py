@@ -1,4 +1,4 @@
-"""How much of the server's disk is free, and when new work is refused."""
+"""Tell how much of the server's disk is free, and refuse new work when it is nearly full."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.settings import Settings
 from penstock.wire.server import Check
 
 MARK, SHARE = 1 << 30, 20
-"""Where `min_free` says nothing: so many bytes, and of a smaller disk a twentieth."""
+"""Without `min_free`, the mark is so many bytes, but no more than a twentieth of the disk."""
 LEAST = 1 << 20
-"""However low the mark is set: a job cannot be started with less."""
+"""The lowest mark there is: a job cannot be started with less."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Disk:
     free: int
     mark: int
     takes_files: bool
-    """Some file systems can have only so many."""
+    """False on a file system that has all the files it can have."""
 
     @property
     def is_short(self) -> bool:
@@ -38,11 +38,11 @@ class Disk:
             )
 
     def said(self) -> str:
-        """For those that wait; the same as long as it is so."""
+        """Return the reason shown to workloads that wait; it stays the same while the disk is full."""
         return f"has an almost full disk, and {self._rule}"
 
     def check(self) -> Check:
-        """For `penstock doctor`."""
+        """Return the check of `penstock doctor`."""
         if not self.is_short:
             return Check(name="disk", ok=True, detail=self._left)
         fix = "make room there (penstock volumes df, penstock jobs delete), or set data_dir to a larger disk"

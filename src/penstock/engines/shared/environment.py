@@ -1,4 +1,4 @@
-"""The variables and capabilities a job gets on every engine."""
+"""Choose the variables and capabilities a job gets on every engine."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ CAPABILITIES = (
     "SETUID",
     "SYS_CHROOT",
 )
-"""What root in a container needs to install packages and change accounts, and nothing more."""
+"""Capabilities that root in a container needs to install packages and change accounts, and no more."""
 RANKS = ("NODE_RANK", "SKYPILOT_NODE_RANK")
 INDEX = "JOB_COMPLETION_INDEX"
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-"""Without this, an image made for GPUs sees all of a machine's where NVIDIA's runtime is the default one."""
+"""Without these, an image made for GPUs sees all of a machine's GPUs where NVIDIA's runtime is the default one."""
 
 
-def given(launch: Launch) -> dict[str, str]:
-    """What the user set. Unbuffered, so that a log line comes when it is printed."""
+def user_variables(launch: Launch) -> dict[str, str]:
+    """Return what the user set, and unbuffered Python, so that a log line comes when it is printed."""
     reserved = {*NO_GPUS, INDEX}
     theirs = {name: value for name, value in launch.spec.envs.items() if not is_ours(name) and name not in reserved}
     return {"PYTHONUNBUFFERED": "1"} | theirs
 
 
-def told(launch: Launch, addresses: Sequence[str]) -> dict[str, str]:
-    """What every node is told about the run, beside which it is: this wins over what the user set."""
+def run_variables(launch: Launch, addresses: Sequence[str]) -> dict[str, str]:
+    """Return what every node is told about the run, except its rank. These win over what the user set."""
     nodes, gpus = str(launch.spec.nodes), str(launch.spec.resources.gpus)
     return {
         "NUM_NODES": nodes,

@@ -7,7 +7,7 @@ SIGNALS = {
     11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 24: "XCPU", 25: "XFSZ", 31: "SYS",
 }  # fmt: skip
 MEANINGS = {126: "cannot be executed", 127: "command not found"}
-"""What shells mean by a code."""
+"""The meaning that shells give a code."""
 NEVER_STARTED = "never started"
 
 

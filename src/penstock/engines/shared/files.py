@@ -36,7 +36,7 @@ def _utf16(code: int) -> list[int]:
 
 
 RESERVE, SHARE = 64 << 20, 20
-"""Left free of a disk: a twentieth of it, and no more than 64 MiB. On most it is where the database writes."""
+"""Bytes left free on a disk: a twentieth of it, and no more than 64 MiB. The database usually writes there, too."""
 
 
 def has_room(folder: str) -> bool:
@@ -58,7 +58,7 @@ def sync_directory(path: str) -> None:
 
 
 def write_new(path: str, text: str) -> None:
-    """Create the file and make it last; FileExistsError if it is there."""
+    """Create a file that lasts; FileExistsError if it is there."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, text.encode())
@@ -72,7 +72,7 @@ def write_new(path: str, text: str) -> None:
 
 
 def reserve(path: str, size: int) -> None:
-    """Take the room now that `replace` will need, so that a disk that fills up cannot prevent it."""
+    """Take the room that `replace` will need, so that a disk that fills up cannot prevent it."""
     fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, size)
@@ -81,7 +81,7 @@ def reserve(path: str, size: int) -> None:
 
 
 def overwrite(path: str, text: str) -> bool:
-    """Write no more than there is already, in place, which takes no room; False if there is less."""
+    """Overwrite a file in place, which takes no room; False if there is less of it than text."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def overwrite(path: str, text: str) -> bool:
 
 
 def complain(*words: object) -> None:
-    """To the supervisor's own log, which may have no room for it."""
+    """Write to the supervisor's own log, which may have no room for it."""
     try:
         print(*words, file=sys.stderr, flush=True)
     except OSError:
@@ -106,7 +106,7 @@ def complain(*words: object) -> None:
 
 
 def replace(path: str, text: str) -> None:
-    """Write the file so that a reader, or a crash, sees the old one or the new one."""
+    """Write a file so that a reader, or a crash, sees the old one or the new one."""
     fresh = f"{path}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

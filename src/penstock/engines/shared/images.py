@@ -6,7 +6,7 @@ import re
 
 FAILING = ("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed")
 NEVER = ("InvalidImageName", "ErrImageNeverPull")
-"""What no second try can mend."""
+"""Answers that no second try changes."""
 
 _PASSED_ON = re.compile(
     r'^(?:Back-off pulling image "[^"]*"|ErrImagePull|ImagePullBackOff|rpc error: code = \w+ desc = '
@@ -16,7 +16,7 @@ _PASSED_ON = re.compile(
     r'|Failed to apply default image tag "[^"]*"|couldn\'t parse image name "[^"]*")(?:: |(?<=desc = )|$)'
 )
 _FROM_PORT = re.compile(r"(?<= )\S+:\d+->(?=\S)")
-"""Who asked: another port each time, which would make the same failure a new one."""
+"""The port of whoever asked: another each time, which would make the same failure look new."""
 _ANSWERS = (
     (re.compile(r": not found$|manifest unknown|MANIFEST_UNKNOWN|NAME_UNKNOWN"), "the registry has no such image"),
     (
@@ -34,8 +34,8 @@ _ANSWERS = (
 )
 
 
-def cannot_be_pulled(image: str, reason: str, message: str) -> str:
-    """One sentence without its full stop."""
+def describe_pull_failure(image: str, reason: str, message: str) -> str:
+    """Describe a failed pull in one sentence without its full stop."""
     if reason == "ErrImageNeverPull":
         return f"the image {image} is not on the node, and may not be pulled"
     answer = answer_of(message)

@@ -2,9 +2,9 @@
 
 The first four and the newest four of eight segments are kept, so a log never outgrows its limit and both its beginning
 and its end are there; readers see the gap from the offsets. An index of (offset, time), at most one a second, answers
-`since`. A full disk never stops a job: what cannot be kept is counted, and said in the log once there is room again;
-until then an empty file, which needs no room, says to readers that something is missing.
-The last of a disk is left to others: on most it is where the database writes how jobs ended.
+`since`. A full disk never stops a job: output that cannot be kept is counted, and the log says so once there is room
+again; until then an empty file, which needs no room, tells readers that something is missing. The last bytes of a disk
+are left to others: the database usually writes there, and with it how jobs ended.
 """
 
 # ruff: noqa: PTH108, PTH118
@@ -20,7 +20,7 @@ SEGMENTS = 8
 HEAD = 4
 ENTRY = struct.Struct("<Qd")
 BETWEEN_LOOKS = 1 << 20
-"""Bytes until the disk is looked at again."""
+"""Bytes that are written between two looks at the room on the disk."""
 
 
 def segment_name(rank: int, start: int) -> str:
@@ -35,7 +35,7 @@ class LogFile:
     def __init__(self, folder: str, rank: int, limit: int) -> None:
         self._folder, self._rank = folder, rank
         self.size = max(limit // SEGMENTS, 1024)
-        """Of a segment: each begins at a multiple of it."""
+        """The size of a segment: each begins at a multiple of it."""
         self._starts: list[int] = []
         self._offset = 0
         self._fd = self._index = -1
@@ -43,9 +43,9 @@ class LogFile:
         self._lost = 0
         self._cut_path, self._is_cut = os.path.join(folder, cut_name(rank)), False
         self._unlooked = 0
-        """What may be written until then."""
+        """Bytes that may be written until the next look at the disk."""
         self.recent = b""
-        """The last few hundred bytes, for a sentence about what went wrong before anything ran."""
+        """The last few hundred bytes, for a message about what went wrong before anything ran."""
 
     def open(self) -> None:
         """Make the first segment before there is anything to write, so that the first line need not wait for it."""
@@ -118,7 +118,7 @@ class LogFile:
             os.unlink(os.path.join(self._folder, segment_name(self._rank, self._starts.pop(HEAD))))
 
     def _note_time(self, offset: int, now: float) -> None:
-        """After the data: the first write is what wakes those who follow."""
+        """Note the time after the data is written: the first write is what wakes those who follow."""
         if now - self._indexed < 1 and self._index >= 0:
             return
         now = max(now, self._indexed)  # a clock that jumps back must not break the order that readers search in

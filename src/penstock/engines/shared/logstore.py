@@ -17,11 +17,11 @@ from penstock.engines.shared.logfile import ENTRY, cut_name, segment_name
 
 BLOCK = 1 << 16
 TAIL_REACH = 64 << 20
-"""Bytes that are read, at most, to find where the last lines begin."""
+"""The most bytes that are read back to find where the last lines begin."""
 
 
 class LogReader:
-    """One node's log; `refresh` before reading what may be new. Those who follow share it, and so what it has read."""
+    """Reads one node's log; call `refresh` before reading what may be new. Those who follow share it, and its cache."""
 
     def __init__(self, run_dir: Path, rank: int) -> None:
         self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
@@ -29,7 +29,7 @@ class LogReader:
         self._read: dict[int, bytes] = {}
         self._segment_size: int | None = None
         self.turn = -1
-        """The turn of the bell it was refreshed at."""
+        """The turn of the watch at which it was refreshed."""
         self.over = False
         """Nothing more would be printed, as of that turn."""
 
@@ -38,7 +38,7 @@ class LogReader:
         self._read.clear()
 
     def _is_one_segment(self) -> bool:
-        """As most are: then there is no need to go through the files of all the other indexes of an array."""
+        """Most logs are one segment: then the files of an array's other indexes need not be listed."""
         if self._segment_size is None:
             self._segment_size = _began(self._run_dir).get("log_segment")
         if self._segment_size is None:
@@ -63,7 +63,7 @@ class LogReader:
         return (self._folder / cut_name(self._rank)).exists()
 
     def read(self, offset: int) -> tuple[bytes, int]:
-        """The next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""
+        """Return the next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""
         at = self._segment(offset)
         if at is not None:
             data = self._block(at, offset)
@@ -75,7 +75,7 @@ class LogReader:
         return self._gap(later - offset), later
 
     def _gap(self, missing: int) -> bytes:
-        """With the limit the run was started with: the setting may be another by now."""
+        """Name the limit the run was started with: the setting may be another by now."""
         limit = _began(self._run_dir).get("log_limit", "reached")
         return f"\n[penstock] {missing} bytes not kept: log_limit is {limit}\n".encode()
 
@@ -100,7 +100,7 @@ class LogReader:
             os.close(fd)
 
     def size(self) -> int:
-        """The offset after the last byte."""
+        """Return the offset after the last byte."""
         return self._starts[-1] + self._length(self._starts[-1]) if self._starts else 0
 
     def _length(self, start: int) -> int:
@@ -110,8 +110,8 @@ class LogReader:
             return 0
 
     async def start(self, query: LogQuery, threads: Executor) -> int:
-        """The offset that is read from. Looking back for the last lines may read a lot: not in the loop, and not in the
-        threads of others."""
+        """Return the offset to read from. Looking back for the last lines may read a lot: that is done in these
+        threads."""
         offset = 0 if query.since is None else self.since(query.since)
         if query.tail is None:
             return offset
@@ -120,8 +120,8 @@ class LogReader:
         return max(offset, await asyncio.get_running_loop().run_in_executor(threads, self.tail, query.tail))
 
     def tail(self, lines: int) -> int:
-        """The offset at which the last `lines` lines begin. An unfinished last line is one. Read in a thread: whoever
-        asks for a million lines may have it read back as far as TAIL_REACH, and gets what begins there."""
+        """Return the offset at which the last `lines` lines begin; an unfinished last line is one. It reads no further
+        back than TAIL_REACH."""
         end = self.size()
         if lines <= 0:
             return end
@@ -146,7 +146,7 @@ class LogReader:
                 end = begin
 
     def since(self, moment: datetime) -> int:
-        """The offset of what was printed from then on, give or take the second the index is exact to."""
+        """Return the offset of what was printed from then on, exact to a second, as the index is."""
         wanted = moment.timestamp()
         try:
             index = (self._folder / f"rank-{self._rank}.index").open("rb")
@@ -169,7 +169,7 @@ class LogReader:
 
 
 def _line_start(block: bytes, from_end: int) -> int:
-    """The position after the newline that is the `from_end`-th from the end."""
+    """Return the position after the newline that is the `from_end`-th from the end."""
     position = len(block)
     for _ in range(from_end):
         position = block.rfind(b"\n", 0, position)
@@ -177,7 +177,7 @@ def _line_start(block: bytes, from_end: int) -> int:
 
 
 def _began(run_dir: Path) -> dict[str, Any]:
-    """Return what was written down as the run began; nothing if that is not there yet, or not to be read."""
+    """Return the record of the run's beginning; empty if there is none yet, or it cannot be read."""
     with suppress(FileNotFoundError, ValueError):
         found = json.loads((run_dir / "began").read_bytes())
         return found if isinstance(found, dict) else {}

@@ -1,16 +1,16 @@
 """The minder: the first process of a container, and the shell below it that runs `setup` and `run`.
 
-Kubernetes tells only the first process of a container to end, and ends all others with it. The minder is there to pass
-the word on: it holds everything, tells each process (the readers of pipes last, so that what comes before them can
-still print), lets them go on and waits until the last one is gone. It needs bash and nothing else of the image.
+Kubernetes tells only the first process of a container to end, and kills all others with it. The minder passes the word
+on: it stops all processes, sends each TERM (the readers of pipes last, so that what comes before them can still print),
+lets them go on and waits until the last one is gone. It needs bash and nothing else of the image.
 
 What a program prints last is still on its way when it ends, and runtimes have been seen to lose it with the container.
 So the minder ends only when all that was printed has been fetched.
 
-A node's name in DNS vanishes with it. One that succeeds within ten seconds of its start stays that long, so that all
+A node's name in DNS vanishes with it. A node that succeeds within ten seconds of its start stays that long, so that all
 others have seen it and begin, too.
 
-What happened stands in the container's termination message as one line of JSON, which `read_note` reads.
+The outcome stands in the container's termination message as one line of JSON, which `read_note` reads.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.engines.base import Launch
 
 BASH = "/bin/bash"
 MARKS = "/run/penstock"
-"""A small place of the container's own, there only if code is sent to it."""
+"""A small directory of the container's own, there only if code is sent to it."""
 ARRIVED = f"{MARKS}/workdir"
-"""Made once the user's code is unpacked."""
+"""The file that is made once the user's code is unpacked."""
 PEER_PATIENCE = 60
-"""Seconds beyond `placement_timeout`: by then a peer that is not there has been there, or all would have given up."""
+"""Seconds beyond `placement_timeout`: a peer that is still missing then has gone again, or all would have given up."""
 
 MINDER = r"""
 max=$1 grace=$2; shift 2
@@ -136,21 +136,21 @@ PAYLOAD = (
     "unset penstock_peer penstock_setup penstock_went; "
     'if (($#)); then exec "$@"; fi; eval "unset penstock_run; $penstock_run"'
 )
-"""All on one line, so that bash counts the lines of the user's scripts from 1 in what it says."""
+"""All on one line, so that bash counts the lines of the user's scripts from 1 in its messages."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """What the minder wrote down; what was ended before it could has only a phase."""
+    """The outcome as the minder wrote it; a container that was killed before that has only a phase."""
 
     phase: str = "run"
     """`peers` or `upload` (it did not begin), `setup` or `run`."""
     code: int | None = None
-    """What the user's shell ended with."""
+    """The exit code of the user's shell."""
     ended: str = ""
     """`stop` or `time` if it was told to end."""
     peak: int | None = None
-    """The most memory it had, in bytes."""
+    """The most memory it used, in bytes."""
 
 
 FAILURES = {
@@ -164,7 +164,7 @@ LARGEST_PEAK = 1 << 50
 
 
 def read_note(message: str) -> Note:
-    """Whatever the container left behind: a program may write there, too, so nothing of it is taken on trust."""
+    """Read the termination message. Programs may write there, too, so nothing in it is taken on trust."""
     try:
         said = json.loads(message.splitlines()[-1])["penstock"]
         phase, code, ended, peak = (said.get(key) for key in ("phase", "code", "ended", "peak"))
@@ -179,13 +179,13 @@ def read_note(message: str) -> Note:
 
 
 def needs_bash(launch: Launch) -> bool:
-    """A program with its arguments is started as it is, unless something has to be awaited first."""
+    """A program with its arguments is started without bash, unless something has to be awaited first."""
     spec = launch.spec
     return isinstance(spec.run, str) or spec.nodes > 1 or launch.workdir_archive is not None
 
 
 def command(launch: Launch, peer_patience: int) -> list[str]:
-    """The container's command. Kubernetes puts variables in for `$(NAME)`; `$$` is how it is told not to."""
+    """Return the container's command, escaped for Kubernetes, which replaces `$(NAME)` by a variable."""
     spec = launch.spec
     script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run or ())
     if not needs_bash(launch):
@@ -204,5 +204,5 @@ def command(launch: Launch, peer_patience: int) -> list[str]:
 
 
 def verbatim(text: str) -> str:
-    """So written that the container gets exactly this text."""
+    """Escape a text so that the container gets exactly this."""
     return text.replace("$", "$$")

@@ -39,7 +39,7 @@ def volume_record(volume: Volume, account: Account) -> str:
 
 
 def read_volume(record: str) -> tuple[Volume, Account] | None:
-    """None where someone has changed it, or a later version of Penstock wrote it."""
+    """Return the volume and its owner; None if someone has changed the record, or a later Penstock wrote it."""
     try:
         found = json.loads(record)
         return Volume.model_validate(found["volume"]), Account.model_validate(found["account"])

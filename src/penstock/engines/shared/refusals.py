@@ -1,4 +1,4 @@
-"""What engines with containers refuse alike, and what they say of GPUs they cannot observe."""
+"""Refusals and notices that engines with containers have in common."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.engines.base import GpuUse, Refusal
 from penstock.wire.measures import GpuMeasure
 
 LARGEST_WORD = 120 * 1024
-"""Linux starts no program with an argument of 128 KiB, and bash wants some of it."""
+"""Linux starts no program with an argument of 128 KiB, and bash needs some of it."""
 ELSEWHERE = "put it into a file in a volume, or send it along in the workdir"
 
 
-def too_long(spec: Spec) -> list[Refusal]:
+def refuse_long_words(spec: Spec) -> list[Refusal]:
     words = {"setup": (spec.setup or "",), "run": (spec.run,) if isinstance(spec.run, str) else spec.run or ()}
     return [
         Refusal(keys=(key,), message="is longer than 120 KiB, which no container can be started with", hint=ELSEWHERE)
@@ -23,15 +23,15 @@ def too_long(spec: Spec) -> list[Refusal]:
     ]
 
 
-def in_a_cluster(spec: Spec) -> list[Refusal]:
-    """What only Kubernetes has."""
+def refuse_cluster_secrets(spec: Spec) -> list[Refusal]:
+    """Refuse Secrets outside Kubernetes."""
     said = {"from_secrets": spec.from_secrets, "pull_secrets": spec.pull_secrets}
     message = "names a Secret of a Kubernetes cluster, and this server does not run jobs in one"
     hints = {"from_secrets": "write its value, or give it in a task's secrets", "pull_secrets": "remove it"}
     return [Refusal(keys=(key,), message=message, hint=hints[key]) for key, named in said.items() if named]
 
 
-def mounted_over_code(spec: Spec) -> list[Refusal]:
+def refuse_mount_over_workdir(spec: Spec) -> list[Refusal]:
     sends = spec.workdir is not None and not spec.workdir.startswith("/")
     paths = [mount.path for mount in spec.mounts] + [scratch.path for scratch in spec.scratch]
     if not sends or WORKDIR not in paths:
@@ -45,12 +45,13 @@ IDLE_PARTLY_UNSEEN = "idle_timeout: on some nodes what GPUs do is not seen, so n
 
 
 def by_place(workloads: Iterable[Workload], gpus: Mapping[str, GpuMeasure]) -> GpuUse:
-    """Where our scheduler gives out GPUs: those of its places, among all that are seen, by uuid."""
+    """Return the use of each workload's GPUs, where our scheduler hands them out by uuid."""
     return {each.id: tuple(gpus.get(uuid) for place in each.gpus for uuid in place) for each in workloads}
 
 
 def idle_notices(spec: Spec, gpus_seen: Sequence[bool]) -> list[str]:
-    """`gpus_seen` is of each node that has some, whether it can be seen what they do."""
+    """Say where idle GPUs cannot be noticed; `gpus_seen` says of each node with GPUs whether it can be seen what they
+    do."""
     if spec.idle_timeout is None or all(gpus_seen):
         return []
     return [IDLE_PARTLY_UNSEEN if any(gpus_seen) else IDLE_UNSEEN]

@@ -12,7 +12,7 @@ if [[ -t 0 ]]; then
 fi
 exec "$@"
 """.strip()
-"""Marks it with its first argument, and lets a terminal have its size, and a language with letters beyond ASCII,
+"""Marks the program with the first argument; lets a terminal have its size, and a language with letters beyond ASCII,
 before the program looks."""
 LEAVE = r"""
 exec {idle}<> <(:)
@@ -28,7 +28,7 @@ for ((try = 0; try < 40; try++)); do
   read -r -t 0.1 -u "$idle"
 done 2>/dev/null
 """.strip()
-"""Ends all that has the mark."""
+"""Ends all processes that have the mark."""
 PLAIN_LEAVE = r"""
 try=0
 while [ "$try" -lt 40 ]; do

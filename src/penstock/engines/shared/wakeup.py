@@ -9,9 +9,9 @@ from weakref import WeakSet
 from penstock.engines.base import Run
 
 SLOWEST, PER_PART = 2.0, 0.0005
-"""Seconds in which changes of a large run are told as one: to look at it costs as much as it has parts."""
+"""Seconds in which changes of a large run are told as one: looking at it costs as much as it has parts."""
 AT_ONCE = 100
-"""Runs of so few parts are told at once."""
+"""The most parts of a run whose changes are told at once."""
 
 
 class Changes:
@@ -24,7 +24,7 @@ class Changes:
             listener.tell(run, wait)
 
     def follow(self) -> AsyncIterator[Run]:
-        """What changes from this call on, whenever it is first asked for."""
+        """Return what changes from this call on, whenever it is first asked for."""
         listener = _Listener()
         self._listeners.add(listener)
         return _told(listener)

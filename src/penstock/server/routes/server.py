@@ -9,13 +9,13 @@ import signal
 from fastapi import APIRouter, Response
 
 from penstock import __version__
+from penstock.config import load as load_settings
 from penstock.domain.policy import Kind, Verb
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import Invalid, SettingsError, StorageFull, Unavailable
 from penstock.server.identity import Asked, require_membership
 from penstock.server.routes.paging import Cursor, Limit, answer, one_page, page_of
 from penstock.server.secret_files import with_secrets
-from penstock.settings import load as load_settings
 from penstock.wire.nodes import GpuPage, NodePage
 from penstock.wire.server import CheckList, Health, ServerView, Whoami
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from penstock.domain.model import now
 from penstock.domain.names import USER, shorten
-from penstock.domain.policy import EVERYTHING, KEEPER, NOBODY, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
+from penstock.domain.policy import EVERYTHING, NOBODY, SERVER_ACCOUNT, SHARED_GROUP, WORDS, Kind, Rights, Verb, refusal
 from penstock.domain.users import LARGEST_UID, Caller, Group, Membership, Proof, User
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem, Unauthenticated
 from penstock.services import audit
@@ -78,14 +78,14 @@ class People:
     def _looked_up(self, caller: Caller) -> Caller:
         user, keeper = self._users.get(caller.user), caller.runs_server and caller.proof is Proof.socket
         if user is None:
-            return replace(caller, written=KEEPER if keeper else NOBODY)
+            return replace(caller, written=SERVER_ACCOUNT if keeper else NOBODY)
         if not user.active:
             raise Forbidden(f"{user.name} is deactivated.", hint="An admin of this server can activate the user again.")
         rights = self._rights_of(user)
         if caller.proof is Proof.header:
             rights = rights.by_name()
         if keeper:
-            rights = replace(rights, personal=rights.personal | KEEPER.personal)
+            rights = replace(rights, personal=rights.personal | SERVER_ACCOUNT.personal)
         uid = caller.uid if caller.proof is Proof.socket or user.uid is None else user.uid
         return replace(caller, written=rights, uid=uid)
 

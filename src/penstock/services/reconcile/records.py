@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from penstock.domain.attempts import KEPT, Next, following
+from penstock.domain.attempts import KEPT, NextAttempt, next_attempt
 from penstock.domain.model import now
-from penstock.domain.outcome import Outcome, lasting, latest, outcome, progress
+from penstock.domain.outcome import Outcome, keep_recorded_ends, latest, outcome, progress
 from penstock.domain.states import MOVES, Reason, State
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Progress, Unit, Wants, Workload
@@ -216,7 +216,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         progress=so_far,
         **_over(units),
     )
-    after = None if adopted else following(found, end, units)  # the next may be on a host that was not seen yet
+    after = None if adopted else next_attempt(found, end, units)  # the next may be on a host that was not seen yet
     return begin(tx, ended, after) if after else ended
 
 
@@ -224,7 +224,7 @@ def _written(tx: Store, workload: Workload, told: Sequence[Unit]) -> tuple[tuple
     """The units as they are kept from now on, and how far an array has come: an end in the records stays."""
     array = workload.spec.array
     known = tx.workloads.units(workload.id, None if array else workload.attempt) if array or told else ()
-    units = lasting(known, told)
+    units = keep_recorded_ends(known, told)
     tx.workloads.set_units(workload.id, units)
     return units, progress(latest((*known, *units))) if array else None
 
@@ -250,7 +250,7 @@ def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
     return tuple(unit if unit.ended_at else unit.model_copy(update=over) for unit in seen)
 
 
-def begin(tx: Store, ended: Workload, after: Next) -> Workload:
+def begin(tx: Store, ended: Workload, after: NextAttempt) -> Workload:
     """The next attempt of one that has ended."""
     if not ended.spec.array and ended.attempt >= KEPT:
         tx.workloads.forget_units(ended.id, ended.attempt + 2 - KEPT)

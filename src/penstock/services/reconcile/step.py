@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from penstock.domain.model import now
-from penstock.domain.outcome import Outcome, lasting
+from penstock.domain.outcome import Outcome, keep_recorded_ends
 from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload
@@ -295,7 +295,7 @@ class Runs:
         """What changed of them, at most once a second; the end writes all in any case."""
         kept = await self._db.read(lambda tx: tx.workloads.units(workload.id, workload.attempt))
         known = {unit.model_dump_json() for unit in kept}
-        changed = [unit for unit in lasting(kept, units) if unit.model_dump_json() not in known]
+        changed = [unit for unit in keep_recorded_ends(kept, units) if unit.model_dump_json() not in known]
         if not changed and said == workload.message:
             return workload
         wait = self._units_written.get(workload.id, 0) + BETWEEN_UNITS - time.monotonic()

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.nodes import Host, Node, unseen
+from penstock.domain.nodes import Host, Node, unknown_node
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling.capacity import Free
 from penstock.domain.scheduling.demand import Ask, Held, QueuedJob, ask_of
@@ -117,7 +117,7 @@ class Placement:
 
     def never(self, job: QueuedJob, coming: Iterable[Host] = ()) -> dict[str, str]:
         """`coming` are nodes that are about to be registered: what they have is not known yet."""
-        return self._pool.never(job, [unseen(host) for host in coming])
+        return self._pool.never(job, [unknown_node(host) for host in coming])
 
     def outlook(self, job: QueuedJob) -> Cause | None:
         """Why one that came now would wait; None if it would start."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.domain.policy import Verb
-from penstock.domain.secrets import without
+from penstock.domain.secrets import mask_secrets
 from penstock.domain.users import Caller
 from penstock.engines.base import Engine, Run
 from penstock.errors import Conflict, Invalid
@@ -27,7 +27,7 @@ class Looking:
         """The newest attempt, unless another is named."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         run = Run.of(workload, attempt)
-        found = without(await self._engine.inspect(run), workload.spec.secret_values)
+        found = mask_secrets(await self._engine.inspect(run), workload.spec.secret_values)
         return Inspection(
             id=workload.id, name=workload.name, attempt=run.attempt, engine=self._engine.name, found=found
         )
@@ -41,7 +41,9 @@ class Looking:
             found = await self._engine.top(Run.of(workload), chosen)
         except Conflict as error:
             raise said_of(workload, chosen, error) from error
-        shown = without(found.model_dump(), workload.spec.secret_values)  # a program may have been started with one
+        shown = mask_secrets(
+            found.model_dump(), workload.spec.secret_values
+        )  # a program may have been started with one
         return MeasureView(**shown, id=workload.id, name=workload.name, part=chosen)
 
     async def nodes(self, caller: Caller, names: Sequence[str], wait: float) -> list[NodeMeasure]:

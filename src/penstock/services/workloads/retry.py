@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.domain.attempts import Next
+from penstock.domain.attempts import NextAttempt
 from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.states import Reason, State
@@ -63,7 +63,9 @@ class Retrying:
             _refuse_without_volumes(tx, found)
             self._refuse_not_theirs(tx, caller, found)
             indexes = _indexes(tx, found, asked.indexes)
-            after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
+            after = NextAttempt(
+                Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes
+            )
             idempotency.remember(tx, caller.user, key, body, Kind.Workload, found.id)
             audit.note_of(tx, caller, Verb.create, found, after.message)
             return records.begin(tx, found, after), True

@@ -23,7 +23,7 @@ from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
 from penstock.engines.kubernetes.waiting.claims import why_not_bound
 from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.engines.kubernetes.waiting.reasons import Reasons
-from penstock.engines.shared.images import cannot_be_pulled
+from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
@@ -429,7 +429,7 @@ async def claim(seen: Observed, name: str, **fields: Any) -> None:
     ],
 )
 def test_the_registrys_answer_is_taken_out_of_what_passed_it_on(message: str, said: str) -> None:
-    assert cannot_be_pulled("r.io/a:1", "ErrImagePull", message) == said
+    assert describe_pull_failure("r.io/a:1", "ErrImagePull", message) == said
 
 
 def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:

@@ -14,7 +14,7 @@ from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.settings import PodSettings, security
-from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
+from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.minder import MARKS, command, needs_bash, verbatim
 
 Fields = dict[str, Any]
@@ -192,7 +192,7 @@ def _env(launch: Launch, place: Place) -> list[Fields]:
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}}
         if name in hidden
         else {"name": name, "value": verbatim(value)}
-        for name, value in (given(launch) | facts).items()
+        for name, value in (user_variables(launch) | facts).items()
     ]
     variables += [
         {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
@@ -206,7 +206,7 @@ def _env(launch: Launch, place: Place) -> list[Fields]:
 
 
 def _facts(launch: Launch, place: Place) -> dict[str, str]:
-    facts = told(launch, peers(launch, place.job))
+    facts = run_variables(launch, peers(launch, place.job))
     if launch.spec.nodes == 1:
         facts |= dict.fromkeys(RANKS, "0")
     if place.index is not None:

@@ -27,7 +27,7 @@ from penstock.engines.kubernetes.api.objects.others import Secret
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.spec import pod
-from penstock.engines.shared.environment import given
+from penstock.engines.shared.environment import user_variables
 from penstock.engines.shared.records import with_values
 from penstock.errors import Conflict
 
@@ -39,7 +39,7 @@ MOST_OWNERS = 1000
 
 async def make(api: Api, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
     """Once: a second time changes nothing."""
-    values = {name: value for name, value in given(launch).items() if name in launch.spec.secrets}
+    values = {name: value for name, value in user_variables(launch).items() if name in launch.spec.secrets}
     if not values or not owners:
         return
     run = Run(launch.workload_id, launch.attempt)

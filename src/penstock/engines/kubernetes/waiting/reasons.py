@@ -27,7 +27,7 @@ from penstock.engines.kubernetes.waiting.claims import claims_wait
 from penstock.engines.kubernetes.waiting.hold import Placement, awaits_product, read_placement
 from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.engines.kubernetes.waiting.shortage import Causes, shape_of, shortage, shortage_of, wanted_products
-from penstock.engines.shared.images import FAILING, NEVER, cannot_be_pulled
+from penstock.engines.shared.images import FAILING, NEVER, describe_pull_failure
 
 ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
 """What waits, from the furthest from its start to the nearest."""
@@ -215,7 +215,7 @@ _STEPS = frozenset(
 
 
 def _not_pulled(pod: Pod, waiting: Waiting, events: Sequence[Event]) -> Why:
-    said = cannot_be_pulled(_image(pod), waiting.reason, waiting.message)
+    said = describe_pull_failure(_image(pod), waiting.reason, waiting.message)
     if missing := _missing_credentials(events):
         said = f"the image {_image(pod)} cannot be pulled: {missing}, which has the registry's credentials"
     failed = [event.first_timestamp for event in events if event.reason in ("Failed", "InspectFailed", "BackOff")]

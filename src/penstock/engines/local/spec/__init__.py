@@ -1,1 +1,1 @@
-"""What the supervisor is told to start: sandbox, mounts, identity, script and environment."""
+"""The plan of a run: sandbox, mounts, identity, script and environment of each node."""

@@ -1,4 +1,4 @@
-"""The account a node runs as. It is never root.
+"""Choose the account a node runs as. It is never root.
 
 A server that is not root can only be itself. A root server hands other people's work to their own account before
 bubblewrap starts, so that the kernel checks every path as theirs. Root's own work runs as an unprivileged account, but
@@ -31,12 +31,12 @@ T = TypeVar("T")
 class Identity:
     account: Account
     drop: dict[str, object] | None = None
-    """uid, gid and groups to take on before bubblewrap starts."""
+    """The uid, gid and groups to take on before bubblewrap starts."""
     setpriv: tuple[str, ...] = ()
-    """The command that takes them on inside it."""
+    """The command that takes the account on inside it."""
 
 
-def identity(account: Account, settings: Settings) -> Identity:
+def choose_identity(account: Account, settings: Settings) -> Identity:
     if account.uid == 0:
         raise Forbidden("Work never runs as root.", hint="the setting root_account names the account it runs as")
     me = os.geteuid()
@@ -46,7 +46,7 @@ def identity(account: Account, settings: Settings) -> Identity:
         return Identity(account)
     groups = _groups(account)
     if account.user == settings.root_account and settings.sandbox == "bubblewrap":
-        return Identity(account, setpriv=setpriv_prefix(_setpriv(), account.uid, account.gid, groups))
+        return Identity(account, setpriv=setpriv_prefix(find_setpriv(), account.uid, account.gid, groups))
     return Identity(account, drop={"uid": account.uid, "gid": account.gid, "groups": groups})
 
 
@@ -58,7 +58,7 @@ def _groups(account: Account) -> list[int]:
     return [group for group in os.getgrouplist(name, account.gid) if group != 0]
 
 
-def _setpriv() -> str:
+def find_setpriv() -> str:
     found = shutil.which("setpriv")
     if found is None:
         raise Unavailable("setpriv is not installed.", hint="sudo apt-get install -y util-linux")
@@ -66,7 +66,7 @@ def _setpriv() -> str:
 
 
 def with_rights_of(who: Identity, look: Callable[[], T]) -> T:
-    """Look at files with the rights of the account that bubblewrap will have: root's server may see far more."""
+    """Call `look` with the rights of the account that bubblewrap will have: root's server may see far more."""
     if who.drop is None:
         return look()
     with ThreadPoolExecutor(1, "penstock-look", _take_rights, (who,)) as thread:
@@ -74,16 +74,16 @@ def with_rights_of(who: Identity, look: Callable[[], T]) -> T:
 
 
 def _take_rights(who: Identity) -> None:
-    """Of this thread alone, which ends afterwards."""
+    """Take on the rights of an account in this thread alone, which ends afterwards."""
     groups, number = _groups(who.account), SETGROUPS.get(os.uname().machine)
     libc = ctypes.CDLL(None, use_errno=True)
     listed = (ctypes.c_uint32 * len(groups))(*groups)
     if number is None or libc.syscall(ctypes.c_long(number), ctypes.c_long(len(groups)), listed) != 0:
-        raise Unavailable("The rights of another account cannot be taken on here.")
+        raise Unavailable("This server cannot look at files with the rights of another account.")
     libc.setfsgid(who.account.gid)
     libc.setfsuid(who.account.uid)
     if libc.setfsuid(-1) != who.account.uid or libc.setfsgid(-1) != who.account.gid:
-        raise Unavailable("The rights of another account cannot be taken on here.")
+        raise Unavailable("This server cannot look at files with the rights of another account.")
 
 
 JOIN_SESSION_KEYRING = 1
@@ -94,7 +94,8 @@ _libc = ctypes.CDLL(None)
 
 
 def new_session_keyring() -> None:
-    """An empty one for this thread and what it starts from now on. Where there are no keyrings, nothing happens."""
+    """Give this thread, and what it starts from now on, an empty keyring. Where there are no keyrings, nothing
+    happens."""
     number = KEYCTL.get(os.uname().machine)
     if number is not None and sys.maxsize > 2**32:
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(JOIN_SESSION_KEYRING), None)

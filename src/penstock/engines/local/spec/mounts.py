@@ -1,80 +1,100 @@
-"""The mounts of a node: volumes, scratch, and what no job may see.
+"""Choose the mounts of a node: volumes, scratch, and masks over what no job may see.
 
 No job may see the server's data, the other volumes and the server's sockets. Usually nothing that it is shown contains
-them. Where something does (a data directory in /opt, an interpreter
-beside it), an empty directory is put over them.
+them. Where something does (a data directory in /opt, an interpreter beside it), an empty directory is put over them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Account
-from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import BoundMount, Launch
+from penstock.engines.local.cgroups import own_group
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import Identity
 from penstock.engines.local.spec.sandbox import (
     SHARED_MEMORY,
-    Bind,
-    Mask,
-    Memory,
+    BindMount,
+    MaskMount,
+    MemoryMount,
     can_size_memory,
     canonical,
     in_system,
     within,
 )
-from penstock.engines.local.supervisor.private import Entry
-from penstock.engines.local.volumes import Claims
+from penstock.engines.local.supervisor.directories import Entry
+from penstock.engines.local.volumes import LocalClaims
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def volume_binds(launch: Launch, claims: Claims) -> list[Bind]:
-    """And the places for what is mounted inside them: volumes and scratch."""
+def volume_mounts(launch: Launch, claims: LocalClaims) -> list[BindMount]:
+    """Return the mounts of volumes, and make the places for what is mounted inside them: volumes and scratch."""
     found = [_bind(mount, claims) for mount in launch.mounts]
     for path in (*(mount.path for mount in launch.mounts), *(scratch.path for scratch in launch.spec.scratch)):
         _make_place(path, launch, claims)
     return found
 
 
-def _bind(mount: BoundMount, claims: Claims) -> Bind:
+def _bind(mount: BoundMount, claims: LocalClaims) -> BindMount:
     source = claims.path(mount.volume)
     try:
         os.close(claims.open(mount.volume))
     except Unavailable as error:
         raise Unavailable(f"The volume '{mount.volume.name}' is lost: its directory {source} is gone.") from error
     option = "--ro-bind" if _is_read_only(mount) else "--bind"
-    return Bind(str(source), mount.path, option, below=str(claims.root(mount.volume)))
+    return BindMount(str(source), mount.path, option, below=str(claims.root(mount.volume)))
 
 
 def _is_read_only(mount: BoundMount) -> bool:
     return mount.read_only or mount.volume.read_only
 
 
-def _make_place(shown: str, launch: Launch, claims: Claims) -> None:
-    """A directory in the volume around it, if there is one. In scratch, which is empty, bubblewrap can make it."""
+def _make_place(shown: str, launch: Launch, claims: LocalClaims) -> None:
+    """Make a directory for a mount in the volume around it, if there is one. In scratch bubblewrap can make it.
+
+    What is mounted read-only stays as it is: there the directory must exist.
+    """
     path = canonical(shown)
     around: list[tuple[str, BoundMount | None]] = [(canonical(mount.path), mount) for mount in launch.mounts]
     around += [(canonical(scratch.path), None) for scratch in launch.spec.scratch]
     around = [(dest, mount) for dest, mount in around if path.startswith(dest.rstrip("/") + "/")]
     dest, mount = max(around, key=lambda pair: len(pair[0]), default=("", None))
-    if mount and _is_read_only(mount):
-        _find_inside(claims, mount.volume, path[len(dest) :].strip("/"), shown)
-    elif mount:
-        _make_inside(claims, mount.volume, path[len(dest) :].strip("/"), launch.account, shown)
+    if mount is None:
+        return
+    account, relative = None if _is_read_only(mount) else launch.account, path[len(dest) :].strip("/")
+    fd = claims.open(mount.volume)
+    try:
+        with disk_errors(claims.path(mount.volume)):
+            for name in relative.split("/"):
+                try:
+                    inner = _open_place(fd, name, account, shown)
+                except FileNotFoundError as error:
+                    if account:
+                        raise
+                    raise Conflict(
+                        f"Nothing can be mounted at '{shown}': the volume '{mount.volume.name}' around it is mounted "
+                        f"read-only and has no directory {relative}.",
+                        hint="Make that directory where the volume is mounted to write, or choose another path.",
+                    ) from error
+                os.close(fd)
+                fd = inner
+    finally:
+        os.close(fd)
 
 
-def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
-    """Nothing but volumes and scratch is mounted inside a volume: there is no place for it there."""
+def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> None:
+    """Refuse other mounts than volumes and scratch inside a volume: there is no place for them there."""
     for bind in others:
         for volume in volumes:
             if canonical(bind.dest).startswith(canonical(volume.dest).rstrip("/") + "/"):
@@ -84,48 +104,16 @@ def refuse_inside(volumes: Sequence[Bind], others: Sequence[Bind]) -> None:
                 )
 
 
-def _make_inside(claims: Claims, volume: Volume, relative: str, account: Account, shown: str) -> None:
-    _walk(claims, volume, relative, lambda parent, name: _step(parent, name, account, shown))
-
-
-def _find_inside(claims: Claims, volume: Volume, relative: str, shown: str) -> None:
-    """What is read-only stays as it is: the directory must be there."""
-
-    def step(parent: int, name: str) -> int:
-        try:
-            return _open_directory(parent, name, shown)
-        except FileNotFoundError as error:
-            raise Conflict(
-                f"Nothing can be mounted at '{shown}': the volume '{volume.name}' around it is mounted read-only and "
-                f"has no directory {relative}.",
-                hint="Make that directory where the volume is mounted to write, or choose another path.",
-            ) from error
-
-    _walk(claims, volume, relative, step)
-
-
-def _walk(claims: Claims, volume: Volume, relative: str, step: Callable[[int, str], int]) -> None:
-    fd = claims.open(volume)
-    try:
-        with disk_errors(claims.path(volume)):
-            for part in relative.split("/"):
-                inner = step(fd, part)
-                os.close(fd)
-                fd = inner
-    finally:
-        os.close(fd)
-
-
-def _step(parent: int, name: str, account: Account, shown: str) -> int:
-    """The directory, made if it is not there and then given to the account: by descriptor, since its owner may put
-    something else under that name at any moment."""
-    made = True
-    try:
-        os.mkdir(name, 0o755, dir_fd=parent)
-    except FileExistsError:
-        made = False
+def _open_place(parent: int, name: str, account: Account | None, shown: str) -> int:
+    """Open a directory. With an account it is made where it is not there, and given to the account by descriptor, since
+    its owner may put something else under that name at any moment."""
+    made = False
+    if account:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=parent)
+            made = True
     fd = _open_directory(parent, name, shown)
-    if made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
+    if account and made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
         os.fchown(fd, account.uid, account.gid)
     return fd
 
@@ -142,7 +130,7 @@ def _open_directory(parent: int, name: str, shown: str) -> int:
 
 
 OWN_DIRECTORIES = {"/tmp": "tmp", "/var/tmp": "vartmp"}  # noqa: S108  (paths inside a job)
-"""What every node has on the disk, wherever nothing else is mounted."""
+"""Directories that every node has on the disk, wherever nothing else is mounted."""
 
 
 def memory_of_machine() -> int:
@@ -150,39 +138,40 @@ def memory_of_machine() -> int:
 
 
 def memory_size(scratch: Scratch, spec: Spec) -> int:
-    """As Kubernetes has it: no larger than the memory limit, and that large if no size is named."""
+    """Return the size of scratch in memory as Kubernetes has it: the memory limit, or less if a smaller size is
+    named."""
     limit = spec.resources.memory_bytes
     asked = [size for size in (scratch.size_bytes, limit) if size is not None]
     return min(asked) if asked else memory_of_machine() // 2
 
 
-def entries(spec: Spec) -> list[Entry]:
-    """The directories of a node that are kept on the disk."""
+def disk_entries(spec: Spec) -> list[Entry]:
+    """List the directories of a node that are kept on the disk."""
     shared = [(name, 0o1777, None) for _, name in _own(spec)]
-    return [*shared, *((name, _mode(scratch.path), None) for name, scratch in on_disk(spec))]
+    return [*shared, *((name, _mode(scratch.path), None) for name, scratch in scratch_on_disk(spec))]
 
 
-def binds(spec: Spec, folder: Path) -> list[Bind]:
+def scratch_mounts(spec: Spec, folder: Path) -> list[BindMount]:
     return [
-        *(Bind(str(folder / name), scratch.path) for name, scratch in on_disk(spec)),
+        *(BindMount(str(folder / name), scratch.path) for name, scratch in scratch_on_disk(spec)),
         *(
-            Memory(dest=scratch.path, size=memory_size(scratch, spec), mode=_mode(scratch.path))
+            MemoryMount(dest=scratch.path, size=memory_size(scratch, spec), mode=_mode(scratch.path))
             for scratch in spec.scratch
             if scratch.medium is Medium.memory
         ),
     ]
 
 
-def own_binds(spec: Spec, folder: Path, bwrap: str) -> list[Bind]:
-    """What every node has, unless something else is mounted there: /tmp, /var/tmp and /dev/shm."""
-    found = [Bind(str(folder / name), path) for path, name in _own(spec)]
+def own_mounts(spec: Spec, folder: Path, bwrap: str) -> list[BindMount]:
+    """Return the mounts every node has, unless something else is mounted there: /tmp, /var/tmp and /dev/shm."""
+    found = [BindMount(str(folder / name), path) for path, name in _own(spec)]
     if SHARED_MEMORY not in _taken(spec):
-        found.append(Memory(dest=SHARED_MEMORY, size=_shared_memory(spec, bwrap)))
+        found.append(MemoryMount(dest=SHARED_MEMORY, size=_shared_memory(spec, bwrap)))
     return found
 
 
 def _shared_memory(spec: Spec, bwrap: str) -> int | None:
-    """Half the memory limit. Without one it is half the machine's memory, as the kernel has it by itself."""
+    """Half the memory limit. Without one it is half the machine's memory, which is the kernel's own default."""
     limit = spec.resources.memory_bytes
     return limit // 2 if limit and can_size_memory(bwrap) else None
 
@@ -195,8 +184,8 @@ def _taken(spec: Spec) -> set[str]:
     return {*(scratch.path for scratch in spec.scratch), *(mount.path for mount in spec.mounts)}
 
 
-def on_disk(spec: Spec) -> list[tuple[str, Scratch]]:
-    """Each with the name of its directory."""
+def scratch_on_disk(spec: Spec) -> list[tuple[str, Scratch]]:
+    """Return the scratch that is on the disk, each with the name of its directory."""
     return [(f"scratch-{n}", scratch) for n, scratch in enumerate(spec.scratch) if scratch.medium is Medium.disk]
 
 
@@ -204,19 +193,19 @@ def _mode(path: str) -> int:
     return 0o1777 if path in (*OWN_DIRECTORIES, SHARED_MEMORY) else 0o777
 
 
-def variable(path: str) -> str:
-    """Where nothing can be mounted, a variable says where the directory is."""
+def scratch_variable(path: str) -> str:
+    """Return the variable that names the directory where nothing can be mounted."""
     return "PENSTOCK_SCRATCH_" + re.sub(r"[^A-Z0-9]+", "_", path.upper().strip("/"))
 
 
-def limits(spec: Spec, home: str, workdir: str) -> dict[str, Any] | None:
-    """What the supervisor looks at from time to time; None if no size was asked for."""
-    sized = {name: scratch for name, scratch in on_disk(spec) if scratch.size_bytes is not None}
+def disk_limits(spec: Spec, home: str, workdir: str) -> dict[str, Any] | None:
+    """Return the limits the supervisor checks from time to time; None if no size was asked for."""
+    sized = {name: scratch for name, scratch in scratch_on_disk(spec) if scratch.size_bytes is not None}
     whole = spec.resources.disk_bytes
     if whole is None and not sized:
         return None
     shown = {"home": home, "workdir": workdir} | {name: path for path, name in _own(spec)}
-    shown |= {name: scratch.path for name, scratch in on_disk(spec)}
+    shown |= {name: scratch.path for name, scratch in scratch_on_disk(spec)}
     wanted = [name for name in shown if whole is not None or name in sized]
     return {
         "limit": whole,
@@ -233,62 +222,60 @@ def _folder(name: str, shown: str, sized: Scratch | None) -> dict[str, Any]:
 CONTROL_GROUPS = "/sys/fs/cgroup"
 
 
-def private(settings: Settings) -> list[str]:
-    """The directories whose contents are the server's alone."""
+def server_directories(settings: Settings) -> list[str]:
+    """Return the directories whose contents are the server's alone."""
     return [os.path.realpath(path) for path in (str(settings.data_dir), *settings.storage_classes.values())]
 
 
-def hidden(settings: Settings, who: Identity) -> list[str]:
-    found = [*private(settings), os.path.realpath(settings.system_socket.parent)]
+def hidden_paths(settings: Settings, who: Identity) -> list[str]:
+    found = [*server_directories(settings), os.path.realpath(settings.system_socket.parent)]
     # Where we may not even look, a job that is no more than we are cannot either.
     return [_within_reach(path, who) for path in found if os.path.isdir(path)]  # noqa: PTH112
 
 
-def control_groups(own: Sequence[str], version: int) -> list[Bind]:
-    """The job's own groups where programs look for the machine's, and no others: their names are the ids of jobs. `own`
-    are those it was given; where it was given none it is in the server's."""
+def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
+    """Show the job's own groups where programs look for the machine's, and no others: their names are the ids of jobs.
+    `own` are those it was given; a job that was given none is in the server's."""
     if not os.path.isdir(CONTROL_GROUPS):  # noqa: PTH112
         return []
     if version == 1:
         places = [(path, str(Path(path).parents[1])) for path in own]
-        return [Mask(dest=CONTROL_GROUPS), *(bind for path, mount in places for bind in _of_controller(path, mount))]
+        return [
+            MaskMount(dest=CONTROL_GROUPS),
+            *(bind for path, mount in places for bind in _of_controller(path, mount)),
+        ]
     path = own[0] if own else _servers_group()
-    return [Bind(path, CONTROL_GROUPS, "--ro-bind") if path else Mask(dest=CONTROL_GROUPS)]
+    return [BindMount(path, CONTROL_GROUPS, "--ro-bind") if path else MaskMount(dest=CONTROL_GROUPS)]
 
 
-def _of_controller(path: str, mount: str) -> Iterator[Bind]:
-    """`cpu,cpuacct` is also known as `cpu` and as `cpuacct`."""
+def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
+    """Yield every name of a controller: `cpu,cpuacct` is also known as `cpu` and as `cpuacct`."""
     name = Path(mount).name
     for shown in sorted({name, *name.split(",")}):
-        yield Bind(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
+        yield BindMount(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
 
 
 def _servers_group() -> str | None:
-    """If it has limits: what is at the very top has none."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    way = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    path = os.path.normpath(f"{CONTROL_GROUPS}/{way}")
+    """Return the server's own group if it has limits: the one at the very top has none."""
+    path = os.path.normpath(f"{CONTROL_GROUPS}/{own_group()}")
     return path if os.path.exists(f"{path}/memory.max") else None  # noqa: PTH110
 
 
-def masks(paths: Iterable[str], binds: Sequence[Bind]) -> list[Mask]:
-    """An empty directory wherever the job would otherwise see one of the paths."""
-    real = [Bind(_real_source(bind), canonical(bind.dest)) for bind in binds]
+def masks(paths: Iterable[str], binds: Sequence[BindMount]) -> list[MaskMount]:
+    """Mount an empty directory wherever the job would otherwise see one of the paths."""
+    real = [BindMount(_real_source(bind), canonical(bind.dest)) for bind in binds]
     seen = {dest for path in paths for dest in _appearances(path, real)}
-    return [Mask(dest=dest) for dest in sorted(seen)]
+    return [MaskMount(dest=dest) for dest in sorted(seen)]
 
 
-def _real_source(bind: Bind) -> str:
-    """Below a directory that others may change no link is followed when it is mounted, and so none here."""
+def _real_source(bind: BindMount) -> str:
+    """Follow no link below a directory that others may change, as none is followed when it is mounted."""
     if not bind.below:
         return bind.source and os.path.realpath(bind.source)
     return os.path.join(os.path.realpath(bind.below), os.path.relpath(bind.source, bind.below))  # noqa: PTH118
 
 
-def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
+def _appearances(path: str, binds: Sequence[BindMount]) -> Iterator[str]:
     if in_system(path) and not _covered(path, "/", binds):
         yield path
     for bind in binds:
@@ -298,13 +285,14 @@ def _appearances(path: str, binds: Sequence[Bind]) -> Iterator[str]:
                 yield dest
 
 
-def _covered(path: str, shown_by: str, binds: Sequence[Bind]) -> bool:
+def _covered(path: str, shown_by: str, binds: Sequence[BindMount]) -> bool:
     """Is something else mounted over it, further in than what shows it?"""
     return any(within(path, bind.dest) and len(bind.dest) > len(shown_by) for bind in binds)
 
 
 def _within_reach(path: str, who: Identity) -> str:
-    """bubblewrap can put nothing inside a directory its account cannot enter; that one itself is hidden then."""
+    """Return the path, or the directory around it that bubblewrap's account cannot enter: nothing can be put inside
+    that."""
     if who.drop is None:
         return path
     parents = reversed(Path(path).parents)

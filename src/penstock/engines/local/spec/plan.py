@@ -1,4 +1,4 @@
-"""Write the plan that a supervisor carries out, and what each node of the run gets of its own.
+"""Write the plan that a supervisor carries out, and the private folder of each node.
 
 An array has a plan for each place at which an index can run, not for each index: what tells one index from another is
 its number alone, and the supervisor makes the private folder of a place anew for each.
@@ -16,18 +16,38 @@ from typing import Any
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import parse_bytes, parse_duration, show_duration
 from penstock.engines.base import Launch
-from penstock.engines.local.cgroups import Limits
+from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.gpus import device_binds
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.refusals import refusals
-from penstock.engines.local.spec import mounts as scratch
 from penstock.engines.local.spec import venv as venvs
-from penstock.engines.local.spec.identity import Identity, identity
-from penstock.engines.local.spec.mounts import control_groups, hidden, masks, private, refuse_inside, volume_binds
-from penstock.engines.local.spec.sandbox import Bind, Mounts, Payload, arrange, call_filter, in_system, options
+from penstock.engines.local.spec.identity import Identity, choose_identity
+from penstock.engines.local.spec.mounts import (
+    control_groups,
+    disk_entries,
+    disk_limits,
+    hidden_paths,
+    masks,
+    own_mounts,
+    refuse_inside,
+    scratch_mounts,
+    scratch_on_disk,
+    scratch_variable,
+    server_directories,
+    volume_mounts,
+)
+from penstock.engines.local.spec.sandbox import (
+    BindMount,
+    SandboxMounts,
+    SandboxProgram,
+    arrange_mounts,
+    bwrap_options,
+    call_filter,
+    in_system,
+)
 from penstock.engines.local.spec.script import (
     DEFAULT_PATH,
-    Place,
+    NodePaths,
     base_env,
     enter_script,
     env_script,
@@ -35,10 +55,9 @@ from penstock.engines.local.spec.script import (
     run_script,
     start_script,
 )
-from penstock.engines.local.supervisor.erase import erase
-from penstock.engines.local.supervisor.private import Entry, make
+from penstock.engines.local.supervisor.directories import Entry, erase, make_folder
 from penstock.engines.local.supervisor.start import OPTIONS
-from penstock.engines.local.volumes import Claims
+from penstock.engines.local.volumes import LocalClaims
 from penstock.errors import Invalid
 from penstock.settings import Settings
 
@@ -50,12 +69,12 @@ INSIDE_WORKDIR = "/workdir"
 
 @dataclass(frozen=True)
 class Machine:
-    """What plans are made from."""
+    """The machine and its settings, from which plans are made."""
 
     settings: Settings
     layout: Layout
-    claims: Claims
-    limits: Limits
+    claims: LocalClaims
+    limits: CgroupLimits
     gpus: dict[str, Gpu]
     bwrap: str
 
@@ -65,28 +84,28 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Job:
+class RunPlan:
     """A launch on this machine: what all its nodes have in common."""
 
     run_dir: Path
     launch: Launch
     machine: Machine
     who: Identity
-    volumes: list[Bind]
+    volumes: list[BindMount]
     venv: venvs.Venv | None
 
 
 def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
-    """May be done again as long as the run has not begun; the caller holds its lock."""
+    """Write the plan of a run that has not begun, whose lock the caller holds. It may be written again."""
     _refuse(launch, machine)
-    who = identity(launch.account, machine.settings)
-    binds = volume_binds(launch, machine.claims) if machine.sandboxed else []
-    venv = venvs.read_venv(launch.venv, private(machine.settings), who) if launch.venv else None
-    job = Job(run_dir, launch, machine, who, binds, venv)
+    who = choose_identity(launch.account, machine.settings)
+    binds = volume_mounts(launch, machine.claims) if machine.sandboxed else []
+    venv = venvs.read_venv(launch.venv, server_directories(machine.settings), who) if launch.venv else None
+    plan = RunPlan(run_dir, launch, machine, who, binds, venv)
     indexes = _indexes(launch)
     places = min(max(len(launch.gpus), 1), len(indexes)) if indexes else launch.spec.nodes
     (run_dir / "logs").mkdir(mode=0o700, exist_ok=True)
-    plan = {
+    written = {
         "gpus": [uuid for rank in launch.gpus for uuid in rank],
         "grace": launch.stop_grace,
         "max_duration": launch.spec.max_duration,
@@ -95,49 +114,53 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
         "log_limit": parse_bytes(machine.settings.log_limit),
         "log_limit_text": machine.settings.log_limit,
         "private": [f"rank-{number}" for number in range(places)],
-        "ranks": [_rank(job, number) for number in range(places)],
+        "ranks": [_rank(plan, number) for number in range(places)],
         "array": indexes,
     }
     fresh = run_dir / "plan.new"
     fresh.touch(mode=0o600)
-    fresh.write_bytes(marshal.dumps(plan))
+    fresh.write_bytes(marshal.dumps(written))
     fresh.rename(run_dir / "plan")
 
 
 def _refuse(launch: Launch, machine: Machine) -> None:
-    """Whoever submitted it was told already; the settings may have changed since."""
+    """Refuse a launch that the settings no longer allow; its submitter was told of all else."""
     if found := refusals(launch.spec, machine.settings, machine.bwrap):
         raise Invalid(f"{'.'.join(found[0].keys)}: {found[0].message}.", hint=found[0].hint)
 
 
 def _indexes(launch: Launch) -> list[int] | None:
-    """What of an array this attempt runs; None if it is no array."""
+    """Return the indexes of an array that this attempt runs; None if it is no array."""
     if launch.spec.array is None:
         return None
     return list(launch.indexes) or list(range(launch.spec.array.count))
 
 
-def _rank(job: Job, number: int) -> dict[str, Any]:
-    """The plan of a node, or of a place at which indexes of an array run one after the other."""
-    launch, machine, who = job.launch, job.machine, job.who
-    folder = job.run_dir / f"rank-{number}"
-    place = _place(folder, launch, machine)
-    envs = _envs(job, place, folder, number)
-    entries = _private(job, place, envs)
+def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
+    """Return the plan of a node, or of a place at which indexes of an array run one after the other."""
+    launch, machine, who = plan.launch, plan.machine, plan.who
+    folder = plan.run_dir / f"rank-{number}"
+    paths = _node_paths(folder, launch, machine)
+    envs = _envs(plan, paths, folder, number)
+    entries = _private(plan, paths, envs)
     owner = (who.account.uid, who.account.gid) if os.geteuid() == 0 else None
     erase(str(folder))
-    make(str(folder), entries, owner)
-    group = f"{job.run_dir.name}-{number}"
+    make_folder(str(folder), entries, owner)
+    group = f"{plan.run_dir.name}-{number}"
     asked = launch.spec.resources
     groups = machine.limits.groups(group, asked)
-    mounts = _mounts(job, place, folder, number, groups) if machine.sandboxed else Mounts([], [], by_descriptor=False)
+    mounts = (
+        _mounts(plan, paths, folder, number, groups)
+        if machine.sandboxed
+        else SandboxMounts([], [], by_descriptor=False)
+    )
     return {
         "folder": folder.name,
         "make": entries if launch.spec.array else [],
         "owner": owner,
-        "argv": _argv(place, machine, who),
-        "options": options(machine.bwrap, mounts, _payload(place, who)) if machine.sandboxed else [],
-        "filter": call_filter(machine.bwrap, _payload(place, who)) if machine.sandboxed else b"",
+        "argv": _argv(paths, machine, who),
+        "options": bwrap_options(machine.bwrap, mounts, _payload(paths, who)) if machine.sandboxed else [],
+        "filter": call_filter(machine.bwrap, _payload(paths, who)) if machine.sandboxed else b"",
         "held": mounts.held,
         "by_descriptor": mounts.by_descriptor,
         "inside": mounts.inside,
@@ -145,95 +168,96 @@ def _rank(job: Job, number: int) -> dict[str, Any]:
         "envs": envs,
         "identity": who.drop,
         "kept": not machine.sandboxed,
-        "archive": str(launch.workdir_archive) if place.unpack else None,
+        "archive": str(launch.workdir_archive) if paths.unpack else None,
         "cgroups": groups,
         "memory": machine.limits.memory_record(group, asked),
-        "disk": scratch.limits(launch.spec, place.home, place.workdir or INSIDE_WORKDIR),
+        "disk": disk_limits(launch.spec, paths.home, paths.workdir or INSIDE_WORKDIR),
     }
 
 
-def _private(job: Job, place: Place, envs: dict[str, str]) -> list[Entry]:
-    spec, venv = job.launch.spec, job.venv
-    lost = job.launch.venv is not None and venv is None
-    notice = f"the virtual environment {job.launch.venv} cannot be used; the system's Python is" if lost else None
+def _private(plan: RunPlan, paths: NodePaths, envs: dict[str, str]) -> list[Entry]:
+    spec, venv = plan.launch.spec, plan.venv
+    lost = plan.launch.venv is not None and venv is None
+    notice = f"the virtual environment {plan.launch.venv} cannot be used; the system's Python is" if lost else None
     texts = {
-        "start.sh": start_script(place, setup=spec.setup is not None, notice=notice),
+        "start.sh": start_script(paths, setup=spec.setup is not None, notice=notice),
         "env.sh": env_script(envs),
-        "enter.sh": enter_script(place),
+        "enter.sh": enter_script(paths),
         "setup.sh": (spec.setup or "") + "\n",
         "run.sh": run_script(spec.run or (), waits=spec.terminal),
     }
-    layer = venvs.layer(venv, place.home) if venv else []
+    layer = venvs.layer(venv, paths.home) if venv else []
     return [
         *(("home", 0o700, None), ("workdir", 0o755, None), ("scripts", 0o700, None)),
-        *scratch.entries(spec),
+        *disk_entries(spec),
         *((f"scripts/{name}", 0o644, text.encode(errors="surrogateescape")) for name, text in texts.items()),
         *((f"home/{name}", mode, content) for name, mode, content in layer),
     ]
 
 
-def _place(folder: Path, launch: Launch, machine: Machine) -> Place:
+def _node_paths(folder: Path, launch: Launch, machine: Machine) -> NodePaths:
     asked = launch.spec.workdir
     unpack = launch.workdir_archive is not None
     if not machine.sandboxed:
         workdir = str(folder / "workdir") if unpack else asked
         programs = str(machine.layout.programs)
-        return Place(str(folder / "scripts"), programs, str(folder / "home"), workdir, unpack)
-    return Place(INSIDE_SCRIPTS, INSIDE_PROGRAMS, _home(launch), INSIDE_WORKDIR if unpack else asked, unpack)
+        return NodePaths(str(folder / "scripts"), programs, str(folder / "home"), workdir, unpack)
+    return NodePaths(INSIDE_SCRIPTS, INSIDE_PROGRAMS, _home(launch), INSIDE_WORKDIR if unpack else asked, unpack)
 
 
 def _home(launch: Launch) -> str:
-    """/home/USER, unless something is mounted there or above: its data is not the place for a job's dot files."""
+    """Return /home/USER, unless something is mounted there or above: its data is not the place for a job's dot
+    files."""
     usual = f"/home/{launch.account.user}"
     paths = [*(mount.path for mount in launch.mounts), *(each.path for each in launch.spec.scratch)]
     taken = any(usual == path or usual.startswith(path.rstrip("/") + "/") for path in paths)
     return f"/var{usual}" if taken else usual
 
 
-def _envs(job: Job, place: Place, folder: Path, number: int) -> dict[str, str]:
-    launch, venv = job.launch, job.venv
-    envs = base_env(launch.account.user, place)
-    envs |= venvs.environment(venv, place.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
-    if not job.machine.sandboxed:
+def _envs(plan: RunPlan, paths: NodePaths, folder: Path, number: int) -> dict[str, str]:
+    launch, venv = plan.launch, plan.venv
+    envs = base_env(launch.account.user, paths)
+    envs |= venvs.environment(venv, paths.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    if not plan.machine.sandboxed:
         for mount in launch.mounts:
             name = mount.volume.name.upper().replace("-", "_")
-            envs[f"PENSTOCK_VOLUME_{name}"] = str(job.machine.claims.path(mount.volume))
-        for name, asked in scratch.on_disk(launch.spec):
-            envs[scratch.variable(asked.path)] = str(folder / name)
+            envs[f"PENSTOCK_VOLUME_{name}"] = str(plan.machine.claims.path(mount.volume))
+        for name, asked in scratch_on_disk(launch.spec):
+            envs[scratch_variable(asked.path)] = str(folder / name)
     envs |= launch.spec.envs | node_env(launch, number)
     if launch.spec.array:
         envs.pop("JOB_COMPLETION_INDEX", None)  # comes with each index
     return envs
 
 
-def _argv(place: Place, machine: Machine, who: Identity) -> list[str]:
-    payload = _payload(place, who)
+def _argv(paths: NodePaths, machine: Machine, who: Identity) -> list[str]:
+    payload = _payload(paths, who)
     sandbox = [machine.bwrap, "--args", str(OPTIONS), "--"] if machine.sandboxed else []
     return [*sandbox, *payload.setpriv, *payload.argv]
 
 
-def _payload(place: Place, who: Identity) -> Payload:
-    return Payload((BASH, "--noprofile", "--norc", f"{place.scripts}/start.sh"), who.setpriv)
+def _payload(paths: NodePaths, who: Identity) -> SandboxProgram:
+    return SandboxProgram((BASH, "--noprofile", "--norc", f"{paths.scripts}/start.sh"), who.setpriv)
 
 
-def _mounts(job: Job, place: Place, folder: Path, number: int, groups: list[dict[str, Any]]) -> Mounts:
-    launch, machine = job.launch, job.machine
+def _mounts(plan: RunPlan, paths: NodePaths, folder: Path, number: int, groups: list[dict[str, Any]]) -> SandboxMounts:
+    launch, machine = plan.launch, plan.machine
     uuids = launch.gpus[number] if number < len(launch.gpus) else ()
     own = [
-        Bind(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
-        Bind(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
-        Bind(str(folder / "home"), place.home),
-        *(job.venv.binds if job.venv else []),
+        BindMount(str(folder / "scripts"), INSIDE_SCRIPTS, "--ro-bind"),
+        BindMount(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
+        BindMount(str(folder / "home"), paths.home),
+        *(plan.venv.binds if plan.venv else []),
         *control_groups([group["path"] for group in groups], machine.limits.version),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
     ]
-    own += scratch.own_binds(launch.spec, folder, machine.bwrap)
-    refuse_inside(job.volumes, own)
-    binds = [*own, *scratch.binds(launch.spec, folder), *job.volumes]
-    if place.workdir and not _reachable(place.workdir, [bind.dest for bind in binds]):
-        binds.append(Bind(str(folder / "workdir"), place.workdir))
-    binds = [*masks(hidden(machine.settings, job.who), binds), *binds]
-    return arrange(machine.bwrap, binds, job.volumes)
+    own += own_mounts(launch.spec, folder, machine.bwrap)
+    refuse_inside(plan.volumes, own)
+    binds = [*own, *scratch_mounts(launch.spec, folder), *plan.volumes]
+    if paths.workdir and not _reachable(paths.workdir, [bind.dest for bind in binds]):
+        binds.append(BindMount(str(folder / "workdir"), paths.workdir))
+    binds = [*masks(hidden_paths(machine.settings, plan.who), binds), *binds]
+    return arrange_mounts(machine.bwrap, binds, plan.volumes)
 
 
 def _reachable(path: str, dests: list[str]) -> bool:

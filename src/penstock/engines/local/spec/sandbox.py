@@ -1,4 +1,4 @@
-"""The bubblewrap command line of one node and its system call filter.
+"""Write the bubblewrap command line of one node and its system call filter.
 
 The root is a fresh tmpfs with the host's system directories bound read-only, because a bind of the whole host root
 could not get a mount at a path that does not exist there. Where a mount lies below a system directory at a path the
@@ -25,11 +25,11 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  (a path inside a job)
 LOCK_FD = "5"
 INSIDE = "/run/penstock/inside"
-"""Where the sandbox has at first what the supervisor then moves into a volume."""
+"""The directory of the sandbox from which the supervisor moves mounts into volumes."""
 
 
 @dataclass(frozen=True)
-class Bind:
+class BindMount:
     """A directory of the machine at a path of the job. Without a source it is an empty one."""
 
     source: str
@@ -37,7 +37,7 @@ class Bind:
     option: str = "--bind"
     below: str = ""
     """A directory around the source that only the server or its admin can exchange. If it is named, the supervisor
-    opens the source from there, follows no link, and lets nothing run unless just that is what is mounted."""
+    opens the source from there, follows no link, and lets nothing run unless exactly that is mounted."""
 
     def words(self) -> tuple[str, ...]:
         return (self.option, self.source, self.dest)
@@ -47,7 +47,7 @@ class Bind:
 
 
 @dataclass(frozen=True)
-class Mask(Bind):
+class MaskMount(BindMount):
     """An empty directory that cannot be written, over what is not to be seen."""
 
     source: str = ""
@@ -58,8 +58,8 @@ class Mask(Bind):
 
 
 @dataclass(frozen=True)
-class Memory(Bind):
-    """A file system in memory that takes so many bytes and no more; None is the kernel's own limit."""
+class MemoryMount(BindMount):
+    """A file system in memory of a limited size; None is the kernel's own limit."""
 
     source: str = ""
     dest: str = ""
@@ -71,30 +71,31 @@ class Memory(Bind):
 
 
 @dataclass(frozen=True)
-class Payload:
-    """Who runs inside. Without `setpriv`, bubblewrap itself already is that account and needs a user namespace."""
+class SandboxProgram:
+    """The program that runs inside, and how it becomes its account. Without `setpriv`, bubblewrap itself already is
+    that account and needs a user namespace."""
 
     argv: tuple[str, ...]
     setpriv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Mounts:
-    """What is mounted, in the order of bubblewrap's options, and what the supervisor does about it."""
+class SandboxMounts:
+    """The mounts in the order of bubblewrap's options, and what the supervisor does about them."""
 
-    binds: list[Bind]
+    binds: list[BindMount]
     inside: list[tuple[str, str]]
-    """What bubblewrap mounts at the first path, and the supervisor moves to the second, inside a volume. By its path
-    bubblewrap would find any link that a job put there meanwhile, and as root make directories behind it."""
+    """Pairs of paths: bubblewrap mounts at the first, and the supervisor moves it to the second, inside a volume. By
+    its path bubblewrap would follow any link that a job put there meanwhile, and as root make directories behind it."""
     by_descriptor: bool
 
     @property
     def held(self) -> list[tuple[str, str, str]]:
-        """A directory, the way from there to what is to be mounted, and where that is mounted."""
+        """A directory, the path from there to what is mounted, and where that is mounted."""
         held = [bind for bind in self.binds if bind.below]
         return [(bind.below, os.path.relpath(bind.source, bind.below), bind.dest) for bind in held]
 
-    def words(self) -> Iterator[tuple[Bind, tuple[str, ...]]]:
+    def words(self) -> Iterator[tuple[BindMount, tuple[str, ...]]]:
         number = HELD
         for bind in self.binds:
             if bind.below and self.by_descriptor:
@@ -104,10 +105,10 @@ class Mounts:
                 yield bind, bind.words()
 
 
-def arrange(bwrap: str, binds: Sequence[Bind], volumes: Sequence[Bind]) -> Mounts:
-    """Outer ones first."""
+def arrange_mounts(bwrap: str, binds: Sequence[BindMount], volumes: Sequence[BindMount]) -> SandboxMounts:
+    """Put outer mounts first, and those inside volumes aside."""
     around = [canonical(volume.dest).rstrip("/") + "/" for volume in volumes]
-    placed: list[Bind] = []
+    placed: list[BindMount] = []
     inside: list[tuple[str, str]] = []
     for bind in sorted((replace(bind, dest=canonical(bind.dest)) for bind in binds), key=_depth):
         if bind.dest.startswith(tuple(around)):
@@ -115,17 +116,19 @@ def arrange(bwrap: str, binds: Sequence[Bind], volumes: Sequence[Bind]) -> Mount
             placed.append(replace(bind, dest=inside[-1][0]))
         else:
             placed.append(bind)
-    return Mounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
+    return SandboxMounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
 
 
-def command(bwrap: str, payload: Payload) -> list[str]:
-    """A sandbox without mounts."""
-    nothing = Mounts([], [], by_descriptor=False)
-    return [bwrap, *options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
+def empty_sandbox(bwrap: str, payload: SandboxProgram) -> list[str]:
+    """Return the command of a sandbox without mounts."""
+    nothing = SandboxMounts([], [], by_descriptor=False)
+    return [bwrap, *bwrap_options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
 
 
-def options(bwrap: str, mounts: Mounts, payload: Payload, *, hold: str | None = LOCK_FD) -> list[str]:
-    """`hold` is a descriptor that stays open as long as anything runs inside."""
+def bwrap_options(
+    bwrap: str, mounts: SandboxMounts, payload: SandboxProgram, *, hold: str | None = LOCK_FD
+) -> list[str]:
+    """Return bubblewrap's options; `hold` is a descriptor that stays open as long as anything runs inside."""
     binds = mounts.binds
     return [
         *("--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--die-with-parent", "--new-session"),
@@ -136,29 +139,40 @@ def options(bwrap: str, mounts: Mounts, payload: Payload, *, hold: str | None = 
         *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
         *_resolver(),
         *_mounts(mounts),
-        *(word for bind in binds if isinstance(bind, Mask) for word in ("--remount-ro", bind.dest)),
+        *(word for bind in binds if isinstance(bind, MaskMount) for word in ("--remount-ro", bind.dest)),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
 
 
-def _privileges(bwrap: str, payload: Payload) -> list[str]:
+def _privileges(bwrap: str, payload: SandboxProgram) -> list[str]:
     if not payload.setpriv:
         return ["--unshare-user", *(["--disable-userns"] if _can_disable_userns(bwrap) else [])]
     needed = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
     return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
 
 
-def call_filter(bwrap: str, payload: Payload) -> bytes:
-    """What keeps the job from making user namespaces where bubblewrap has no way of its own to do that."""
+def call_filter(bwrap: str, payload: SandboxProgram) -> bytes:
+    """Return the filter that keeps a job from making user namespaces, where bubblewrap cannot prevent that itself."""
     return no_user_namespaces() if payload.setpriv or not _can_disable_userns(bwrap) else b""
 
 
 @functools.cache
 def _can_disable_userns(bwrap: str) -> bool:
     """Versions before 0.8 cannot."""
-    tried = [bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"]
+    return _succeeds(bwrap, "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc")
+
+
+@functools.cache
+def can_size_memory(bwrap: str) -> bool:
+    """Versions before 0.7 cannot say how large a file system in memory may grow, nor can one that is setuid root."""
+    return _succeeds(bwrap, "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp")  # noqa: S108
+
+
+def _succeeds(bwrap: str, *options: str) -> bool:
     try:
-        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
+        return (
+            subprocess.run([bwrap, *options, "/bin/true"], capture_output=True, check=False, timeout=30).returncode == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -173,16 +187,6 @@ def can_bind_by_descriptor(bwrap: str) -> bool:
     return b"--bind-fd" in said
 
 
-@functools.cache
-def can_size_memory(bwrap: str) -> bool:
-    """Versions before 0.7 cannot say how large a file system in memory may grow, nor can one that is setuid root."""
-    tried = [bwrap, "--ro-bind", "/", "/", "--size", "4096", "--tmpfs", "/tmp", "/bin/true"]  # noqa: S108
-    try:
-        return subprocess.run(tried, capture_output=True, check=False, timeout=30).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
 def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> tuple[str, ...]:
     members = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
     nothing = ("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs")
@@ -190,7 +194,7 @@ def setpriv_prefix(setpriv: str, uid: int, gid: int, groups: Sequence[int]) -> t
 
 
 def canonical(path: str) -> str:
-    """A mount below /bin really is one below /usr/bin where /bin is a link; bubblewrap must be told the latter."""
+    """Return the path that bubblewrap must be told: a mount below /bin is one below /usr/bin where /bin is a link."""
     return os.path.realpath(path) if in_system(path) else path
 
 
@@ -202,12 +206,13 @@ def within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _depth(bind: Bind) -> tuple[int, str]:
+def _depth(bind: BindMount) -> tuple[int, str]:
     return bind.dest.count("/"), bind.dest
 
 
-def _mounts(mounts: Mounts) -> Iterator[str]:
-    """Directories on the way are made by name: bubblewrap's own are closed to all but its user."""
+def _mounts(mounts: SandboxMounts) -> Iterator[str]:
+    """Write the options of all mounts. Directories on the way are named: those bubblewrap makes itself are closed to
+    all but its user."""
     made = {"/"}
     for bind, words in mounts.words():
         for parent in reversed(Path(bind.dest).parents):
@@ -234,7 +239,7 @@ def _system_entry(path: str, missing: Sequence[str]) -> Iterator[str]:
 
 
 def _resolver() -> list[str]:
-    """systemd-resolved keeps /etc/resolv.conf in /run, which is not shown otherwise."""
+    """Show the file behind /etc/resolv.conf, which systemd-resolved keeps in /run."""
     real = os.path.realpath("/etc/resolv.conf")
     return ["--ro-bind-try", real, real] if real.startswith("/run/") else []
 
@@ -242,7 +247,7 @@ def _resolver() -> list[str]:
 CLONE_NEWUSER = 0x10000000
 CLONE3 = 435
 X32 = 0x40000000
-"""A bit in the number that says how the arguments are passed, and nothing else."""
+"""A bit of the number that says how the arguments are passed, and nothing else."""
 CALLS = {
     "x86_64": [(0xC000003E, 56, 272), (0x40000003, 120, 310)],
     "aarch64": [(0xC00000B7, 220, 97), (0x40000028, 120, 337)],
@@ -256,8 +261,8 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 
 
 def no_user_namespaces() -> bytes:
-    """Empty on a machine whose system calls we do not know. What clone3 is asked for cannot be seen by a filter: it is
-    said not to be there, and every C library then takes clone."""
+    """Return the filter; empty on a machine whose system calls we do not know. A filter cannot see what clone3 is asked
+    for: it is reported missing, and every C library then uses clone."""
     kinds = CALLS.get(os.uname().machine)
     if kinds is None:
         return b""

@@ -1,4 +1,4 @@
-"""The script of a node's first shell: wait for go, then workdir, setup and run."""
+"""Write the script of a node's first shell: wait for `go`, then workdir, setup and run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shlex import join, quote
 
 from penstock.domain.names import shorten
 from penstock.engines.base import Launch
-from penstock.engines.shared.environment import INDEX, RANKS, told
+from penstock.engines.shared.environment import INDEX, RANKS, run_variables
 from penstock.errors import Invalid
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -19,7 +19,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePaths:
     """Paths as the node sees them."""
 
     scripts: str
@@ -27,37 +27,37 @@ class Place:
     """A directory that comes last on its PATH."""
     home: str
     workdir: str | None = None
-    """Where to go; None is HOME."""
+    """Where the script starts; None is HOME."""
     unpack: bool = False
-    """The caller's code is to be unpacked there first, from descriptor 4."""
+    """The caller's code is unpacked there first, from descriptor 4."""
 
 
-def start_script(place: Place, *, setup: bool, notice: str | None = None) -> str:
-    """`setup` is sourced with `set -e` and without our descriptors; `run` after it in the same shell, so that what
-    setup exported, activated and entered stays. The archive is unpacked in here, by the account that runs: whatever
-    is in it reaches no further than the job itself could."""
+def start_script(paths: NodePaths, *, setup: bool, notice: str | None = None) -> str:
+    """Write the first script. `setup` is sourced with `set -e` and without our descriptors; `run` after it in the same
+    shell, so that what setup exported, activated and entered stays. The account that runs the job unpacks the archive:
+    whatever is in it reaches no further than the job itself could."""
     lines = [
         "printf 'ready\\n' >&3",
         "IFS= read -r penstock_go || exit 125",
         "exec </dev/null",
         "unset penstock_go",
-        f". {quote(place.scripts + '/env.sh')} 2>/dev/null",
+        f". {quote(paths.scripts + '/env.sh')} 2>/dev/null",
         *([f"printf '%s\\n' {quote('[penstock] ' + notice)}"] if notice else []),
-        *_enter(place),
+        *_enter(paths),
     ]
     if setup:
-        lines += ["set -e", f". {quote(place.scripts + '/setup.sh')} 3>&-", "set +e"]
-    lines += ["printf 'run\\n' >&3", "exec 3>&-", f". {quote(place.scripts + '/run.sh')}"]
+        lines += ["set -e", f". {quote(paths.scripts + '/setup.sh')} 3>&-", "set +e"]
+    lines += ["printf 'run\\n' >&3", "exec 3>&-", f". {quote(paths.scripts + '/run.sh')}"]
     return "\n".join(lines) + "\n"
 
 
-def _enter(place: Place) -> list[str]:
-    target = place.workdir or place.home
+def _enter(paths: NodePaths) -> list[str]:
+    target = paths.workdir or paths.home
     lines = []
-    if place.unpack:
+    if paths.unpack:
         unpack = f"tar -xz -f - --no-same-owner -C {quote(target)} <&4 3>&-"
         lines += [_or_fail(unpack, "The workdir could not be unpacked; the log says why."), "exec 4<&-"]
-    elif place.workdir:
+    elif paths.workdir:
         lines.append(f"mkdir -p -- {quote(target)} 2>/dev/null")
     why = f"The workdir '{shorten(target)}' is not there and cannot be made in this job."
     return [*lines, _or_fail(f"cd -- {quote(target)} 2>/dev/null", why)]
@@ -70,7 +70,8 @@ def _or_fail(command: str, sentence: str) -> str:
 
 
 def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
-    """A program and its arguments take the shell's place. `waits`: its input never ends, so that a shell stays."""
+    """Write the script of `run`; a program and its arguments take the shell's place. `waits`: its input never ends, so
+    that a shell stays."""
     opened = "exec 0<> <(:)\n" if waits else ""
     if isinstance(run, str):
         return f"{opened}{run}\n"
@@ -80,11 +81,11 @@ def run_script(run: str | tuple[str, ...], *, waits: bool = False) -> str:
     return f"{look}\n{opened}exec -- {join(run)}\n"
 
 
-def enter_script(place: Place) -> str:
-    """For a program that comes later, from outside: what the run was told, and where it began."""
-    where = [quote(place.workdir)] if place.workdir else []
+def enter_script(paths: NodePaths) -> str:
+    """Write what a program sources that is started later, from outside: the variables, and where the run began."""
+    where = [quote(paths.workdir)] if paths.workdir else []
     go = " || ".join(f"cd -- {path} 2>/dev/null" for path in [*where, '"$HOME"', "/"])
-    return f". {quote(place.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
+    return f". {quote(paths.scripts + '/env.sh')} 2>/dev/null\n{go}\n"
 
 
 def env_script(envs: dict[str, str]) -> str:
@@ -95,19 +96,19 @@ def env_script(envs: dict[str, str]) -> str:
 
 
 def node_env(launch: Launch, number: int) -> dict[str, str]:
-    """What every node is told about the run; these win over what the user set. In an array `number` is that of the
+    """Return what a node is told about the run; these win over what the user set. In an array `number` is that of the
     place, and the supervisor adds the index of whatever runs there."""
     rank = 0 if launch.spec.array else number
     gpus = launch.gpus[number] if number < len(launch.gpus) else ()
-    facts = told(launch, ["127.0.0.1"] * launch.spec.nodes) | dict.fromkeys(RANKS, str(rank))
+    facts = run_variables(launch, ["127.0.0.1"] * launch.spec.nodes) | dict.fromkeys(RANKS, str(rank))
     return facts | ({} if launch.spec.array else {INDEX: str(rank)}) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
-def base_env(user: str, place: Place) -> dict[str, str]:
-    """The plain surroundings, which the user may change. Unbuffered, so that a log line comes when it is printed."""
+def base_env(user: str, paths: NodePaths) -> dict[str, str]:
+    """Return the variables that the user may change. Unbuffered, so that a log line comes when it is printed."""
     return {
-        "PATH": f"{place.home}/.local/bin:{DEFAULT_PATH}:{place.programs}",
-        "HOME": place.home,
+        "PATH": f"{paths.home}/.local/bin:{DEFAULT_PATH}:{paths.programs}",
+        "HOME": paths.home,
         "USER": user,
         "LOGNAME": user,
         "SHELL": "/bin/bash",
@@ -137,7 +138,8 @@ exec python3 -m pip "$@"
 
 
 def write_programs(directory: Path) -> None:
-    """Each is replaced in one step: a job may just be looking for it."""
+    """Write the programs that jobs find last on their PATH; each is replaced in one step, since a job may just look for
+    it."""
     directory.mkdir(exist_ok=True)
     directory.chmod(0o755)
     fresh = directory / ".new"

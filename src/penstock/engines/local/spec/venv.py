@@ -1,4 +1,4 @@
-"""The caller's virtual environment in a job: read-only at its own path, with a writable layer over it.
+"""Show a job the caller's virtual environment, read-only at its own path, with a writable layer over it.
 
 `setup` may `pip install`: that goes to the layer in the job's HOME and is gone with it. The layer sees what the
 caller's environment has, so nothing is fetched twice; and through PYTHONPATH the caller's own scripts see the layer.
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engines.local.spec.identity import Identity, with_rights_of
-from penstock.engines.local.spec.sandbox import Bind, in_system, within
+from penstock.engines.local.spec.sandbox import BindMount, in_system, within
 from penstock.engines.local.spec.script import DEFAULT_PATH
-from penstock.engines.local.supervisor.private import Entry
+from penstock.engines.local.supervisor.directories import Entry
 
 LAYER = ".penstock-venv"
 CONFIG_LIMIT = 65536
 NEVER = ("/", "/var", "/home", "/tmp", "/var/tmp")  # noqa: S108
-"""No part of an environment, though what is below them may be."""
+"""Directories that are never shown as part of an environment, though what is below them may be."""
 NOTHING_BELOW = ("/run", "/proc", "/sys", "/dev")
 
 
@@ -29,12 +29,12 @@ NOTHING_BELOW = ("/run", "/proc", "/sys", "/dev")
 class Venv:
     path: Path
     home: str
-    """Where the base interpreter is: `home` of pyvenv.cfg."""
+    """The directory of the base interpreter: `home` of pyvenv.cfg."""
     version: str
-    """`python3.11`: the name of the directory that has site-packages."""
+    """The name of the directory that has site-packages, such as `python3.11`."""
     system_packages: bool
     interpreter: str
-    binds: list[Bind]
+    binds: list[BindMount]
     """The environment, and what its interpreter needs, as written and as links lead to it."""
 
     @property
@@ -43,8 +43,7 @@ class Venv:
 
 
 def read_venv(path: Path, private: Sequence[str], who: Identity) -> Venv | None:
-    """None if there is no usable environment at the path that the account itself could read, or it would bring along
-    what is not for jobs."""
+    """Return the environment; None if the account itself could not use it, or it contains what is not for jobs."""
     try:
         return with_rights_of(who, lambda: _read(path, private))
     except (OSError, BrokenExecutor):
@@ -75,7 +74,7 @@ def _may_be_shown(path: str, private: Sequence[str]) -> bool:
 
 
 def _config(path: Path) -> dict[str, str]:
-    """The file is a user's and we may be root: read no device and no pipe, and not without end."""
+    """Read pyvenv.cfg. It is a user's file and we may be root: read no device and no pipe, and not without end."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -96,13 +95,13 @@ def _parts_of(interpreter: Path, version: str) -> list[Path]:
     return [part for part in parts if not in_system(str(part)) and part.exists()]
 
 
-def _bind(path: Path) -> Bind:
-    """What the links lead to now, and nothing that somebody may make them lead to later."""
-    return Bind(os.path.realpath(path), str(path), "--ro-bind", below="/")
+def _bind(path: Path) -> BindMount:
+    """Bind what the links lead to now, and nothing that somebody may make them lead to later."""
+    return BindMount(os.path.realpath(path), str(path), "--ro-bind", below="/")
 
 
 def _parts(place: Path, version: str) -> list[Path]:
-    """Python's own files in the installation, not all there is: an interpreter in ~/.local/bin must not bring the
+    """List Python's own files in the installation, not all there is: an interpreter in ~/.local/bin must not bring the
     whole of ~/.local with it. Conda's has OpenSSL and the like beside it."""
     if place.name != "bin":
         return [place / "python3", place / version]
@@ -122,7 +121,7 @@ def environment(venv: Venv, home: str) -> dict[str, str]:
 
 
 def layer(venv: Venv, home: str) -> list[Entry]:
-    """What a job's HOME, whose path inside is `home`, begins with."""
+    """List the files of the layer for a job's HOME, whose path inside is `home`."""
     packages = f"lib/{venv.version}/site-packages"
     flag = str(venv.system_packages).lower()
     config = f"home = {venv.home}\ninclude-system-site-packages = {flag}\n"

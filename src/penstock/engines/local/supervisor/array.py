@@ -1,6 +1,6 @@
 """Run the indexes of an array: a place takes the next one when nothing of the last is left in it.
 
-However long an array is, only what runs takes up room here and on the disk.
+However long an array is, only the indexes that run take up room here and on the disk.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import time
 
 from penstock.engines.shared.files import complain
 
-from .apart import apart
-from .erase import erase
-from .private import make
-from .processes import remove_group
+from .directories import erase, make_folder
+from .processes import apart, remove_group
 from .start import start_node
 
 TYPE_CHECKING = False
@@ -24,14 +22,14 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from .start import Started
 
 TRIES = 20
-"""How often an index is started that could not be: there may be no process to be had for a moment."""
+"""How often the start of an index is tried: there may be no process to be had for a moment."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""That the disk is full does not count: it waits until there is room."""
+"""Errors that do not count as a try: the index waits until the disk has room."""
 PAUSE = 1.0
 """Seconds between two tries."""
 
 
-class Array:
+class IndexQueue:
     def __init__(self, plan: dict[str, Any], tree: int) -> None:
         self._places: list[dict[str, Any]] = plan["ranks"]
         self._indexes: list[int] = plan["array"]
@@ -51,7 +49,7 @@ class Array:
 
     @property
     def ready(self) -> bool:
-        """A place is clean, and may take an index."""
+        """Is there a clean place, which may take an index?"""
         return bool(self._clean)
 
     @property
@@ -59,7 +57,7 @@ class Array:
         return bool(self._cleaners or self._clean)
 
     def leave(self, place: int, pause: float = 0.0) -> None:
-        """The index that ran there has ended: remove what it left, which may take long."""
+        """Clean the place of an index that has ended, which may take long."""
         plan = self._places[place]
         try:
             pid = apart(lambda: _clean(plan, pause))
@@ -78,7 +76,7 @@ class Array:
         self._clean.append(place)
 
     def take(self) -> tuple[int, int, int] | None:
-        """A place that is free, the index that is next, and how often that was tried; None if there is no such pair."""
+        """Return a free place, the next index, and how often that was tried; None if there is no such pair."""
         if not self._clean:
             return None
         if self._again:
@@ -91,11 +89,11 @@ class Array:
 
     def start(self, place: int, index: int) -> Started:
         plan = self._places[place]
-        make(plan["folder"], plan["make"], plan["owner"])
+        make_folder(plan["folder"], plan["make"], plan["owner"])
         return start_node(plan, self._tree, index)
 
     def again(self, place: int, index: int, tries: int, error: OSError) -> bool:
-        """Put an index back that could not be started; False if that was tried often enough."""
+        """Put an index back that could not be started; False if it was tried often enough."""
         tries += error.errno not in FULL
         last = tries >= TRIES
         if not last:
@@ -104,7 +102,7 @@ class Array:
         return not last
 
     def stop(self) -> None:
-        """No further index starts."""
+        """Start no further index."""
         self._next = len(self._indexes)
         self._again.clear()
 

@@ -10,8 +10,8 @@ import os
 
 from penstock.engines.shared.files import write_all
 
-from .apart import SAYS, apart
-from .measuring import measure
+from .directories import measure_directory
+from .processes import SAYS, apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -23,17 +23,17 @@ REST = 20
 UNITS = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 
 
-class Scans:
+class DiskScans:
     def __init__(self, every: float) -> None:
         self._every = every
         self._pid = self.pipe = -1
         self._began = 0.0
         self._said = b""
         self.due: float | None = None
-        """When the next one is; None while one is under way, and before anything runs."""
+        """When the next scan is; None while one is under way, and before anything runs."""
 
     def expect(self, now: float) -> None:
-        """Something runs that must be looked at."""
+        """Plan a scan, now that something runs that has a limit."""
         if self.due is None and self.pipe < 0:
             self.due = now + self._every
 
@@ -57,7 +57,7 @@ class Scans:
             os.close(saying)
 
     def hear(self, now: float) -> dict[int, list[int]] | None:
-        """By the node's number the bytes in each of its folders, once all is said."""
+        """Read from the child; once all is there, return the bytes in each folder by the number of the node."""
         data = os.read(self.pipe, 1 << 16)
         if data:
             self._said += data
@@ -78,13 +78,13 @@ def _scan(asked: list[tuple[int, list[str]]]) -> None:
 
 def _size(folder: str) -> int:
     try:
-        return measure(folder)
+        return measure_directory(folder)
     except OSError:  # its node has just ended
         return 0
 
 
 def exceeded(disk: dict[str, Any], sizes: list[int]) -> str | None:
-    """The sentence about the limit that these sizes are over."""
+    """Return the message about the limit that these sizes exceed."""
     folders = list(zip(disk["folders"], sizes, strict=True))
     for folder, size in folders:
         if folder["limit"] is not None and size > folder["limit"]:
@@ -99,7 +99,7 @@ def exceeded(disk: dict[str, Any], sizes: list[int]) -> str | None:
 
 
 def amount(size: int, unlike: str = "") -> str:
-    """`1.2Gi`, with as many digits as it takes to be seen not to be `unlike`."""
+    """Format a size as `1.2Gi`, with as many digits as it takes to differ from `unlike`."""
     unit, shift = next(((unit, shift) for unit, shift in UNITS if size >= 1 << shift), ("B", 0))
     for digits in range(1, 4):
         number = f"{size / (1 << shift):.{digits}f}".rstrip("0").rstrip(".")

@@ -1,16 +1,16 @@
-"""Start one program inside a running node from outside, and end it with whoever asked for it.
+"""Start one program inside a running node from outside, and end it when whoever asked for it is gone.
 
 The server starts one of these for each `exec`. It joins the node's control groups, takes on its account and forks into
-its PID namespace. The child goes on into the other namespaces, gives up every privilege that takes, says `ready` and
-becomes the program; the parent stays outside, where no job sees it, and waits: for the end of the program, or for that
-of the server, which is a hang-up on the control socket. Then it kills all that the program started.
+its PID namespace. The child goes on into the other namespaces, gives up every privilege that this takes, says `ready`
+and becomes the program. The parent stays outside, where no job sees it, and waits for the end of the program, or for
+that of the server, which is a hang-up on the control socket. Then it kills all that the program started.
 
-What the child must not bring along: it cannot be traced (not dumpable), has no descriptor but the program's three, and
-turns into the program by way of a shell that the job cannot write: a program that names /proc/self/exe as its
-interpreter gets that shell, never the interpreter this runs in.
+The child brings nothing along: it cannot be traced (not dumpable), has no descriptor but the program's three, and turns
+into the program by way of a shell that the job cannot write: a program that names /proc/self/exe as its interpreter
+gets that shell, never the interpreter this runs in.
 """
 
-# ruff: noqa: PTH116, PTH208
+# ruff: noqa: PTH116
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
@@ -25,7 +25,9 @@ import struct
 import sys
 import termios
 
-from .processes import KILL, STOP, first_child, read_text, signal
+from penstock.engines.shared.processes import all_processes, first_child, read_process, with_descendants
+
+from .processes import KILL, STOP, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -82,7 +84,8 @@ def _fail(control: _socket.socket, error: BaseException) -> NoReturn:
 
 
 def open_namespaces(pid: int) -> dict[str, int]:
-    """Of the sandbox's PID 1, and the user namespace that owns its mounts: bubblewrap puts a second one inside that."""
+    """Open the namespaces of the sandbox's PID 1, and the user namespace that owns its mounts: bubblewrap puts a second
+    one inside that."""
     init = first_child(pid)
     if not init:
         raise ProcessLookupError
@@ -96,9 +99,10 @@ def open_namespaces(pid: int) -> dict[str, int]:
     return spaces
 
 
-def _parent(pid: int) -> int:
-    """Not the program's name: a job chooses that."""
-    return int((read_text(f"/proc/{pid}/stat") or ") ? 0").rpartition(")")[2].split()[1])
+def _parent(pid: int) -> int | None:
+    """Return the parent, which identifies the node: its program's name is chosen by the job."""
+    process = read_process(pid)
+    return process.parent if process else None
 
 
 def _join_outer(spaces: dict[str, int]) -> None:
@@ -140,7 +144,7 @@ def _fork(asked: dict[str, Any], control: _socket.socket, shell: int, spaces: di
 
 
 def _give_up_all(identity: dict[str, Any] | None) -> None:
-    """Every capability, for good; and root, where bubblewrap itself runs as root."""
+    """Give up every capability for good, and root where bubblewrap itself runs as root."""
     for capability in range(64):
         if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
             continue
@@ -154,7 +158,7 @@ def _give_up_all(identity: dict[str, Any] | None) -> None:
 
 
 def _filter_calls(program: bytes) -> None:
-    """As bubblewrap does to what it starts, so that what comes later can do no more."""
+    """Filter system calls as bubblewrap does, so that what is started later can do no more."""
     if program:
         kept = ctypes.create_string_buffer(program, len(program))
         steps = struct.pack("HP", len(program) // 8, ctypes.addressof(kept))
@@ -169,7 +173,8 @@ def become(identity: dict[str, Any] | None) -> None:
 
 
 def _open_terminal(asked: dict[str, Any]) -> int:
-    """A pair of the node's own, so that programs find theirs in /dev/pts. A job may put anything elsewhere in /dev."""
+    """Open a terminal of the node's own, so that programs find theirs in /dev/pts. A job may put anything elsewhere in
+    /dev."""
     place, follow = ("/dev/ptmx", 0) if asked["kept"] else ("/dev/pts/ptmx", os.O_NOFOLLOW)
     master = os.open(place, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK | follow)
     about = os.fstat(master)
@@ -191,7 +196,7 @@ def _open_terminal(asked: dict[str, Any]) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """After the last change of account, which would undo it."""
+    """Die with the parent; set after the last change of account, which would undo it."""
     check(libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0))
     if select.select([parent], [], [], 0)[0]:
         os._exit(125)
@@ -213,7 +218,7 @@ def _turn_into(asked: dict[str, Any], shell: int) -> NoReturn:
 
 
 def _untouchable(path: str) -> int:
-    """The shell to turn into. One that is not root's could be written by what it turns into next: then a copy."""
+    """Open the shell to turn into, or a copy: one that is not root's could be written by what it turns into next."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     if os.fstat(fd).st_uid == 0:
         return fd
@@ -244,7 +249,7 @@ def check(result: int) -> None:
 
 
 def _watch(child: int, control: _socket.socket, unit: int, *, kept: bool) -> NoReturn:
-    """Until the program, its node or the server has ended."""
+    """Wait until the program, its node or the server has ended."""
     handle = os.pidfd_open(child)
     poll = select.poll()
     for fd in (handle, control.fileno(), unit):
@@ -267,12 +272,12 @@ def _watch(child: int, control: _socket.socket, unit: int, *, kept: bool) -> NoR
 
 
 def _hung_up(control: _socket.socket, seconds: float) -> bool:
-    """Of a server that is killed, the terminal may be gone an instant before the rest."""
+    """Has the server gone? When it is killed, the terminal may be gone an instant before the rest."""
     return bool(select.select([control], [], [], seconds)[0])
 
 
 def _keep_the_rest(unit: int) -> None:
-    """What a program left in the background belongs to the node. In a sandbox it goes with that; here, by our hand."""
+    """Kill what the program left in the background once the node has ended: without a sandbox nothing else does."""
     poll = select.poll()
     poll.register(unit, select.POLLIN)
     while _reap():
@@ -281,7 +286,7 @@ def _keep_the_rest(unit: int) -> None:
 
 
 def _reap() -> bool:
-    """Is there still one?"""
+    """Reap children that have ended; is one left?"""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -291,7 +296,7 @@ def _reap() -> bool:
 
 
 def _kill_all(leader: int) -> None:
-    """Stopped first, until there is no further one: what is stopped starts nothing that we would miss."""
+    """Kill all that the program started. Each is stopped first: what is stopped starts nothing that we would miss."""
     stopped: set[int] = set()
     for _ in range(ROUNDS):
         fresh = _members(leader) - stopped
@@ -305,17 +310,7 @@ def _kill_all(leader: int) -> None:
 
 
 def _members(leader: int) -> set[int]:
-    """What the program started: below us, or in the session it leads."""
-    children: dict[int, list[int]] = {}
-    found: set[int] = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (text := read_text(f"/proc/{name}/stat")):
-            _, parent, _, session, *_ = text.rpartition(")")[2].split()
-            children.setdefault(int(parent), []).append(int(name))
-            if int(session) == leader:
-                found.add(int(name))
-    level = [*found, os.getpid()]
-    while level:
-        level = [child for parent in level for child in children.get(parent, []) if child not in found]
-        found.update(level)
-    return found - {os.getpid()}
+    """Return the processes the program started: below us, or in the session it leads."""
+    processes, ours = all_processes(), os.getpid()
+    session = [process.pid for process in processes if process.session == leader]
+    return with_descendants([ours, *session], processes) - {ours}

@@ -1,4 +1,4 @@
-"""The parent of a node's processes where there is no sandbox: it leaves none behind.
+"""The keeper: the parent of a node's processes where there is no sandbox, which leaves none of them behind.
 
 Orphans of the node come to it (a subreaper), so everything the node started is below it. When the node's first process
 has ended, or the supervisor is gone (hang-up on stdin), it kills what is left and reaps it. Told to stop (TERM), it
@@ -41,7 +41,7 @@ def keep(argv: list[str], env: dict[str, str]) -> None:
 
 
 def _hear_signals() -> int:
-    """A descriptor from which the numbers of signals can be read as they come."""
+    """Return a descriptor from which the numbers of signals can be read as they come."""
     low = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     hear, say = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _KEPT_DESCRIPTORS) for fd in low)
     _signal.set_wakeup_fd(say, warn_on_full_buffer=False)
@@ -68,7 +68,8 @@ def _watch(child: int, heard: int) -> int:
 
 
 def _reap(child: int) -> tuple[int | None, bool]:
-    """Reap whoever has ended; the exit code if it was the first process, and whether any process is left."""
+    """Reap children that have ended; return the exit code of the first process if it is one, and whether any is
+    left."""
     code = None
     while True:
         try:

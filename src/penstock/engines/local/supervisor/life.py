@@ -1,4 +1,4 @@
-"""The supervisor's life once its sandboxes are on their way: begin, watch, end.
+"""Supervise a run once its sandboxes are being made: begin, watch, end.
 
 The nodes of a run belong together: they go when all are ready, and when one fails the others are ended. The indexes of
 an array have nothing to do with each other but a stop.
@@ -13,32 +13,32 @@ import time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.engines.shared.files import complain, dumps, replace, reserve, write_all, write_new
 from penstock.engines.shared.logfile import LogFile
+from penstock.engines.shared.processes import read_text
 
-from .erase import erase
-from .outcome import outcome, stopped
-from .processes import read_text, remove_group
-from .rank import Rank, unit
+from .directories import erase
+from .processes import remove_group
+from .rank import Rank, outcome, stopped, unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
-    from .array import Array
-    from .disk import Scans
+    from .array import IndexQueue
+    from .disk import DiskScans
     from .start import Started
 
 DRAIN_SECONDS = 5.0
-"""How long output may still come after a node's processes are gone; it does so only if they handed their pipe on."""
+"""How long output may still come after a node's processes are gone; that happens only if they handed their pipe on."""
 
 LOOK_SECONDS = 0.1
-"""How often to look, while a run is stopping, whether nothing is left of it but the ends of pipes."""
+"""How often to look, while a run is stopping, whether only the ends of pipes are left of it."""
 
 DISK_GRACE = 1
-"""Seconds between TERM and KILL, at most, for what fills the disk; kubelet gives no more."""
+"""The most seconds between TERM and KILL for what fills the disk; the kubelet gives no more."""
 
 
 def boottime() -> float:
-    """Counts on while the machine sleeps, and no clock setting moves it."""
+    """Return a time that counts on while the machine sleeps, and that no clock setting moves."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -46,16 +46,16 @@ class Supervisor:
     def __init__(self, plan: dict[str, Any], control: int, say: int, tree: int, started: list[Started]) -> None:
         self.plan, self.control, self.say = plan, control, say
         if any(rank["inside"] for rank in plan["ranks"]):
-            from . import nested  # noqa: F401  (now: an upgrade may put another in its place before the next index)
+            from . import enter  # noqa: F401  (now: an upgrade may put another in its place before the next index)
         self.array = _array(plan, tree)
         self.scans = _scans(plan)
         self.numbers: list[int] = plan["array"] or list(range(len(plan["ranks"])))
         self.ranks = [self._rank(place, number) for place, number in enumerate(self.numbers[: len(plan["ranks"])])]
-        """Those that have not ended."""
+        """Nodes or indexes that have not ended."""
         for rank, node in zip(self.ranks, started, strict=False):
             rank.take(node)
         self.ended: dict[int, str] = {}
-        """How the others did, as they will be written down."""
+        """The records of those that have ended."""
         self.events = -1
         self.ending = False
         self.stop_grace: int | None = None
@@ -76,7 +76,7 @@ class Supervisor:
         os.close(self.say)
 
     def _begin(self) -> None:
-        """The sandboxes are made while the disk works; their payloads wait for `go`, and that waits for `began`."""
+        """Write `began` while the sandboxes are made; their payloads wait for `go`, and that waits for `began`."""
         try:
             self.events = os.open("events", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             reserve("result.json", 4096 + (400 if self.array else 1024) * len(self.numbers))
@@ -102,7 +102,7 @@ class Supervisor:
         write_new("began", dumps(record))
 
     def give_up(self, error: OSError) -> None:
-        """Nothing has run and nothing will: the server may try again."""
+        """Give up before anything has run: the server may try again."""
         complain(error)
         for rank in self.ranks:
             if rank.pid > 0:
@@ -172,7 +172,8 @@ class Supervisor:
             self._look_at_sizes(self.scans.hear(boottime()) or {})
 
     def _timeout(self) -> int | None:
-        """Milliseconds to the next thing due; a minute at most, since poll does not count the time asleep."""
+        """Return the milliseconds to the next thing due; a minute at most, since poll does not count the time
+        asleep."""
         if self.array and self.array.ready:
             return 0
         due = [moment for rank in self.ranks for moment in (rank.kill_at, rank.time_up_at, rank.drain_until)]
@@ -240,7 +241,7 @@ class Supervisor:
     # -- ending --------------------------------------------------------------------------------------------------
 
     def _settle(self, rank: Rank) -> None:
-        """A node has ended when its processes are gone and its output is read to the end."""
+        """Record the end of a node once its processes are gone and its output is read to the end."""
         if rank.code is None:
             return
         late = rank.drain_until is not None and boottime() >= rank.drain_until
@@ -252,8 +253,8 @@ class Supervisor:
         if self.array and rank.place is not None:
             self.array.leave(rank.place)
         elif crashed and not self.ending:
-            said = describe(rank.code) if rank.went else "its sandbox not made"
-            why = f"Node {rank.number} ended with {said}; the others were stopped."
+            said = f"ended with {describe(rank.code)}" if rank.went else "could not be started"
+            why = f"Node {rank.number} {said}; the others were stopped."
             self._end_all("other", why, self.plan["grace"])
 
     def _write_end(self, rank: Rank) -> str:
@@ -268,7 +269,7 @@ class Supervisor:
         return None if text is None else int(text or 0)
 
     def _end_for(self, limit: str, rank: Rank, why: str) -> None:
-        """It is over a limit; if it is one of several nodes, that ends all of them."""
+        """End a node that is over a limit; if it is one of several, end all of them."""
         self._event({**rank.unit, "event": "limit", "at": time.time(), "limit": limit, "message": why})
         grace = self.plan["grace"]
         rank.end(limit, why, boottime() + (min(grace, DISK_GRACE) if limit == "disk" else grace))
@@ -277,7 +278,7 @@ class Supervisor:
             self._end_all("other", why, grace)
 
     def _end_all(self, by: str, why: str | None, grace: int) -> None:
-        """TERM to all that live, KILL after the grace."""
+        """Send TERM to all that live, and KILL after the grace."""
         self.ending = True
         if self.array:
             self.array.stop()
@@ -286,7 +287,7 @@ class Supervisor:
             rank.end(by, why, deadline)
 
     def _mark_end(self, rank: Rank) -> None:
-        """Wakes those who follow the log; on a full disk the result does."""
+        """Wake those who follow the log; on a full disk the result does."""
         try:
             fd = os.open(f"logs/rank-{rank.number}.end", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
@@ -305,12 +306,13 @@ class Supervisor:
             return  # a full disk: the result will say it
 
     def never_ran(self) -> None:
-        """It was stopped before it began."""
+        """End a run that was stopped before it began."""
         self._end()
         self._answer()
 
     def _end(self) -> None:
-        """What was private goes first: a run that reads as ended has left nothing behind but its log."""
+        """Erase what was private, then write the result: a run that reads as ended has left nothing behind but its
+        log."""
         for path in self.plan["private"]:
             try:
                 erase(path)
@@ -330,7 +332,7 @@ class Supervisor:
                 time.sleep(1)
 
     def _records(self) -> list[str]:
-        """How each ended; those that are missing were stopped before their turn."""
+        """Return how each ended; those without a record were stopped before their turn."""
         array, now = self.array is not None, time.time()
         said = NEVER_STARTED if array else None
         return [
@@ -338,17 +340,17 @@ class Supervisor:
         ]
 
 
-def _array(plan: dict[str, Any], tree: int) -> Array | None:
+def _array(plan: dict[str, Any], tree: int) -> IndexQueue | None:
     if not plan["array"]:
         return None
-    from .array import Array
+    from .array import IndexQueue
 
-    return Array(plan, tree)
+    return IndexQueue(plan, tree)
 
 
-def _scans(plan: dict[str, Any]) -> Scans | None:
+def _scans(plan: dict[str, Any]) -> DiskScans | None:
     if not plan["ranks"][0]["disk"]:
         return None
-    from .disk import Scans
+    from .disk import DiskScans
 
-    return Scans(plan["disk_scan"])
+    return DiskScans(plan["disk_scan"])

@@ -1,4 +1,4 @@
-"""The supervisor's first milliseconds: detach, read the plan, start the sandboxes.
+"""Start the supervisor: detach, read the plan, start the sandboxes.
 
 Only modules that are built into the interpreter are imported before that. All others are imported while the sandboxes
 are made, which takes longer.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 def main() -> None:
     """`RUN_DIR LOCK_FD TREE_LOCK_FD DEVICE_LOCK_FD…`: the server holds the locks and passes them on, without a gap.
 
-    It writes the plan while the interpreter starts, and says so on stdin; end of file means that it did not.
+    It writes the plan while the interpreter starts, and says so on stdin; end of file means that it failed.
     """
     posix.chdir(sys.argv[2])
     tree = int(sys.argv[4])
@@ -68,7 +68,8 @@ def _supervise(plan: dict[str, Any], tree: int, say: int) -> None:
 
 
 def _open_control() -> int:
-    """Before `stop` is looked for: a stop that comes later finds someone listening. Read-write, so never at end."""
+    """Open it before looking for `stop`: a stop that comes later finds someone listening. Read-write, so it never
+    ends."""
     if not _exists("control"):
         posix.mkfifo("control", 0o600)
     return posix.open("control", posix.O_RDWR | posix.O_NONBLOCK | posix.O_CLOEXEC)

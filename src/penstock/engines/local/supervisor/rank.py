@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.engines.shared.logfile import LogFile
+from penstock.engines.shared.processes import first_child, read_count
 
-from .mounted import exchanged
-from .processes import CONT, KILL, STOP, TERM, first_child, signal, terminate_rest, terminate_tree
+from .mounts import exchanged, move_inside
+from .processes import CONT, KILL, STOP, TERM, signal, terminate_rest, terminate_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -16,6 +18,7 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from .start import Started
 
 LONGEST_SAYING = 300
+LIMITS = {"time": "TIME_LIMIT", "disk": "DISK_LIMIT"}
 
 
 def unit(number: int, *, array: bool) -> dict[str, int]:
@@ -27,15 +30,15 @@ class Rank:
         self.number, self.plan, self.log, self.place = number, plan, log, place
         self.pid = self.init = self.go_pipe = self.pidfd = self.status_pipe = self.log_pipe = -1
         self.held: list[int] = []
-        """What is to be mounted, until it is."""
+        """Descriptors of what is to be mounted, until it is."""
         self.said = b""
         self.ready = self.went = self.ran = self.paused = self.spared = False
         self.failure: str | None = None
         self.code: int | None = None
         self.ended_by: str | None = None
-        """`stop`, `time`, `disk`, or `other`: another node's end."""
+        """`stop`, `time`, `disk`, or `other` (the end of another node)."""
         self.why: str | None = None
-        """The sentence about it."""
+        """The message about it."""
         self.drain_until: float | None = None
         self.kill_at: float | None = None
         self.time_up_at: float | None = None
@@ -43,7 +46,7 @@ class Rank:
 
     @property
     def unit(self) -> dict[str, int]:
-        """What it is called in records: a node has a rank, a part of an array an index."""
+        """Name a part in records: a node has a rank, a part of an array an index."""
         return unit(self.number, array=self.place is not None)
 
     def take(self, node: Started) -> None:
@@ -51,12 +54,11 @@ class Rank:
         self.pidfd = os.pidfd_open(self.pid)
 
     def is_sound(self) -> bool:
-        """Is in the sandbox what was to be? Whatever is to be inside volumes is put there. If not, the node ends."""
+        """Check what was mounted in the sandbox, and mount what belongs inside volumes. If anything is wrong, the node
+        ends."""
         try:
             self.failure = exchanged(self.pid, self.plan["held"], self.held)
             if self.plan["inside"] and not self.failure:
-                from .nested import move_inside
-
                 self.failure = move_inside(self.pid, self.plan)
         except FileNotFoundError:  # it has just died; its end says how
             self.ready = False
@@ -82,7 +84,7 @@ class Rank:
             return  # it has just died; its end says how
 
     def _open_init(self) -> int:
-        """A handle on PID 1 of the sandbox: when that has ended, everything inside has."""
+        """Return a handle on PID 1 of the sandbox: when that has ended, everything inside has."""
         child = None if self.plan["kept"] else first_child(self.pid)
         try:
             return os.pidfd_open(child) if child else -1
@@ -90,7 +92,7 @@ class Rank:
             return -1
 
     def hear(self) -> None:
-        """What the first process says before `run`: ready, run, or `failed` and a sentence."""
+        """Read what the first process reports before `run`: ready, run, or `failed` and a message."""
         data = os.read(self.status_pipe, 4096)
         *lines, self.said = (self.said + data).split(b"\n")
         if not data or len(self.said) > LONGEST_SAYING:  # `setup` can write here, too: nobody listens to a flood
@@ -112,7 +114,7 @@ class Rank:
             self.log_pipe = -1
 
     def close(self) -> None:
-        """All is said; what could still come is left."""
+        """Close all pipes; output that could still come is lost."""
         for fd in (self.log_pipe, self.status_pipe, self.init):
             if fd >= 0:
                 os.close(fd)
@@ -121,17 +123,17 @@ class Rank:
         self.log.close()
 
     def end(self, by: str, why: str | None, kill_at: float) -> None:
-        """TERM now and KILL then; told again, it can only be killed sooner."""
+        """Send TERM now and KILL then; a second call can only bring the KILL forward."""
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if self.ended_by is None and self.code is None:
             self.ended_by, self.why = by, why
             self.terminate()
 
     def terminate(self) -> None:
-        """TERM to everything inside, and let it end in its own time.
+        """Send TERM to everything inside, and let it end in its own time.
 
         The node's first process may be a shell that dies of the TERM at once, while what it started still saves its
-        work. Bubblewrap would then end and take all of it along; as long as it is held, its PID 1 waits for the last
+        work. Bubblewrap would then end and take all of it along; as long as it is stopped, its PID 1 waits for the last
         process instead. A keeper is told to do the same.
         """
         if not self.went:
@@ -150,11 +152,11 @@ class Rank:
 
     @property
     def _generations(self) -> int:
-        """How many of them below `pid` are not the node's."""
+        """How many generations below `pid` are not the node's."""
         return 0 if self.plan["kept"] else 1
 
     def emptied(self) -> None:
-        """PID 1 of the sandbox has ended, and with it everything inside."""
+        """Let bubblewrap go on: PID 1 of the sandbox has ended, and with it everything inside."""
         os.close(self.init)
         self.init = -1
         if self.paused:
@@ -162,7 +164,7 @@ class Rank:
             signal(self.pid, CONT)
 
     def kill(self) -> None:
-        """End of file on its pipe tells a first process that still waits, and a keeper at any time."""
+        """Close its pipe, which ends a first process that still waits, and a keeper at any time; then KILL."""
         if self.go_pipe >= 0:
             os.close(self.go_pipe)
             self.go_pipe = -1
@@ -174,3 +176,69 @@ class Rank:
         self.code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
         os.close(self.pidfd)
         self.pidfd = -1
+
+
+# -- how it ended ------------------------------------------------------------------------------------------------
+
+
+def outcome(rank: Rank, ended_at: float) -> dict[str, Any]:
+    memory = rank.plan["memory"]
+    peak = read_count(memory["peak"]) if memory["peak"] else None
+    state, reason, message = _verdict(rank, peak)
+    code = rank.code or 0
+    if state == "CRASHED" and not code:
+        code = 124 if reason == "TIME_LIMIT" else 1  # whoever waits for it must not take it for a success
+    return {
+        **rank.unit,
+        "state": state,
+        "reason": reason,
+        "message": message,
+        "exit_code": code if rank.went else None,
+        "started_at": rank.started_at,
+        "ended_at": max(ended_at, rank.started_at or 0),
+        "peak_memory_bytes": peak,
+    }
+
+
+def stopped(unit: dict[str, int], message: str | None, now: float) -> dict[str, Any]:
+    """Return the record of a part that was stopped before it began."""
+    record = {**unit, "state": "STOPPED", "reason": "STOPPED_BY_USER", "message": message, "exit_code": None}
+    return record | {"started_at": None, "ended_at": now, "peak_memory_bytes": None}
+
+
+def _verdict(rank: Rank, peak: int | None) -> tuple[str, str, str | None]:
+    code = rank.code or 0
+    if rank.ended_by == "stop":
+        return "STOPPED", "STOPPED_BY_USER", NEVER_STARTED if rank.place is not None and not rank.went else None
+    if rank.ended_by in LIMITS:
+        return "CRASHED", LIMITS[rank.ended_by], rank.why
+    if rank.ended_by:
+        return "STOPPED", "ANOTHER_NODE_ENDED", rank.why
+    if rank.failure:
+        return "CRASHED", "LAUNCH_FAILED", rank.failure
+    if not rank.went:
+        what = "Its first process could not be started" if rank.plan["kept"] else "The sandbox could not be made"
+        return "CRASHED", "LAUNCH_FAILED", f"{what}: {_last_line(rank.log.recent)} Fix: penstock doctor tells more."
+    if code and (sentence := _out_of_memory(rank.plan["memory"], peak)):
+        return "CRASHED", "OUT_OF_MEMORY", sentence
+    if not rank.ran:
+        return "CRASHED", "SETUP_FAILED", f"setup ended with {describe(code)}; run did not start."
+    if code:
+        return "CRASHED", "PROGRAM_FAILED", f"run ended with {describe(code)}."
+    return "EXITED", "FINISHED", None
+
+
+def _out_of_memory(memory: dict[str, Any], peak: int | None) -> str | None:
+    if not memory["oom"] or not read_count(memory["oom"], "oom_kill"):
+        return None
+    used = f"; it used up to {_mebibytes(peak)}" if peak else ""
+    return f"It went over its memory limit of {memory['limit_text']}{used}."
+
+
+def _mebibytes(amount: int) -> str:
+    return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return f"{lines[-1][-300:].rstrip('.')}." if lines else "it said nothing."

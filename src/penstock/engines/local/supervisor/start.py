@@ -10,16 +10,17 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from typing import Any
 
     Started = tuple[int, int, int, int, list[int]]
-    """The process, our ends of the pipes (`go`, what it says of itself, what it prints), and what is to be mounted."""
+    """The process, our ends of the pipes (`go`, its status, its output), and the descriptors of what is to be
+    mounted."""
 
 STDIN, STDOUT, STDERR, STATUS, ARCHIVE, LOCK, OPTIONS, FILTER, HELD = range(9)
-"""Descriptors of the sandbox's first process: `go` comes by stdin, the tree's lock goes to bubblewrap's --sync-fd.
-Its options come by a descriptor too, since a job can read the command line of PID 1. From the last one on comes what
-bubblewrap binds by descriptor."""
+"""Descriptors of the sandbox's first process: `go` comes by stdin, the tree's lock goes to bubblewrap's --sync-fd. Its
+options come by a descriptor too, since a job can read the command line of PID 1. Those that bubblewrap binds by
+descriptor are the last."""
 
 
 def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Started:
-    """Of an array, `index` is all that tells one node from another at the same place."""
+    """Start a node; of an array, `index` is all that tells one node from another at the same place."""
     if index is not None:
         plan = plan | {"env": plan["env"] | {"JOB_COMPLETION_INDEX": str(index)}}
     _make_groups(plan["cgroups"])
@@ -39,7 +40,7 @@ def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Sta
 
 
 def _hold(below: str, way: str) -> int:
-    """-1 if it cannot be opened: then whatever is mounted in its place is not the same."""
+    """Open what is to be mounted; -1 if that fails: then whatever is mounted in its place is not the same."""
     try:
         return open_way(posix.open(below, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC), way)
     except OSError:
@@ -47,7 +48,7 @@ def _hold(below: str, way: str) -> int:
 
 
 def open_way(fd: int, way: str) -> int:
-    """What lies there, seen from the directory, which is closed. No link is followed: anyone may have put one there."""
+    """Open what lies below a directory, which is closed. No link is followed: anyone may have put one there."""
     *parents, last = way.split("/")
     for name in parents:
         fd = _open_in(fd, name, posix.O_DIRECTORY)
@@ -66,7 +67,7 @@ def _open_in(parent: int, name: str, flags: int = 0) -> int:
 
 
 def _become(plan: dict[str, Any], descriptors: dict[int, int]) -> None:
-    """The child: join the control groups, become the account, turn into the sandbox. Never returns."""
+    """Join the control groups, become the account, turn into the sandbox. Runs in the child and never returns."""
     try:
         words = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in plan["options"])
         descriptors |= {OPTIONS: _memory_file(words)} | (
@@ -115,7 +116,7 @@ def _memory_file(data: bytes) -> int:
 
 
 def _arrange(descriptors: dict[int, int]) -> None:
-    """Put each descriptor at its place; first all of them out of the way."""
+    """Put each descriptor at its place, after all were moved out of the way."""
     safe = {place: _high(fd, max(descriptors)) for place, fd in descriptors.items()}
     for place, fd in safe.items():
         posix.dup2(fd, place, inheritable=True)

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from penstock import settings
+from penstock.config import SYSTEM_DATA, load
 from penstock.errors import SettingsError
-from penstock.settings import Settings, load
+from penstock.settings import SYSTEM_SOCKET, Settings, config_dir, default_data_dir
 
 
 @pytest.fixture
 def config(tmp_path, monkeypatch) -> Path:
     """An empty home of settings; the file is written by the test."""
-    monkeypatch.setattr(settings, "SYSTEM_CONFIG", tmp_path / "etc" / "config.toml")
+    monkeypatch.setattr("penstock.config.SYSTEM_CONFIG", tmp_path / "etc" / "config.toml")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "config" / "penstock").mkdir(parents=True)
@@ -41,8 +42,8 @@ def test_a_home_without_xdg_variables_is_used(monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", "not/absolute")
     monkeypatch.setenv("HOME", "/home/ada")
-    assert settings.config_dir() == Path("/home/ada/.config/penstock")
-    assert settings.default_data_dir() == Path("/home/ada/.local/share/penstock")
+    assert config_dir() == Path("/home/ada/.config/penstock")
+    assert default_data_dir() == Path("/home/ada/.local/share/penstock")
 
 
 def test_the_own_file_wins_over_the_systems_a_variable_over_both_a_flag_over_all(config, tmp_path, monkeypatch):
@@ -75,8 +76,8 @@ def test_numbers_need_no_quotes_in_the_file(config):
 
 def test_system_mode_has_places_of_its_own(config):
     loaded = load({"mode": "system"})
-    assert loaded.data_dir == settings.SYSTEM_DATA
-    assert loaded.socket_path == settings.SYSTEM_SOCKET
+    assert loaded.data_dir == SYSTEM_DATA
+    assert loaded.socket_path == SYSTEM_SOCKET
     assert load({"mode": "system", "data_dir": "/srv/penstock"}).data_dir == Path("/srv/penstock")
 
 

@@ -1,7 +1,9 @@
-"""Move mounts to their places inside a volume by descriptors, since a job may swap directories meanwhile.
+"""Check what lies in a new sandbox, and mount what belongs inside volumes, before anything of the user's runs in it.
 
-Bubblewrap has mounted them elsewhere in the sandbox. A child of the supervisor goes in, with the rights of whoever owns
-the sandbox's mounts, before anything of the user's runs there.
+Bubblewrap finds what it mounts by path, and a job that has the directory around it may exchange it for a link at any
+moment. So what was opened beforehand is compared with what lies at its path in the sandbox; and what is to be inside a
+volume is mounted elsewhere first and moved to its place by descriptors. A child of the supervisor goes in to do that,
+with the rights of whoever owns the sandbox's mounts.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ import errno
 import os
 
 from penstock.engines.shared.files import write_all
+from penstock.engines.shared.processes import first_child
 
-from .apart import SAYS, apart
-from .enter import become, check, is_ours, libc, open_namespaces
+from .processes import SAYS, apart
+from .start import open_way
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -22,8 +25,39 @@ MS_MOVE = 8192
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def exchanged(pid: int, planned: list[tuple[str, str, str]], opened: list[int]) -> str | None:
+    """Return a message about a mount that was exchanged, if any. Raises OSError if the sandbox is gone."""
+    if not planned:
+        return None
+    root = _root(pid)
+    try:
+        wrong = [dest for (_, _, dest), fd in zip(planned, opened, strict=True) if not _lies_at(root, dest, fd)]
+    finally:
+        os.close(root)
+    if not wrong:
+        return None
+    return f"What lies at {wrong[0]} in the sandbox is not what was to be mounted there: it was exchanged meanwhile."
+
+
+def _root(pid: int) -> int:
+    return os.open(f"/proc/{first_child(pid) or 0}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _lies_at(root: int, dest: str, expected: int) -> bool:
+    if expected < 0:
+        return False
+    try:
+        fd = open_way(os.dup(root), dest.strip("/"))
+    except OSError:
+        return False
+    try:
+        return os.path.sameopenfile(fd, expected)
+    finally:
+        os.close(fd)
+
+
 def move_inside(pid: int, plan: dict[str, Any]) -> str | None:
-    """The sentence about what could not be put in its place; `pid` is bubblewrap's."""
+    """Mount what belongs inside volumes; return a message about what could not be mounted. `pid` is bubblewrap's."""
     hearing, saying = os.pipe()
     try:
         child = apart(lambda: _move_all(pid, plan), saying)
@@ -38,6 +72,8 @@ def move_inside(pid: int, plan: dict[str, Any]) -> str | None:
 
 
 def _move_all(pid: int, plan: dict[str, Any]) -> None:
+    from .enter import become, check, is_ours, libc, open_namespaces
+
     spaces = open_namespaces(pid)
     descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     become(plan["identity"])
@@ -57,7 +93,8 @@ def _move_all(pid: int, plan: dict[str, Any]) -> None:
 
 
 def _open(path: str, owner: tuple[int, int] | None = None) -> int:
-    """The directory, made where it is not there: in scratch, which is empty, and where somebody has just removed it."""
+    """Open a directory, and make it where it is not there: in scratch, which is empty, and where somebody removed
+    it."""
     fd = os.open("/", _OPEN)
     for name in path.strip("/").split("/"):
         try:
