@@ -14,6 +14,7 @@ from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.docker.api.client import Api
 from penstock.engines.docker.engine import DockerEngine
 from penstock.settings import Settings
+from tests.engines.launches import observed
 
 _ask = Api._call
 
@@ -40,7 +41,7 @@ async def main(place: Path, address: str, text: str, number: int, when: str) -> 
     Api._call = call  # type: ignore[method-assign]
     await engine.start(launch)
     run = Run(launch.workload_id, launch.attempt)
-    while (await engine.observe(run)).presence is not Presence.ended:
+    while (await observed(engine, run)).presence is not Presence.ended:
         await asyncio.sleep(0.01)
     print("ended", flush=True)
 

@@ -17,7 +17,7 @@ from penstock.engines.docker.spec import Place, container
 from penstock.settings import Settings
 from tests.engines.docker.opening import answering, left_behind, opened, settings_for
 from tests.engines.docker.test_adoption import recorded
-from tests.engines.launches import a_launch, an_array, ended, outcome, printed, run_of
+from tests.engines.launches import a_launch, an_array, ended, observed, outcome, printed, run_of
 from tests.hosts.lot import Hosts
 
 EVIL = "penstock-test:evil"
@@ -101,7 +101,7 @@ async def test_what_somebody_made_of_such_an_image_is_not_ours(hosts: Hosts, tmp
             await answering(engine)
             assert (await engine.found([machine.name])).workloads == ()
             assert await engine.runs() == [run_of(launch)]
-            report = await engine.observe(run_of(launch))
+            report = await observed(engine, run_of(launch))
             assert [unit.rank for unit in report.units] == [0]
             assert await engine.left_over() == []
         left = machine.docker("ps", "--format", "{{.Names}}").split()

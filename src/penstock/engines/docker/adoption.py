@@ -23,7 +23,7 @@ from penstock.engines.docker.api.errors import ApiError
 from penstock.engines.docker.api.objects import Seen
 from penstock.engines.docker.host import Link
 from penstock.engines.docker.hosts import PATIENCE, Hosts
-from penstock.engines.docker.runs.start import Kept, total_of
+from penstock.engines.docker.state import total_of
 from penstock.engines.shared.records import read_volume, with_values
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ async def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
         "hosts": tuple(placed[number] for number in sorted(placed)),
         "started_at": min(began, default=None),
     }
-    if all(seen.over for seen in parts.values()) and len(parts) >= total_of(Kept(), parts):
+    if all(seen.over for seen in parts.values()) and len(parts) >= total_of(None, parts):
         update |= {"gpus": (), "cpusets": (), "counted": ()}
     if workload.spec.secrets:
         workload = with_values(workload, await _variables(parts, hosts))

@@ -39,6 +39,7 @@ from penstock.engines.docker import refusals as refusing
 from penstock.engines.docker.api.errors import shown
 from penstock.engines.docker.cpus import Cpus
 from penstock.engines.docker.disks import Disks
+from penstock.engines.docker.events import events_of
 from penstock.engines.docker.exec import Entering
 from penstock.engines.docker.gpus import Gauges
 from penstock.engines.docker.hosts import Hosts
@@ -107,8 +108,8 @@ class DockerEngine:
             return await moving.lacking(self._hosts, host, runs, self._made.installation)
 
     def _changed(self, run: Run) -> None:
-        """First what must be done about it, then whoever wants to know."""
-        self._runs.care(run)
+        """First what cannot wait, then whoever wants to know."""
+        self._runs.watch(run)
         self._disks.care(run)
         self._cpus.care(run)
         self._gauges.care(run)
@@ -122,7 +123,7 @@ class DockerEngine:
 
     def _never_begins(self, run: Run, part: int) -> bool:
         try:
-            return self._runs.report(run).presence is Presence.ended
+            return self._runs.observe(run).presence is Presence.ended
         except Unavailable:  # nobody can tell now
             return False
 
@@ -201,12 +202,16 @@ class DockerEngine:
     async def observe(self, run: Run) -> Report:
         return self._runs.observe(run)
 
+    async def advance(self, run: Run) -> None:
+        self._runs.advance(run)
+
     async def stop(self, run: Run, grace: int) -> None:
         with shown():
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
         """Containers stay until the run is removed: they are where its log is."""
+        self._runs.settle(run)
         with shown():
             await self._disks.empty(run)
 
@@ -222,7 +227,7 @@ class DockerEngine:
         return self._changes.follow()
 
     async def events(self, run: Run) -> list[Event]:
-        return looking.happenings(self._hosts, run)
+        return events_of(self._hosts.parts(run))
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         return self._logs.read(run, part, query)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from penstock.domain.model import now
@@ -20,9 +20,9 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Api, Fields
 from penstock.engines.docker.api.errors import ApiError, Unreachable
 from penstock.engines.docker.api.objects import Seen, note_in, read_time, seen_of
+from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.images import is_marked
 from penstock.engines.docker.networks import Networks
-from penstock.engines.docker.outages import ENDING, Life, Memory, Outage, life_of, memory_of, outage_before
 from penstock.engines.docker.probe import Probe, held_by, judged, probe
 from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.settings import ContainerSettings
@@ -35,10 +35,20 @@ EVENTS = ("create", "start", "die", "oom", "destroy")
 PING_SECONDS, PING_PATIENCE = 10.0, 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 AT_ONCE = 8
-OUTAGES_KEPT = 16
+OWN_NETWORK = "bridge"
 REMOVED_KEPT = 256
 HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class DockerLife:
+    """A Docker engine from one start to the next, known by its own network, which it makes anew each time."""
+
+    id: str
+    """No other has it: a copied machine has the same `ID` as its original, but makes a network of its own."""
+    began: datetime | None
+    """By the host's clock."""
 
 
 class Link:
@@ -53,10 +63,9 @@ class Link:
         self.probe = Probe()
         self.last_seen: datetime | None = None
         self.trouble: str | None = f"{host.name} was not reached yet"
-        self.down_since: datetime | None = now()
-        self.outages: list[Outage] = []
-        self.life: Life | None = None
-        """Of its Docker, as far as is known."""
+        self.life: DockerLife | None = None
+        """None: nobody can tell."""
+        self._connections = 0
         self.looked = asyncio.Event()
         """Set while what is known of it is true."""
         self.was_seen = False
@@ -67,14 +76,12 @@ class Link:
         """How far its clock is ahead of ours."""
         self._known: dict[str, Seen] = {}
         self._by_run: dict[Run, dict[str, None]] = {}
-        self._heard: set[str] = set()
-        """Containers whose end Docker told of when it happened."""
         self._removing: set[str] = set()
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
         """Those we did remove: an answer that was on its way then is old."""
         self._before: list[Seen] = []
-        """Those that ran and were removed before we first looked, as far as Docker remembers."""
+        """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
         """By the id of an image: has it labels of ours?"""
         self._task: asyncio.Task[None] | None = None
@@ -105,17 +112,22 @@ class Link:
         self._known[seen.id] = seen
         self._by_run.setdefault(seen.run, {})[seen.id] = None
 
+    def removed_before(self, run: Run) -> list[Seen]:
+        """Containers of a run that were removed before we first looked, as far as Docker remembers."""
+        return [seen for seen in self._before if seen.run == run]
+
     def recall(self, run: Run) -> None:
-        """Of a run of which nothing is there: what was, before we looked."""
-        if found := [seen for seen in self._before if seen.run == run]:
-            self._before = [seen for seen in self._before if seen.run != run]
-            for seen in found:
-                self.keep(seen)
-            self._tell(run)
+        """Keep what was removed of a run beside what is started of it now."""
+        for seen in self.removed_before(run):
+            self.keep(seen)
+
+    @property
+    def docker(self) -> str:
+        """Identify its Docker from one start to the next. Where it does not say, each connection is to another."""
+        return self.life.id if self.life else f"connection {self._connections}"
 
     def _drop(self, container_id: str) -> None:
         seen = self._known.pop(container_id, None)
-        self._heard.discard(container_id)
         if seen is None:
             return
         ids = self._by_run[seen.run]
@@ -137,8 +149,8 @@ class Link:
         finally:
             self._removing.discard(seen.id)
 
-    async def look(self, ref: str) -> Seen | None:
-        """At one container, by id or name, now."""
+    async def look(self, ref: str, *, ends: bool = False) -> Seen | None:
+        """Look at one container, by id or name. `ends`: Docker has just told of its end."""
         found = await self.api.container(ref)
         if found is None:
             self._lost(ref)
@@ -153,15 +165,15 @@ class Link:
         before = self._known.get(seen.id)
         if before:
             seen = replace(seen, peak=before.peak)
+        same_end = before is not None and before.ended_at == seen.ended_at
         if seen.has_bash and seen.began and seen.over:
-            same = before is not None and before.ended_at == seen.ended_at
-            seen = replace(seen, note=before.note if before and same else await self._note(seen.id))
-        if before and before.ended_at == seen.ended_at:
-            seen = replace(seen, heard=before.heard)
-        if seen.over and seen.id in self._heard:
-            seen = replace(seen, heard=True)
-        elif seen.unheard and self.looked.is_set():
-            seen = self._judged(seen, await memory_of(self.api))
+            seen = replace(seen, note=before.note if before and same_end else await self._note(seen.id))
+        if before and same_end:
+            seen = replace(seen, witness=before.witness)
+        if seen.over and ends:
+            seen = replace(seen, witness=self.docker)
+        elif seen.unwitnessed and self.looked.is_set():
+            seen = self._witnessed(seen, await read_memory(self.api))
         seen = _by_its_note(seen)
         self.keep(seen)
         if seen != before:
@@ -174,17 +186,20 @@ class Link:
             self._marked[image_id] = is_marked(await self.api.image(image_id) or {})
         return self._marked[image_id]
 
-    def _judged(self, seen: Seen, memory: Memory) -> Seen:
-        return replace(seen, heard=memory.knows_the_end_of(seen, self._known.values()))
+    def _witnessed(self, seen: Seen, memory: EventMemory) -> Seen:
+        """Docker saw its end if it says so, or if it has run since before that and has forgotten."""
+        began = self.life.began if self.life else None
+        forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
+        return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
 
     async def _judge(self) -> None:
-        if self.was_seen and not any(seen.unheard for seen in self._known.values()):
+        if self.was_seen and not any(seen.unwitnessed for seen in self._known.values()):
             return
-        memory = await memory_of(self.api)
+        memory = await read_memory(self.api)
         if not self.was_seen:
-            self._before = memory.removed(self.host.name, self.installation)
-        for seen in [seen for seen in self._known.values() if seen.unheard]:
-            self.keep(_by_its_note(self._judged(seen, memory)))
+            self._before = memory.removed(self.host.name, self.installation, self.docker)
+        for seen in [seen for seen in self._known.values() if seen.unwitnessed]:
+            self.keep(_by_its_note(self._witnessed(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
         try:
@@ -254,9 +269,7 @@ class Link:
             container_id = str(event["Actor"]["ID"])
             if event["Actor"]["Attributes"].get(names.HELPER):  # as long as one starts, Docker says nothing of it
                 continue
-            if event["Action"] == "die" and container_id in self._known:
-                self._heard.add(container_id)
-            await self.look(container_id)
+            await self.look(container_id, ends=event["Action"] == "die")
 
     async def _ping(self) -> None:
         """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
@@ -268,6 +281,7 @@ class Link:
     async def _look_at_all(self) -> None:
         self.info = await self.api.info()
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
+        self.life, self._connections = await _life_of(self.api), self._connections + 1
         found = await self.api.containers({"label": [names.mine(self.installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
@@ -279,7 +293,6 @@ class Link:
 
         await asyncio.gather(*(look(container_id) for container_id in ids))
         await self._judge()
-        self._was_down(await life_of(self.api))
         helpers = [each for each in found if (each.get("Labels") or {}).get(names.HELPER)]
         helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
         if self._clearing is None or self._clearing.done():
@@ -304,23 +317,11 @@ class Link:
         age = now() + self.skew - made
         return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
 
-    def _was_down(self, life: Life | None) -> None:
-        """By the clock of the host, which is the one its containers' times are of. A connection that was cut ended
-        nothing: only where Docker does not say since when it runs, every silence counts."""
-        found, began = None, life.began if life else None
-        if began is None and self.down_since:
-            found = Outage(self.down_since + self.skew - ENDING, now() + self.skew)
-        elif began and began != self._began:
-            found = outage_before(began, self._known.values())
-        self.life = life
-        if found:
-            self.outages = [*self.outages, found][-OUTAGES_KEPT:]
-
     def _back(self) -> None:
         self.last_seen = now()
         if self.trouble:
             log.info("%s answers", self.host.name)
-        self.trouble, self.down_since = None, None
+        self.trouble = None
         self.was_seen = True
         self.looked.set()
         self.tried.set()
@@ -335,8 +336,6 @@ class Link:
             log.warning("%s; trying again", said)
         self.trouble = said
         self.tried.set()
-        if self.down_since is None:
-            self.down_since = self.last_seen or now()
         if self.looked.is_set():
             self.looked.clear()
             for run in {seen.run for seen in self._known.values()}:
@@ -356,8 +355,12 @@ class Link:
 
 
 def _by_its_note(seen: Seen) -> Seen:
-    """What Docker wrote down of an end that it did not see may be wrong, and what is started again by someone does
-    nothing: what the minder wrote down is true."""
-    if seen.note.code is None or (seen.heard is not False and seen.exit_code != AGAIN_CODE):
+    """Believe the minder's note where Docker did not see the end, or someone started the container again."""
+    if seen.note.code is None or (seen.witness != "" and seen.exit_code != AGAIN_CODE):
         return seen
     return replace(seen, exit_code=seen.note.code)
+
+
+async def _life_of(api: Api) -> DockerLife | None:
+    found = await api.network(OWN_NETWORK)
+    return DockerLife(str(found.get("Id")), read_time(found.get("Created"))) if found else None

@@ -19,6 +19,7 @@ from penstock.engines.docker.api.objects import Seen
 from penstock.engines.docker.api.transport import EXAMPLES, Address, NotAnAddress, read_address
 from penstock.engines.docker.host import Link
 from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.state import HostState
 from penstock.errors import PenstockError, Problem, SettingsError
 from penstock.settings import Settings
 
@@ -135,13 +136,22 @@ class Hosts:
         raise Unreachable(troubles[0] if troubles else "there is no node: an admin applies a Node document", host="")
 
     def parts(self, run: Run) -> dict[int, Seen]:
-        """Of each part the container that counts: there may be others, that were taken back or removed."""
+        """Return the container that counts of each part: there may be others, that were taken back or removed. Where
+        nothing of a run is there, it is what someone removed before this server looked."""
+        links = self._links.values()
+        there = [seen for link in links for seen in link.of(run)]
         found: dict[int, Seen] = {}
-        for seen in (seen for link in self._links.values() for seen in link.of(run)):
+        for seen in there or [seen for link in links for seen in link.removed_before(run)]:
             known = found.get(seen.part)
             if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
                 found[seen.part] = seen
         return found
+
+    def recall(self, run: Run) -> None:
+        """Keep what someone removed of a run before this server looked, if nothing else of it is there."""
+        if not any(link.of(run) for link in self.links()):
+            for link in self.links():
+                link.recall(run)
 
     def runs(self) -> set[Run]:
         return {seen.run for link in self._links.values() for seen in link.all()}
@@ -165,6 +175,15 @@ class Hosts:
     def drained(self, names: Iterable[str]) -> list[str]:
         """Those of these in which nothing new is started."""
         return [name for name in dict.fromkeys(names) if name in self._links and self._links[name].host.maintenance]
+
+    def states(self) -> dict[str, HostState]:
+        """What a run is judged by, of each registered host."""
+        found = {name: HostState(trouble=why) for name, (_, why) in self._unusable.items()}
+        for name, link in self._links.items():
+            trouble = None if link.looked.is_set() else link.trouble or f"{name} does not answer"
+            since = link.life.began if link.life else None
+            found[name] = HostState(trouble, link.host.maintenance, link.skew, link.docker, since)
+        return found
 
     def gpus_seen(self) -> list[bool]:
         """Of each host that has some: whether it can be seen what they do. If they are only declared it cannot."""

@@ -1,4 +1,4 @@
-"""`inspect`, `top` and events: a run's containers as their hosts see them."""
+"""`inspect` and `top`: a run's containers as their hosts see them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.domain.secrets import masked, masked_all, passwords_removed
-from penstock.engines.base import Event, Run
+from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import Clash, NotFound
@@ -156,28 +156,3 @@ def _moved(stats: Fields, way: str) -> int | None:
     if entries is None:
         return None
     return sum(int(each["value"]) for each in entries if str(each.get("op")).lower() == way)
-
-
-# -- what happened -----------------------------------------------------------------------------------------------------
-
-
-def happenings(hosts: Hosts, run: Run) -> list[Event]:
-    """As far as its containers have kept it."""
-    found: list[Event] = []
-    for part, seen in sorted(hosts.parts(run).items()):
-        about = f"index {part}" if seen.is_array else f"node {part}"
-        if seen.created_at:
-            found.append(_event(seen.created_at, "Created", about, f"{seen.host} made the container {seen.name}."))
-        if seen.started_at:
-            found.append(_event(seen.started_at, "Started", about, "It started."))
-        if seen.error and seen.created_at:
-            found.append(_event(seen.created_at, "NotStarted", about, seen.error, kind="Warning"))
-        if seen.over and seen.ended_at and seen.began:
-            kind = "Warning" if seen.exit_code or seen.taken_away else "Normal"
-            said = "Someone removed its container." if seen.taken_away else f"It ended with code {seen.exit_code}."
-            found.append(_event(seen.ended_at, "Removed" if seen.taken_away else "Ended", about, said, kind=kind))
-    return sorted(found, key=lambda event: event.at)
-
-
-def _event(at: Any, reason: str, about: str, message: str, *, kind: str = "Normal") -> Event:
-    return Event(at=at, kind=kind, reason=reason, about=about, message=message)

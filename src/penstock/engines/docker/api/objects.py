@@ -43,8 +43,9 @@ class Seen:
     note: Note = field(default_factory=Note)
     gone: bool = False
     """Someone else removed it."""
-    heard: bool | None = None
-    """Docker was there when it ended, so that its code is true; None: that was not asked yet."""
+    witness: str | None = None
+    """The life of Docker (`Link.docker`) that saw it end, so that its code is true; empty: none did; None: not asked
+    yet."""
     peak: int = field(default=0, compare=False)
     """Bytes of memory, of a program without a minder, as far as it was seen."""
     programs: frozenset[str] = field(default=frozenset(), compare=False)
@@ -73,14 +74,14 @@ class Seen:
         return self.gone or self.status in ("exited", "dead", "removing") or bool(self.error)
 
     @property
-    def unheard(self) -> bool:
+    def unwitnessed(self) -> bool:
         """It ended, and whether Docker was there to see it is still to be asked."""
-        return self.over and not self.error and not self.gone and self.heard is None
+        return self.over and not self.error and not self.gone and self.witness is None
 
     @property
     def unknown_code(self) -> bool:
         """Docker was not there when it ended, and it has left no note."""
-        return self.heard is False and self.note.code is None
+        return self.witness == "" and self.note.code is None
 
     @property
     def has_bash(self) -> bool:

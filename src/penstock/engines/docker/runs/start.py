@@ -12,12 +12,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from penstock.background import Backoff, Tasks
 from penstock.domain.model import now
 from penstock.domain.quantities import show_duration
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
-from penstock.engines.base import HeldUp, Launch, Report, Run, Step
+from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.api.errors import SERVER_ERROR, ApiError, Unreachable, as_ours, is_full
 from penstock.engines.docker.api.objects import Seen
@@ -52,15 +54,18 @@ class Unregistered(ApiError):
 
 
 class Starts:
-    def __init__(
-        self, hosts: Hosts, launching: Launching, changed: Told, brought: Told, made: ContainerSettings
-    ) -> None:
+    def __init__(self, hosts: Hosts, launching: Launching, changed: Told, made: ContainerSettings) -> None:
         self._hosts, self._launching = hosts, launching
-        self._changed, self._brought = changed, brought
+        self._changed = changed
         self._made = made
+        self._tasks = Tasks()
+
+    async def close(self) -> None:
+        await self._tasks.close()
 
     def bring(self, run: Run, kept: Kept, launch: Launch) -> None:
-        """Returns at once; what there is to do next is looked at again when it is done."""
+        """Start in the background what can start now, unless a start is under way."""
+        self._hosts.recall(run)
         parts = self._hosts.parts(run)
         if (
             kept.bringing
@@ -69,7 +74,7 @@ class Starts:
         ):
             return
         kept.bringing = Bringing(launch)
-        kept.bringing.task = asyncio.create_task(self._bring_up(run, kept, kept.bringing))
+        kept.bringing.task = self._tasks.start(self._bring_up(run, kept, kept.bringing))
 
     def _closed(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
         """Nodes where no further index begins: nobody registers them any more, or they are in maintenance. What has
@@ -80,7 +85,7 @@ class Starts:
         def say(state: State, reason: Reason, message: str) -> None:
             if state is State.PULLING and bringing.state is State.REQUESTED_PULLING:
                 return  # asked for once more: why the try before failed is still all there is to say
-            if state is not State.UNKNOWN and state is not bringing.state and not began(kept):
+            if state is not State.UNKNOWN and state is not bringing.state and not self._began(run):
                 kept.steps.append(Step(state=state, reason=reason, message=message))
             if (bringing.state, bringing.message) != (state, message):
                 bringing.state, bringing.reason, bringing.message = state, reason, message
@@ -89,23 +94,25 @@ class Starts:
         try:
             await self._until_up(run, kept, bringing, say)
         except HeldUp as held:
-            kept.held_up = held
-            kept.steps.clear()
+            bringing.held_up = held
         except (ApiError, PenstockError) as error:
             await self._give_up(run, kept, bringing.launch, error)
         except Exception as error:
             log.exception("%s: a defect", run.workload_id)
             await self._give_up(run, kept, bringing.launch, PenstockError(f"a defect of the server: {error}"))
         finally:
-            kept.bringing = None
+            if bringing.held_up is None:
+                kept.bringing = None
             self._changed(run)
-        self._brought(run)
+
+    def _began(self, run: Run) -> bool:
+        return any(seen.began for seen in self._hosts.parts(run).values())
 
     async def _until_up(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
         """Tries again what may be better in a moment; raises what will not."""
-        pause, refused = RETRY, 0
+        backoff, refused = Backoff(RETRY, LONGEST_RETRY), 0
         while True:
-            wait = pause
+            wait = backoff.next()
             try:
                 await self._try(run, kept, bringing, say)
                 kept.pull_waited = 0
@@ -128,7 +135,6 @@ class Starts:
                 said = _why(error)[2]
                 say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
             await asyncio.sleep(wait)
-            pause = min(pause * 2, LONGEST_RETRY)
 
     async def _hold_up_if_full(self, run: Run, error: ApiError) -> None:
         """Raise HeldUp where the host has no room for it and nothing of it began: others go first that need none."""
@@ -264,11 +270,6 @@ def _last_made(launch: Launch, parts: Mapping[int, Seen]) -> int:
     return max((names.number(seen.labels, names.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
 
 
-def began(kept: Kept) -> bool:
-    """Its containers were started: what comes after is no step on the way."""
-    return bool(kept.steps) and kept.steps[-1].state is State.LAUNCHED
-
-
 def sentence(words: str) -> str:
     return words[:1].upper() + words[1:].rstrip(".") + "."
 
@@ -298,6 +299,8 @@ class Bringing:
     state: State = State.ASSIGNED
     reason: Reason = Reason.PLACED
     message: str | None = None
+    held_up: HeldUp | None = None
+    """Why it cannot be started now, until `advance` gives its place back."""
 
     def __post_init__(self) -> None:
         if self.launch.hosts:
@@ -314,32 +317,14 @@ class Kept:
     """Told to stop, with so many seconds."""
     failed: dict[int, Unit] = field(default_factory=dict)
     """Parts that have no container, and why."""
-    held_up: HeldUp | None = None
-    """Why it cannot be started now, for whoever asks next: it gives its place back."""
     pull_waited: float = 0
     """Seconds it has waited between tries to pull its image."""
     given_up: bool = False
     """What has no container by now will never have one."""
-    never: Report | None = None
-    """Stopped before it began."""
-    asked_for: bool = False
-    """Whoever keeps the records has asked for it, started or not ended: of one that is over nothing more is started,
-    though its containers be there."""
+    cancelled_at: datetime | None = None
+    """When it was stopped before it began."""
     full: dict[int, str] = field(default_factory=dict)
     """Parts that held too much on a disk."""
     told: set[str] = field(default_factory=set)
     """Containers that were told to end."""
     timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
-
-
-def is_array(kept: Kept, parts: Mapping[int, Seen]) -> bool:
-    if kept.launch:
-        return kept.launch.spec.array is not None
-    return any(seen.is_array for seen in parts.values())
-
-
-def total_of(kept: Kept, parts: Mapping[int, Seen]) -> int:
-    """How many parts the attempt has."""
-    if kept.launch:
-        return len(kept.launch.indexes) if kept.launch.spec.array else kept.launch.spec.nodes
-    return max((names.number(seen.labels, names.PARTS, 1) for seen in parts.values()), default=1)

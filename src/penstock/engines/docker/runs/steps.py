@@ -32,11 +32,11 @@ from penstock.engines.docker.api.errors import ApiError, Clash, NotReached, Unre
 from penstock.engines.docker.api.http import Body
 from penstock.engines.docker.api.objects import Seen
 from penstock.engines.docker.cpus import Cpus, shared
+from penstock.engines.docker.events import ContainerPast, read_memory
 from penstock.engines.docker.host import Link
 from penstock.engines.docker.hosts import Hosts
 from penstock.engines.docker.images import Pulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
-from penstock.engines.docker.outages import Past, memory_of
 from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.spec import Place, container, disk_scratch
@@ -281,7 +281,7 @@ async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
     restarted since, and what it calls created may have run."""
     if not prepared:
         return []
-    memory = await memory_of(link.api)
+    memory = await read_memory(link.api)
     return [seen for seen in prepared if not all(memory.made(each) for each in (*instead_of(seen), seen.id))]
 
 
@@ -305,18 +305,18 @@ def instead_of(seen: Seen) -> list[str]:
     return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
 
 
-def _as_it_was(link: Link, seen: Seen, past: Past) -> Seen:
+def _as_it_was(link: Link, seen: Seen, past: ContainerPast) -> Seen:
     if past.exit_code is None:
         raise doubt(link.api.host)
     found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
-    found = replace(found, heard=True)
+    found = replace(found, witness=link.docker)
     link.keep(found)
     return found
 
 
-async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
+async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, ContainerPast]:
     """Once it is known to the end of each."""
-    found = {each: Past() for each in ids}
+    found = {each: ContainerPast() for each in ids}
     filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
     try:
         async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
