@@ -13,7 +13,7 @@ from penstock.engines.base import Presence
 from penstock.engines.docker import names
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import Place, container
+from penstock.engines.docker.spec import ContainerPlace, container
 from penstock.settings import Settings
 from tests.engines.docker.opening import answering, left_behind, opened, settings_for
 from tests.engines.docker.test_adoption import recorded
@@ -21,7 +21,7 @@ from tests.engines.launches import a_launch, an_array, ended, observed, outcome,
 from tests.hosts.lot import Hosts
 
 EVIL = "penstock-test:evil"
-PLACE = Place(host="host-1", part=0, number=0, network="net", host_memory=8 << 30, volumes={})
+PLACE = ContainerPlace(host="host-1", part=0, number=0, network="net", host_memory=8 << 30, volumes={})
 REFUSED = f"The image {EVIL} has labels that only Penstock writes, so it is not run."
 
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch
-from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.engine import DockerEngine
 from tests.engines.docker.opening import answering, left_behind, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, an_array, ended, outcome, printed, run_of, the_account
@@ -69,7 +69,7 @@ async def test_what_is_created_for_a_docker_that_was_killed_since_is_not_started
     async with left_behind(settings, machine) as first:
         await first.create_volume(volume, the_account())
         with monkeypatch.context() as patched:
-            patched.setattr(Api, "start", never)
+            patched.setattr(DockerApi, "start", never)
             await made(launch, min(len(states), 2), machine, first)
     await asyncio.to_thread(killed, machine)
     async with opened(settings, [machine]) as engine:

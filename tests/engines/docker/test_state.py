@@ -10,7 +10,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.objects import Seen, read_time
+from penstock.engines.docker.api.objects import ContainerRecord, read_time
 from penstock.engines.docker.state import (
     HostState,
     RunSnapshot,
@@ -28,7 +28,7 @@ from tests.engines.launches import a_launch, an_array
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
-def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = None, **fields: Any) -> Seen:
+def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = None, **fields: Any) -> ContainerRecord:
     given = {
         "id": f"id-{part}",
         "name": "name",
@@ -48,10 +48,10 @@ def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = N
         "note": Note(code=0),
         "witness": "first",
     }
-    return Seen(**(given | fields))
+    return ContainerRecord(**(given | fields))
 
 
-def snapshot(*containers: Seen, **fields: Any) -> RunSnapshot:
+def snapshot(*containers: ContainerRecord, **fields: Any) -> RunSnapshot:
     given = {
         "run": Run("abcdefgh"),
         "containers": {each.part: each for each in containers},
@@ -61,12 +61,12 @@ def snapshot(*containers: Seen, **fields: Any) -> RunSnapshot:
     return RunSnapshot(**(given | fields))
 
 
-def end_of(one: Seen, **fields: Any) -> tuple[State, Reason | None, int | None]:
+def end_of(one: ContainerRecord, **fields: Any) -> tuple[State, Reason | None, int | None]:
     unit = units(snapshot(one, **fields))[one.part]
     return unit.state, unit.reason, unit.exit_code
 
 
-def plain(**fields: Any) -> Seen:
+def plain(**fields: Any) -> ContainerRecord:
     """A program without a minder, which leaves no note."""
     found = seen(note=Note(), **fields)
     del found.labels[names.HAS_BASH]
@@ -188,7 +188,7 @@ def test_an_end_is_judged_once_it_is_known_whether_docker_saw_it() -> None:
 # -- the whole run -----------------------------------------------------------------------------------------------------
 
 
-def running(part: int = 0, **fields: Any) -> Seen:
+def running(part: int = 0, **fields: Any) -> ContainerRecord:
     return seen(part, status="running", ended_at=None, note=Note(), **fields)
 
 

@@ -19,7 +19,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.base import HeldUp, Presence, Report, Run
 from penstock.engines.docker import host as link
 from penstock.engines.docker import state
-from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.runs import runs
 from penstock.errors import Unavailable
@@ -84,7 +84,7 @@ async def test_one_that_is_only_missing_in_a_list_is_still_there(
     async def none(*_: Any) -> list[Any]:
         return []
 
-    monkeypatch.setattr(Api, "containers", none)
+    monkeypatch.setattr(DockerApi, "containers", none)
     host = engine._hosts.link("host-1")
     await host._look_at_all()
     assert (await engine.observe(run_of(launch))).presence is Presence.running

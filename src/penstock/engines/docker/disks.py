@@ -15,18 +15,18 @@ from penstock.domain.quantities import show_bytes
 from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.volumes import Claims
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.volumes import DockerClaims
 
 log = logging.getLogger(__name__)
 SLOWER = 20
-Full = Callable[[Seen, str], Awaitable[None]]
+Full = Callable[[ContainerRecord, str], Awaitable[None]]
 
 
-class Disks:
-    def __init__(self, hosts: Hosts, claims: Claims, every: int, full: Full) -> None:
+class DiskLimits:
+    def __init__(self, hosts: DockerHosts, claims: DockerClaims, every: int, full: Full) -> None:
         self._hosts, self._claims = hosts, claims
         self._every = max(every, 1)
         self._full = full
@@ -52,7 +52,7 @@ class Disks:
                 if scratch := _scratch(await link.api.container(seen.id)):
                     await self._claims.emptied(link, list(scratch.values()))
 
-    async def _watch(self, seen: Seen) -> None:
+    async def _watch(self, seen: ContainerRecord) -> None:
         limits: dict[str, int] = json.loads(seen.labels[names.DISK])
         pause = float(self._every)
         while True:
@@ -65,11 +65,11 @@ class Disks:
                 if said := await self._too_much(seen, limits):
                     await self._full(seen, said)
                     return
-            except ApiError as error:
+            except DockerError as error:
                 log.info("%s: what it holds on its disks is not known: %s", seen.name, error.message)
             pause = max(float(self._every), (asyncio.get_running_loop().time() - before) * SLOWER)
 
-    async def _too_much(self, seen: Seen, limits: dict[str, int]) -> str | None:
+    async def _too_much(self, seen: ContainerRecord, limits: dict[str, int]) -> str | None:
         link = self._hosts.link(seen.host)
         found = await link.api.container(seen.id, size="" in limits)
         if found is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 
 from penstock.engines.docker.api.client import FIRST
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.space import FIX
 from penstock.settings import Settings
 from penstock.wire.server import Check
 
 
-def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:
+def all_checks(hosts: DockerHosts, settings: Settings) -> list[Check]:
     nodes = hosts.nodes()
     if not nodes:
         said = "no Docker host is registered"
@@ -26,14 +26,14 @@ def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:
     return found
 
 
-def _reached(name: str, message: str | None, link: Link | None) -> Check:
+def _reached(name: str, message: str | None, link: HostLink | None) -> Check:
     if message or link is None:
         return Check(name=f"node {name}", node=name, ok=False, detail=message or "not reached", required=False)
     version = link.info.get("ServerVersion", "")
     return Check(name=f"node {name}", node=name, ok=True, detail=f"Docker {version} answers")
 
 
-def _fits(link: Link) -> list[Check]:
+def _fits(link: HostLink) -> list[Check]:
     if not link.looked.is_set():
         return []
     found = []

@@ -36,21 +36,21 @@ from penstock.engines.docker import hosts as moving
 from penstock.engines.docker import inspect as looking
 from penstock.engines.docker import nodes as machine
 from penstock.engines.docker import refusals as refusing
-from penstock.engines.docker.api.errors import shown
-from penstock.engines.docker.cpus import Cpus
-from penstock.engines.docker.disks import Disks
+from penstock.engines.docker.api.errors import translated_errors
+from penstock.engines.docker.cpus import DedicatedCpus
+from penstock.engines.docker.disks import DiskLimits
 from penstock.engines.docker.events import events_of
-from penstock.engines.docker.exec import Entering
-from penstock.engines.docker.gpus import Gauges
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import Pulls
-from penstock.engines.docker.logs import Logs
-from penstock.engines.docker.ports import Forwarding
-from penstock.engines.docker.runs.runs import Runs
-from penstock.engines.docker.runs.steps import Launching
+from penstock.engines.docker.exec import DockerSessions
+from penstock.engines.docker.gpus import HostGpus
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.images import ImagePulls
+from penstock.engines.docker.logs import ContainerLogs
+from penstock.engines.docker.ports import DockerPorts
+from penstock.engines.docker.runs.runs import DockerRuns
+from penstock.engines.docker.runs.steps import LaunchSteps
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.usage import Peaks
-from penstock.engines.docker.volumes import Claims
+from penstock.engines.docker.usage import MemoryPeaks
+from penstock.engines.docker.volumes import DockerClaims
 from penstock.engines.shared.refusals import by_place
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
@@ -68,18 +68,18 @@ class DockerEngine:
         self._settings = settings
         self._made = read_settings(settings)
         self._changes = Changes()
-        self._hosts = Hosts(settings, self._made, self._changed)
-        self._claims = Claims(self._hosts, self._made)
-        self._cpus = Cpus(self._hosts)
-        self._gauges = Gauges(self._hosts, self._made)
-        self._pulls = Pulls(settings.docker_registry_config)
-        launching = Launching(self._hosts, self._claims, self._pulls, self._cpus, self._made)
-        self._runs = Runs(self._hosts, launching, self._changes, self._made)
-        self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
-        self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
-        self._entering = Entering(self._hosts)
-        self._peaks = Peaks(self._hosts)
-        self._forwarding = Forwarding(self._hosts, self._made.helper_image, self._made.installation)
+        self._hosts = DockerHosts(settings, self._made, self._changed)
+        self._claims = DockerClaims(self._hosts, self._made)
+        self._cpus = DedicatedCpus(self._hosts)
+        self._gauges = HostGpus(self._hosts, self._made)
+        self._pulls = ImagePulls(settings.docker_registry_config)
+        launching = LaunchSteps(self._hosts, self._claims, self._pulls, self._cpus, self._made)
+        self._runs = DockerRuns(self._hosts, launching, self._changes, self._made)
+        self._disks = DiskLimits(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
+        self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
+        self._entering = DockerSessions(self._hosts)
+        self._peaks = MemoryPeaks(self._hosts)
+        self._forwarding = DockerPorts(self._hosts, self._made.helper_image, self._made.installation)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
@@ -104,7 +104,7 @@ class DockerEngine:
         await self._hosts.use(hosts)
 
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
-        with shown():
+        with translated_errors():
             return await moving.lacking(self._hosts, host, runs, self._made.installation)
 
     def _changed(self, run: Run) -> None:
@@ -136,8 +136,8 @@ class DockerEngine:
         return self._hosts.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
-        with shown():
-            return await adoption.found(self._hosts, self._made.installation, nodes)
+        with translated_errors():
+            return await adoption.read_records(self._hosts, self._made.installation, nodes)
 
     async def left_over(self) -> list[LeftOver]:
         return [LeftOver(seen.run, seen.host, seen.name) for seen in self._runs.left_over()]
@@ -151,30 +151,30 @@ class DockerEngine:
         return self._claims.classes()
 
     async def create_volume(self, volume: Volume, account: Account) -> None:
-        with shown():
+        with translated_errors():
             await self._claims.create(volume, account)
 
     async def resize_volume(self, volume: Volume) -> None:
         """A Docker volume has no size of its own."""
 
     async def delete_volume(self, volume: Volume) -> None:
-        with shown():
+        with translated_errors():
             await self._claims.delete(volume)
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
-        with shown():
+        with translated_errors():
             return await self._claims.reports(volumes)
 
     async def volume_usage(self, volume: Volume) -> int:
-        with shown():
+        with translated_errors():
             return await self._claims.usage(volume)
 
     async def volume_users(self, volume: Volume) -> list[str]:
-        with shown():
+        with translated_errors():
             return await self._claims.users(volume)
 
     async def volume_node(self, volume: Volume) -> str | None:
-        with shown():
+        with translated_errors():
             return await self._claims.node_of(volume)
 
     async def literal_volume(self, name: str, user: str, group: str) -> Volume | None:
@@ -193,7 +193,7 @@ class DockerEngine:
         return refusing.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
 
     async def start(self, launch: Launch) -> None:
-        with shown():
+        with translated_errors():
             await self._runs.start(launch)
 
     def remind(self, launch: Launch) -> None:
@@ -206,17 +206,17 @@ class DockerEngine:
         self._runs.advance(run)
 
     async def stop(self, run: Run, grace: int) -> None:
-        with shown():
+        with translated_errors():
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
         """Containers stay until the run is removed: they are where its log is."""
         self._runs.settle(run)
-        with shown():
+        with translated_errors():
             await self._disks.empty(run)
 
     async def remove(self, run: Run) -> None:
-        with shown():
+        with translated_errors():
             await self._runs.remove(run)
         self._changes.tell(run)
 
@@ -236,16 +236,16 @@ class DockerEngine:
         return await self._entering.enter(run, part, command, terminal)
 
     async def inspect(self, run: Run) -> dict[str, Any]:
-        with shown():
+        with translated_errors():
             return await looking.inspect(self._hosts, run)
 
     async def top(self, run: Run, part: int) -> Measure:
-        with shown():
+        with translated_errors():
             return await looking.top(self._hosts, self._gauges, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         image, installation = self._made.helper_image, self._made.installation
-        each = (machine.activity(self._hosts, self._gauges, name, image, installation) for name in names)
+        each = (machine.measure_node(self._hosts, self._gauges, name, image, installation) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from penstock.domain.model import now
 from penstock.engines.base import Event
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.objects import Seen, read_time
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.objects import ContainerRecord, read_time
 
 MOST = 256
 """Events that Docker keeps."""
@@ -64,17 +64,17 @@ class EventMemory:
     def saw_end(self, container_id: str) -> bool:
         return container_id in self.past and self.past[container_id].ended_at is not None
 
-    def removed(self, host: str, installation: str, docker: str) -> list[Seen]:
+    def removed(self, host: str, installation: str, docker: str) -> list[ContainerRecord]:
         """Our containers that ran and are not there any more, as they were at last."""
         ours = {id_: past for id_, past in self.past.items() if past.labels.get(names.INSTALLATION) == installation}
         return [seen for id_, past in ours.items() if past.removed and (seen := _record_of(id_, past, host, docker))]
 
 
-def _record_of(container_id: str, past: ContainerPast, host: str, docker: str) -> Seen | None:
+def _record_of(container_id: str, past: ContainerPast, host: str, docker: str) -> ContainerRecord | None:
     run = names.run_of(past.labels)
     if run is None or past.started_at is None:
         return None
-    return Seen(
+    return ContainerRecord(
         id=container_id,
         name=past.labels.get("name", ""),
         host=host,
@@ -95,7 +95,7 @@ def _record_of(container_id: str, past: ContainerPast, host: str, docker: str) -
     )
 
 
-async def read_memory(api: Api) -> EventMemory:
+async def read_memory(api: DockerApi) -> EventMemory:
     theirs = read_time((await api.info()).get("SystemTime")) or now()
     past: dict[str, ContainerPast] = defaultdict(ContainerPast)
     count = 0
@@ -114,7 +114,7 @@ def _time_of(event: Fields) -> datetime:
 # -- the events of a run -----------------------------------------------------------------------------------------------
 
 
-def events_of(containers: Mapping[int, Seen]) -> list[Event]:
+def events_of(containers: Mapping[int, ContainerRecord]) -> list[Event]:
     """List what happened, as far as the containers have kept it."""
     found: list[Event] = []
     for part, seen in sorted(containers.items()):

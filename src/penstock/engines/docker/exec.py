@@ -19,11 +19,18 @@ from contextlib import suppress
 from functools import partial
 
 from penstock.engines.base import Run, Terminal
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Clash, NotFound, Unreachable, as_ours, shown
-from penstock.engines.docker.api.http import Stream
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import (
+    DockerConflict,
+    DockerError,
+    DockerNotFound,
+    DockerUnreachable,
+    translate,
+    translated_errors,
+)
+from penstock.engines.docker.api.http import ProgramStream
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.script import BASH
 from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
@@ -46,14 +53,14 @@ Left = Callable[[bool], Awaitable[None]]
 """What is done when its user has gone: whether it may run still."""
 
 
-class Entered:
+class DockerSession:
     """A session as every engine has it."""
 
     def __init__(
         self,
-        api: Api,
+        api: DockerApi,
         exec_id: str,
-        stream: Stream,
+        stream: ProgramStream,
         left: Left | None = None,
         *,
         tty: bool = False,
@@ -78,9 +85,9 @@ class Entered:
     async def resize(self, size: Terminal) -> None:
         try:
             await self._api.resize(self._exec_id, size.columns, size.rows)
-        except Unreachable as error:
-            raise as_ours(error) from error
-        except ApiError:
+        except DockerUnreachable as error:
+            raise translate(error) from error
+        except DockerError:
             return  # it has just ended
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
@@ -112,7 +119,7 @@ class Entered:
             async for _ in self.output():
                 pass
         if self._code is None:
-            with shown():
+            with translated_errors():
                 self._code = await self._ended()
         return self._code
 
@@ -136,8 +143,8 @@ class Entered:
             await left(self._code is None and not self._over.is_set())
 
 
-class Entering:
-    def __init__(self, hosts: Hosts) -> None:
+class DockerSessions:
+    def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
         self._marks: set[str] = set()
         """Of programs that somebody is connected to."""
@@ -150,7 +157,7 @@ class Entering:
             task.cancel()
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
-    async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Entered:
+    async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
         seen = self._hosts.parts(run).get(part)
         if seen is None or not seen.runs:
             raise Conflict(NOT_RUNNING)
@@ -165,7 +172,7 @@ class Entering:
             await entered.resize(terminal)
         return entered
 
-    async def _started(self, seen: Seen, mark: str, command: Sequence[str], *, tty: bool) -> Entered:
+    async def _started(self, seen: ContainerRecord, mark: str, command: Sequence[str], *, tty: bool) -> DockerSession:
         body: Fields = {
             "Cmd": [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else list(command),
             "Env": [f"{MARK}={mark}"],
@@ -174,20 +181,20 @@ class Entering:
             "AttachStderr": True,
             "Tty": tty,
         }
-        with shown():
+        with translated_errors():
             api = self._hosts.link(seen.host).api
             try:
                 exec_id, stream = await api.exec(seen.id, body)
-            except (NotFound, Clash):
+            except (DockerNotFound, DockerConflict):
                 raise Conflict("It has just ended.") from None
         self._programs.add(exec_id)
         left = partial(self._leave, seen, mark, exec_id)
-        return Entered(api, exec_id, stream, left, tty=tty, shell=seen.has_bash)
+        return DockerSession(api, exec_id, stream, left, tty=tty, shell=seen.has_bash)
 
-    async def _leave(self, seen: Seen, mark: str, exec_id: str, runs: bool) -> None:
+    async def _leave(self, seen: ContainerRecord, mark: str, exec_id: str, runs: bool) -> None:
         try:
             if runs:
-                with suppress(ApiError):
+                with suppress(DockerError):
                     await end(self._hosts.link(seen.host).api, seen, mark)
         finally:
             self._marks.discard(mark)
@@ -203,8 +210,8 @@ class Entering:
     def _ended(self, container: str, task: asyncio.Task[None]) -> None:
         del self._ending[container]
 
-    async def _end_left_over(self, seen: Seen) -> None:
-        with suppress(ApiError):
+    async def _end_left_over(self, seen: ContainerRecord) -> None:
+        with suppress(DockerError):
             api = self._hosts.link(seen.host).api
             marks = {line for line in (await said(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
             for mark in marks - self._marks:
@@ -212,12 +219,12 @@ class Entering:
                 await end(api, seen, mark)
 
 
-async def end(api: Api, seen: Seen, mark: str) -> None:
+async def end(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
     """All that has the mark."""
     await said(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
 
 
-async def said(api: Api, seen: Seen, script: str, *words: str) -> str:
+async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
     """What a script printed in a container; where that has nothing to run it with, nothing of use."""
     shell = BASH if seen.has_bash else "sh"
     body: Fields = {"Cmd": [shell, "-c", script, "sh", *words], "AttachStdout": True, "AttachStderr": True}

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.http import Frames
-from penstock.engines.docker.images import have
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.http import FrameReader
+from penstock.engines.docker.images import ensure_image
 
 SECONDS, CLOSING = 120.0, 3.0
 """In which it does its work, and in which it is removed when nobody wants it any more."""
@@ -21,8 +21,8 @@ KILLED = (137, 143)
 
 
 @asynccontextmanager
-async def started(
-    api: Api,
+async def helper(
+    api: DockerApi,
     image: str,
     installation: str,
     words: Sequence[str],
@@ -34,7 +34,7 @@ async def started(
 ) -> AsyncIterator[str]:
     """Start a container and remove it when the block ends. `volumes` are name → path; without a `user` it is the
     image's own."""
-    await have(api, image)
+    await ensure_image(api, image)
     mounts = [
         {"Type": "volume", "Source": name, "Target": path, "ReadOnly": read_only, "VolumeOptions": {"NoCopy": True}}
         for name, path in (volumes or {}).items()
@@ -66,33 +66,33 @@ async def started(
             await api.remove(await making)
 
 
-async def helped(
-    api: Api, image: str, installation: str, words: Sequence[str], *, seconds: float = SECONDS, **more: Any
+async def run_helper(
+    api: DockerApi, image: str, installation: str, words: Sequence[str], *, seconds: float = SECONDS, **more: Any
 ) -> str:
-    """Return what it printed; raise with what it complained if it failed. What more it takes, see `started`."""
-    async with started(api, image, installation, words, **more) as made:
+    """Return what it printed; raise with what it complained if it failed. What more it takes, see `helper`."""
+    async with helper(api, image, installation, words, **more) as made:
         code = await api.wait(made, seconds)
         out = await _output(api, made)
     if code:
         said = (out[2] or out[1]).decode(errors="replace").strip() if code not in KILLED else ""
-        raise ApiError(said or f"{words[0]} ended with code {code}", host=api.host)
+        raise DockerError(said or f"{words[0]} ended with code {code}", host=api.host)
     return out[1].decode(errors="replace")
 
 
 @asynccontextmanager
-async def holding(
-    api: Api, image: str, installation: str, words: Sequence[str], volumes: Mapping[str, str]
+async def hold_volumes(
+    api: DockerApi, image: str, installation: str, words: Sequence[str], volumes: Mapping[str, str]
 ) -> AsyncIterator[None]:
     """Keep volumes mounted as long as the block lasts, which begins when the program prints something."""
-    async with started(api, image, installation, words, volumes=volumes) as made:
+    async with helper(api, image, installation, words, volumes=volumes) as made:
         async with asyncio.timeout(SECONDS):
             out = await _output(api, made, at_once=True)
         if not out[1]:
-            raise ApiError(out[2].decode(errors="replace").strip() or f"{words[0]} has ended", host=api.host)
+            raise DockerError(out[2].decode(errors="replace").strip() or f"{words[0]} has ended", host=api.host)
         yield
 
 
-async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def end_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Tasks that have containers help them, told to end: each removes its own. Where a host does not answer, what is
     left there is removed by whoever looks there next."""
     for task in tasks:
@@ -104,10 +104,10 @@ async def ended(tasks: Collection[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _output(api: Api, made: str, *, at_once: bool = False) -> dict[int, bytes]:
+async def _output(api: DockerApi, made: str, *, at_once: bool = False) -> dict[int, bytes]:
     """All of it, or `at_once` what there is when the first of it has come."""
     out = {1: b"", 2: b""}
-    frames = Frames()
+    frames = FrameReader()
     async with api.logs(made, timestamps="0", follow="1" if at_once else "0") as pieces:
         async for piece in pieces:
             for number, data in frames.feed(piece):

@@ -17,16 +17,16 @@ from penstock.domain.model import now
 from penstock.domain.nodes import Host
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Unreachable
-from penstock.engines.docker.api.objects import Seen, note_in, read_time, seen_of
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
+from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
 from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.images import is_marked
-from penstock.engines.docker.networks import Networks
-from penstock.engines.docker.probe import Probe, held_by, judged, probe
+from penstock.engines.docker.networks import GroupNetworks
+from penstock.engines.docker.probe import HostProbe, held_by, judged, probe
 from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.space import Space
+from penstock.engines.docker.space import DiskSpace
 from penstock.engines.shared.minder import Note
 
 log = logging.getLogger(__name__)
@@ -51,16 +51,16 @@ class DockerLife:
     """By the host's clock."""
 
 
-class Link:
-    def __init__(self, host: Host, api: Api, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
+class HostLink:
+    def __init__(self, host: Host, api: DockerApi, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self.host = host
         self.api = api
         self.installation, self._helper = made.installation, made.helper_image
-        self.space = Space(api, made)
-        self.networks = Networks(api, made.installation, made.closed)
+        self.space = DiskSpace(api, made)
+        self.networks = GroupNetworks(api, made.installation, made.closed)
         self._changed = changed
         self.info: Fields = {}
-        self.probe = Probe()
+        self.probe = HostProbe()
         self.last_seen: datetime | None = None
         self.trouble: str | None = f"{host.name} was not reached yet"
         self.life: DockerLife | None = None
@@ -74,13 +74,13 @@ class Link:
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
         """How far its clock is ahead of ours."""
-        self._known: dict[str, Seen] = {}
+        self._known: dict[str, ContainerRecord] = {}
         self._by_run: dict[Run, dict[str, None]] = {}
         self._removing: set[str] = set()
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
         """Those we did remove: an answer that was on its way then is old."""
-        self._before: list[Seen] = []
+        self._before: list[ContainerRecord] = []
         """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
         """By the id of an image: has it labels of ours?"""
@@ -102,17 +102,17 @@ class Link:
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
-    def all(self) -> Iterable[Seen]:
+    def all(self) -> Iterable[ContainerRecord]:
         return self._known.values()
 
-    def of(self, run: Run) -> list[Seen]:
+    def of(self, run: Run) -> list[ContainerRecord]:
         return [self._known[id_] for id_ in self._by_run.get(run, ())]
 
-    def keep(self, seen: Seen) -> None:
+    def keep(self, seen: ContainerRecord) -> None:
         self._known[seen.id] = seen
         self._by_run.setdefault(seen.run, {})[seen.id] = None
 
-    def removed_before(self, run: Run) -> list[Seen]:
+    def removed_before(self, run: Run) -> list[ContainerRecord]:
         """Containers of a run that were removed before we first looked, as far as Docker remembers."""
         return [seen for seen in self._before if seen.run == run]
 
@@ -137,9 +137,9 @@ class Link:
 
     def require(self) -> None:
         if not self.looked.is_set():
-            raise Unreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
+            raise DockerUnreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
 
-    async def remove(self, seen: Seen, *, force: bool = True) -> None:
+    async def remove(self, seen: ContainerRecord, *, force: bool = True) -> None:
         self._removing.add(seen.id)
         try:
             if not seen.gone:
@@ -149,13 +149,13 @@ class Link:
         finally:
             self._removing.discard(seen.id)
 
-    async def look(self, ref: str, *, ends: bool = False) -> Seen | None:
+    async def look(self, ref: str, *, ends: bool = False) -> ContainerRecord | None:
         """Look at one container, by id or name. `ends`: Docker has just told of its end."""
         found = await self.api.container(ref)
         if found is None:
             self._lost(ref)
             return None
-        seen = seen_of(found, self.host.name)
+        seen = read_container(found, self.host.name)
         if seen is None or seen.labels.get(names.INSTALLATION) != self.installation:
             return seen
         if await self._is_marked(str(found["Image"])):
@@ -186,7 +186,7 @@ class Link:
             self._marked[image_id] = is_marked(await self.api.image(image_id) or {})
         return self._marked[image_id]
 
-    def _witnessed(self, seen: Seen, memory: EventMemory) -> Seen:
+    def _witnessed(self, seen: ContainerRecord, memory: EventMemory) -> ContainerRecord:
         """Docker saw its end if it says so, or if it has run since before that and has forgotten."""
         began = self.life.began if self.life else None
         forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
@@ -204,9 +204,9 @@ class Link:
     async def _note(self, container_id: str) -> Note:
         try:
             return note_in(await self.api.fetch(container_id, NOTE))
-        except Unreachable:
+        except DockerUnreachable:
             raise
-        except ApiError as error:  # it is just being removed, or its disk is broken: the code must do
+        except DockerError as error:  # it is just being removed, or its disk is broken: the code must do
             log.debug("%s: no note: %s", container_id, error.message)
             return Note()
 
@@ -231,7 +231,7 @@ class Link:
         while True:
             try:
                 await self._listen()
-            except ApiError as error:
+            except DockerError as error:
                 self._away(error.message)
             except Exception as error:
                 log.exception("%s: a defect", self.host.name)
@@ -261,7 +261,7 @@ class Link:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        raise Unreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
+        raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
 
     async def _hear(self, events: AsyncIterator[Fields]) -> None:
         async for event in events:
@@ -302,7 +302,7 @@ class Link:
     async def _clear(self, helpers: Iterable[str]) -> None:
         """Beside all else: Docker removes none that a job holds which it looked at."""
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
-            if isinstance(said, ApiError):
+            if isinstance(said, DockerError):
                 log.info("%s: what helped is not removed: %s", self.host.name, said.message)
 
     @property
@@ -348,19 +348,19 @@ class Link:
             gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
             self.probe = replace(found, gpus=gpus)
             self._probed = began
-        except ApiError as error:
+        except DockerError as error:
             log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
         finally:
             self._probing = None
 
 
-def _by_its_note(seen: Seen) -> Seen:
+def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
     """Believe the minder's note where Docker did not see the end, or someone started the container again."""
     if seen.note.code is None or (seen.witness != "" and seen.exit_code != AGAIN_CODE):
         return seen
     return replace(seen, exit_code=seen.note.code)
 
 
-async def _life_of(api: Api) -> DockerLife | None:
+async def _life_of(api: DockerApi) -> DockerLife | None:
     found = await api.network(OWN_NETWORK)
     return DockerLife(str(found.get("Id")), read_time(found.get("Created"))) if found else None

@@ -13,11 +13,11 @@ from typing import Any
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, Unreachable
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.api.transport import EXAMPLES, Address, NotAnAddress, read_address
-from penstock.engines.docker.host import Link
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.api.transport import EXAMPLES, DockerAddress, InvalidAddress, read_address
+from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import HostState
 from penstock.errors import PenstockError, Problem, SettingsError
@@ -27,11 +27,11 @@ PATIENCE = 5.0
 """Seconds in which a host that is well has answered."""
 
 
-class Hosts:
+class DockerHosts:
     def __init__(self, settings: Settings, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self._settings, self._made = settings, made
         self._changed = changed
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, HostLink] = {}
         self._unusable: dict[str, tuple[Host, str]] = {}
         """Hosts that cannot even be tried, and why."""
         self._using = asyncio.Lock()
@@ -58,7 +58,7 @@ class Hosts:
         for run in {seen.run for link in (*old, *turned) for seen in link.all()}:
             self._changed(run)
 
-    def _add(self, host: Host) -> Link | None:
+    def _add(self, host: Host) -> HostLink | None:
         if known := self._links.get(host.name):
             known.host = host
             return None
@@ -67,7 +67,7 @@ class Hosts:
         except PenstockError as error:
             self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
             return None
-        link = Link(host, api, self._made, self._changed)
+        link = HostLink(host, api, self._made, self._changed)
         self._links[host.name] = link
         link.open()
         return link
@@ -75,16 +75,16 @@ class Hosts:
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def api(self, host: Host) -> Api:
+    def api(self, host: Host) -> DockerApi:
         """Of whatever is at its address; raises where there is no way there."""
         try:
             address = read_address(host.address)
-        except NotAnAddress as error:
+        except InvalidAddress as error:
             raise SettingsError("wrong", problems=[Problem(str(error), field="address", hint=EXAMPLES)]) from None
         ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
-        return Api(host.name, address, self._tls(host, address), ssh)
+        return DockerApi(host.name, address, self._tls(host, address), ssh)
 
-    def _tls(self, host: Host, address: Address) -> ssl.SSLContext | None:
+    def _tls(self, host: Host, address: DockerAddress) -> ssl.SSLContext | None:
         if address.scheme != "tcp":
             return None
         found = self._certificates(host.name)
@@ -111,36 +111,38 @@ class Hosts:
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
-    def links(self) -> Iterator[Link]:
+    def links(self) -> Iterator[HostLink]:
         yield from list(self._links.values())
 
-    def get(self, name: str) -> Link | None:
+    def get(self, name: str) -> HostLink | None:
         return self._links.get(name)
 
-    def link(self, name: str) -> Link:
+    def link(self, name: str) -> HostLink:
         """One that answers; raises otherwise."""
         link = self._links.get(name)
         if link is None:
             said = self._unusable[name][1] if name in self._unusable else f"There is no node {name}"
-            raise Unreachable(said, host=name)
+            raise DockerUnreachable(said, host=name)
         link.require()
         return link
 
-    def first(self) -> Link:
+    def first(self) -> HostLink:
         """For work that was given no node: the first that answers."""
         for link in self.links():
             if link.looked.is_set() and not link.host.maintenance:
                 return link
         troubles = [link.trouble for link in self.links() if link.trouble]
         troubles += [said for _, said in self._unusable.values()]
-        raise Unreachable(troubles[0] if troubles else "there is no node: an admin applies a Node document", host="")
+        raise DockerUnreachable(
+            troubles[0] if troubles else "there is no node: an admin applies a Node document", host=""
+        )
 
-    def parts(self, run: Run) -> dict[int, Seen]:
+    def parts(self, run: Run) -> dict[int, ContainerRecord]:
         """Return the container that counts of each part: there may be others, that were taken back or removed. Where
         nothing of a run is there, it is what someone removed before this server looked."""
         links = self._links.values()
         there = [seen for link in links for seen in link.of(run)]
-        found: dict[int, Seen] = {}
+        found: dict[int, ContainerRecord] = {}
         for seen in there or [seen for link in links for seen in link.removed_before(run)]:
             known = found.get(seen.part)
             if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
@@ -209,7 +211,7 @@ class Hosts:
             for name in names
         }
 
-    def _known_or_made(self, link: Link, twin: str | None) -> tuple[tuple[Any, ...], Node]:
+    def _known_or_made(self, link: HostLink, twin: str | None) -> tuple[tuple[Any, ...], Node]:
         """All nodes are asked for every second: only one that is different is made anew."""
         made_of = (
             link.host,
@@ -225,21 +227,21 @@ class Hosts:
         return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
 
-async def _leave(link: Link) -> None:
+async def _leave(link: HostLink) -> None:
     """Remove the networks of groups from a host that is taken out; one that something still uses, Docker keeps."""
     if not link.looked.is_set():
         return
-    with suppress(ApiError):
+    with suppress(DockerError):
         for network in await link.api.networks({"label": [names.mine(link.installation)]}):
-            with suppress(ApiError):
+            with suppress(DockerError):
                 await link.api.remove_network(str(network["Id"]))
 
 
-def _elsewhere(link: Link, host: Host | None) -> bool:
+def _elsewhere(link: HostLink, host: Host | None) -> bool:
     return host is None or host.address != link.host.address
 
 
-def _is_turned(link: Link, host: Host | None) -> bool:
+def _is_turned(link: HostLink, host: Host | None) -> bool:
     """Into maintenance, or back."""
     return host is not None and host.maintenance != link.host.maintenance
 
@@ -251,7 +253,7 @@ def _is_here(name: str) -> bool:
         return False
 
 
-def _node(link: Link, twin: str | None) -> Node:
+def _node(link: HostLink, twin: str | None) -> Node:
     host, info = link.host, link.info
     same = f"it is the same Docker engine as {twin}: delete one of the two, until then nothing is started on either"
     return Node(
@@ -276,7 +278,7 @@ def _node(link: Link, twin: str | None) -> Node:
     )
 
 
-def _gpus(host: Host, link: Link) -> tuple[Gpu, ...]:
+def _gpus(host: Host, link: HostLink) -> tuple[Gpu, ...]:
     if Allows.GPUWorkload not in host.allows:
         return ()
     return host.gpus or link.probe.gpus
@@ -298,7 +300,7 @@ def _unusable(host: Host, said: str) -> Node:
     )
 
 
-async def lacking(hosts: Hosts, host: Host, runs: Sequence[Run], installation: str) -> list[Run]:
+async def lacking(hosts: DockerHosts, host: Host, runs: Sequence[Run], installation: str) -> list[Run]:
     """Those of which the engine at the host's address has nothing, or not all that the node was last seen with."""
     api = hosts.api(host)
     try:

@@ -12,11 +12,11 @@ from penstock.domain.secrets import masked, masked_all, passwords_removed
 from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import Clash, NotFound
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.gpus import Gauges
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerConflict, DockerNotFound
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.gpus import HostGpus
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.errors import Conflict
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
@@ -31,7 +31,7 @@ KIBIBYTE = 1 << 10
 # -- inspect -------------------------------------------------------------------------------------------------------
 
 
-async def inspect(hosts: Hosts, run: Run) -> dict[str, Any]:
+async def inspect(hosts: DockerHosts, run: Run) -> dict[str, Any]:
     """Where a host does not answer, what was last seen there is not shown: it may not be true any more."""
     parts = hosts.parts(run).values()
     found = await asyncio.gather(*(hosts.link(seen.host).api.container(seen.id) for seen in parts if not seen.gone))
@@ -60,7 +60,7 @@ def _masked(line: str) -> str:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
+async def top(hosts: DockerHosts, gauges: HostGpus, run: Run, part: int) -> Measure:
     seen = hosts.parts(run).get(part)
     if seen is None or not seen.runs:
         raise Conflict("It does not run now: only what runs uses anything.")
@@ -69,7 +69,7 @@ async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
         stats, rows, gpus = await asyncio.gather(
             link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), gpus_of(gauges, link, _held(seen, link))
         )
-    except (NotFound, Clash):
+    except (DockerNotFound, DockerConflict):
         raise Conflict("It has just ended.") from None
     processes = read_processes(rows)
     said = [f"{len(processes):,} processes, of which the busiest are shown"] if len(processes) > MOST_PROCESSES else []
@@ -94,7 +94,7 @@ def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
     return tuple(sorted(found, key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid)))
 
 
-def measure(stats: Fields, seen: Seen) -> Measure:
+def measure(stats: Fields, seen: ContainerRecord) -> Measure:
     networks = list((stats.get("networks") or {}).values())
     return Measure(
         at=now(),
@@ -108,7 +108,7 @@ def measure(stats: Fields, seen: Seen) -> Measure:
     )
 
 
-def _held(seen: Seen, link: Link) -> list[GpuMeasure]:
+def _held(seen: ContainerRecord, link: HostLink) -> list[GpuMeasure]:
     known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
     uuids = [uuid for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid]
     return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
@@ -118,7 +118,7 @@ def unseen(gpu: Gpu) -> GpuMeasure:
     return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
 
 
-async def gpus_of(gauges: Gauges, link: Link, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
+async def gpus_of(gauges: HostGpus, link: HostLink, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
     """What these do, whatever else the host has, or why that cannot be seen."""
     if not wanted:
         return {}

@@ -7,12 +7,12 @@ from collections import defaultdict
 from contextlib import suppress
 
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import SERVER_ERROR, ApiError, Unreachable
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable
 
 
-class Networks:
-    def __init__(self, api: Api, installation: str, closed: bool) -> None:
+class GroupNetworks:
+    def __init__(self, api: DockerApi, installation: str, closed: bool) -> None:
         self._api, self._installation, self._closed = api, installation, closed
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -29,10 +29,10 @@ class Networks:
         body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
         try:
             made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
-        except Unreachable:
+        except DockerUnreachable:
             raise
-        except ApiError as error:  # it has no address left, which is no fault of ours
-            raise ApiError(error.message, host=error.host, status=SERVER_ERROR) from error
+        except DockerError as error:  # it has no address left, which is no fault of ours
+            raise DockerError(error.message, host=error.host, status=SERVER_ERROR) from error
         return await self._one(group) or made
 
     async def _one(self, group: str) -> str | None:
@@ -40,7 +40,7 @@ class Networks:
         a name Docker starts nothing on either, so those that nobody uses go."""
         found = sorted(await self._found(group), key=lambda each: str(each.get("Created")))
         for other in found[1:]:
-            with suppress(ApiError):
+            with suppress(DockerError):
                 await self._api.remove_network(str(other["Id"]))
         return str(found[0]["Id"]) if found else None
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.gpus import Gauges
-from penstock.engines.docker.helpers import helped
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.gpus import HostGpus
+from penstock.engines.docker.helpers import run_helper
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.inspect import gpus_of, unseen
 from penstock.engines.shared.counters import Traffic, read_traffic
 from penstock.wire.measures import NodeMeasure
@@ -30,7 +30,9 @@ for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats; sleep $
 NO_NETWORK = "what its network moves cannot be seen from a container"
 
 
-async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installation: str) -> NodeMeasure | None:
+async def measure_node(
+    hosts: DockerHosts, gauges: HostGpus, name: str, image: str, installation: str
+) -> NodeMeasure | None:
     """Beside what looks here, another container looks at its GPUs."""
     node = next((node for node in hosts.nodes() if node.name == name), None)
     if node is None:
@@ -49,14 +51,14 @@ async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installa
         seen, gpus = await asyncio.gather(
             _seen(link, image, installation, node.cpus_milli), gpus_of(gauges, link, told.gpus)
         )
-    except ApiError as error:
+    except DockerError as error:
         return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
     said = [found["message"] for found in (seen, gpus) if found.get("message")]
     return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said) or None})
 
 
-async def _seen(link: Link, image: str, installation: str, cpus_milli: int) -> dict[str, Any]:
-    text = await helped(link.api, image, installation, ["sh", "-c", LOOK])
+async def _seen(link: HostLink, image: str, installation: str, cpus_milli: int) -> dict[str, Any]:
+    text = await run_helper(link.api, image, installation, ["sh", "-c", LOOK])
     return read_activity(text, cpus_milli) | {"message": NO_NETWORK}
 
 
@@ -75,12 +77,12 @@ def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
     return found
 
 
-class _Look(NamedTuple):
+class _HostCounters(NamedTuple):
     at: float
     cpu: list[int]
     traffic: Traffic
 
 
-def _look(text: str) -> _Look:
+def _look(text: str) -> _HostCounters:
     cpu, at, disks = text.split("\n", 2)
-    return _Look(float(at.split()[0]), [int(each) for each in cpu.split()[1:]], read_traffic(disks, ""))
+    return _HostCounters(float(at.split()[0]), [int(each) for each in cpu.split()[1:]], read_traffic(disks, ""))

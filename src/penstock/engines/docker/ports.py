@@ -15,12 +15,12 @@ from typing import Any
 
 from penstock.engines.base import Run, Terminal
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Clash, NotFound, shown
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.exec import Entered
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import have
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotFound, translated_errors
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.exec import DockerSession
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.images import ensure_image
 from penstock.errors import Conflict
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ NOT_STARTED = (126, 127)
 NOT_RUNNING = "It does not run now: only what runs can be connected to."
 
 
-class Forwarded:
+class DockerPortSession:
     """What the port says comes as 1, and its end is code 0; that nothing listens is an error."""
 
-    def __init__(self, inside: Entered, port: int, left: asyncio.Event) -> None:
+    def __init__(self, inside: DockerSession, port: int, left: asyncio.Event) -> None:
         self._inside, self._port = inside, port
         self._left = left
         self._said = b""
@@ -72,8 +72,8 @@ class Forwarded:
         self._left.set()
 
 
-class Forwarding:
-    def __init__(self, hosts: Hosts, image: str, installation: str) -> None:
+class DockerPorts:
+    def __init__(self, hosts: DockerHosts, image: str, installation: str) -> None:
         self._hosts, self._image, self._installation = hosts, image, installation
         self._locks: dict[str, asyncio.Lock] = {}
         self._beside: dict[str, str] = {}
@@ -94,11 +94,11 @@ class Forwarding:
             if seen.over and seen.id in self._beside:
                 self._later(self._end(seen.id))
 
-    async def connect(self, run: Run, part: int, port: int) -> Forwarded:
+    async def connect(self, run: Run, part: int, port: int) -> DockerPortSession:
         seen = self._hosts.parts(run).get(part)
         if seen is None or not seen.runs:
             raise Conflict(NOT_RUNNING)
-        with shown():
+        with translated_errors():
             api = self._hosts.link(seen.host).api
             self._open[seen.id] = self._open.get(seen.id, 0) + 1
             left = asyncio.Event()
@@ -112,23 +112,23 @@ class Forwarding:
                     "AttachStderr": True,
                 }
                 exec_id, stream = await api.exec(ours, body)
-            except (NotFound, Clash):
+            except (DockerNotFound, DockerConflict):
                 left.set()
                 raise Conflict("It has just ended.") from None
             except BaseException:
                 left.set()
                 raise
-        return Forwarded(Entered(api, exec_id, stream), port, left)
+        return DockerPortSession(DockerSession(api, exec_id, stream), port, left)
 
-    async def _ready(self, api: Api, seen: Seen) -> str:
+    async def _ready(self, api: DockerApi, seen: ContainerRecord) -> str:
         async with self._locks.setdefault(seen.id, asyncio.Lock()):
             known = self._beside.get(seen.id)
             if known is None:
                 known = self._beside[seen.id] = await self._start(api, seen)
             return known
 
-    async def _start(self, api: Api, seen: Seen) -> str:
-        await have(api, self._image)
+    async def _start(self, api: DockerApi, seen: ContainerRecord) -> str:
+        await ensure_image(api, self._image)
         body: Fields = {
             "Image": self._image,
             "Entrypoint": ["sleep"],
@@ -155,7 +155,7 @@ class Forwarding:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _leave(self, seen: Seen, left: asyncio.Event) -> None:
+    async def _leave(self, seen: ContainerRecord, left: asyncio.Event) -> None:
         """The last one to go takes our container along, unless someone comes back soon."""
         await left.wait()
         self._open[seen.id] -= 1
@@ -164,7 +164,7 @@ class Forwarding:
             self._open.pop(seen.id, None)
             await self._end(seen.id)
 
-    async def _quiet(self, seen: Seen) -> None:
+    async def _quiet(self, seen: ContainerRecord) -> None:
         """A while, or until the job is over."""
         for _ in range(int(IDLE_SECONDS)):
             known = self._hosts.parts(seen.run).get(seen.part)
@@ -178,5 +178,5 @@ class Forwarding:
         if ours is None:
             return
         for link in self._hosts.links():
-            with suppress(ApiError):
+            with suppress(DockerError):
                 await link.api.remove(ours)

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.helpers import helped
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.helpers import run_helper
 from penstock.wire.measures import GpuMeasure
 
 QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
@@ -33,7 +33,7 @@ UNUSED = 1 << 30
 """Bytes that a driver may keep on a GPU which nobody uses."""
 
 
-class Reading(NamedTuple):
+class HostGpuReading(NamedTuple):
     gpu: Gpu
     utilization: int | None
     """Percent; None where this product does not tell it."""
@@ -54,12 +54,12 @@ def is_installed(info: Fields) -> bool:
     return "nvidia" in (info.get("Runtimes") or {})
 
 
-async def readings(api: Api, image: str, installation: str) -> tuple[Reading, ...]:
+async def readings(api: DockerApi, image: str, installation: str) -> tuple[HostGpuReading, ...]:
     """Of all its GPUs, now; raises where that cannot be seen."""
-    return read_table(await helped(api, image, installation, LOOK, config=ALL))
+    return read_table(await run_helper(api, image, installation, LOOK, config=ALL))
 
 
-def read_table(text: str) -> tuple[Reading, ...]:
+def read_table(text: str) -> tuple[HostGpuReading, ...]:
     """GPUs, then processes. What a GPU does not tell is `[N/A]`."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
     running = Counter(row[0] for row in rows if len(row) == 3)
@@ -67,7 +67,7 @@ def read_table(text: str) -> tuple[Reading, ...]:
     return tuple(_read(row, running[row[1]]) for row in gpus)
 
 
-def held_by(containers: Iterable[Seen]) -> set[str]:
+def held_by(containers: Iterable[ContainerRecord]) -> set[str]:
     """The GPUs of containers of ours that run."""
     return {uuid for seen in containers if seen.runs for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid}
 
@@ -77,7 +77,7 @@ def judged(gpus: Iterable[Gpu], ours: set[str]) -> tuple[Gpu, ...]:
     return tuple(gpu.model_copy(update={"outside": ""}) if gpu.uuid in ours else gpu for gpu in gpus)
 
 
-def _read(row: list[str], processes: int) -> Reading:
+def _read(row: list[str], processes: int) -> HostGpuReading:
     number, uuid, product, memory, used, percent = row
     memory_used = int(used) * MEBIBYTE if used.isdecimal() else None
     gpu = Gpu(
@@ -89,7 +89,7 @@ def _read(row: list[str], processes: int) -> Reading:
         outside=_in_use(processes, memory_used or 0),
         last_seen=now(),
     )
-    return Reading(gpu, int(percent) if percent.isdecimal() else None)
+    return HostGpuReading(gpu, int(percent) if percent.isdecimal() else None)
 
 
 def _in_use(processes: int, memory: int) -> str:
@@ -104,7 +104,7 @@ _MODEL = re.compile(r"^model name\s*:\s*(.+?)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Probe:
+class HostProbe:
     known: bool = False
     cpu_product: str = ""
     gpus: tuple[Gpu, ...] = ()
@@ -112,17 +112,17 @@ class Probe:
     """Why they could not be looked at last, though NVIDIA's toolkit is there."""
 
 
-async def probe(api: Api, image: str, installation: str) -> Probe:
-    text = await helped(api, image, installation, ["cat", "/proc/cpuinfo"])
+async def probe(api: DockerApi, image: str, installation: str) -> HostProbe:
+    text = await run_helper(api, image, installation, ["cat", "/proc/cpuinfo"])
     model = _MODEL.search(text)
     gpus, trouble = await _gpus(api, image, installation)
-    return Probe(True, model[1] if model else "", gpus, trouble)
+    return HostProbe(True, model[1] if model else "", gpus, trouble)
 
 
-async def _gpus(api: Api, image: str, installation: str) -> tuple[tuple[Gpu, ...], str | None]:
+async def _gpus(api: DockerApi, image: str, installation: str) -> tuple[tuple[Gpu, ...], str | None]:
     if not is_installed(await api.info()):
         return (), None
     try:
         return tuple(reading.gpu for reading in await readings(api, image, installation)), None
-    except ApiError as error:
+    except DockerError as error:
         return (), error.message

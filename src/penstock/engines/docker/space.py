@@ -10,9 +10,9 @@ import asyncio
 import logging
 
 from penstock.domain.quantities import show_bytes
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, is_full
-from penstock.engines.docker.helpers import helped
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerError, is_full
+from penstock.engines.docker.helpers import run_helper
 from penstock.engines.docker.settings import ContainerSettings
 
 log = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ SECONDS = 10.0
 FIX = "penstock volumes df; penstock jobs delete; penstock volumes delete; on the host: docker system prune"
 
 
-class Space:
-    def __init__(self, api: Api, made: ContainerSettings) -> None:
+class DiskSpace:
+    def __init__(self, api: DockerApi, made: ContainerSettings) -> None:
         self._api, self._made = api, made
         self.free: int | None = None
         """Bytes, as last seen; None: not seen yet."""
@@ -60,15 +60,15 @@ class Space:
             self._doubted = False
             try:
                 await self.look()
-            except ApiError as error:
+            except DockerError as error:
                 log.info("what the disk of %s has free is not known: %s", self._api.host, error.message)
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:
         made = self._made
         try:
-            said = await helped(self._api, made.helper_image, made.installation, ["df", "-Pk", "/"])
-        except ApiError as error:
+            said = await run_helper(self._api, made.helper_image, made.installation, ["df", "-Pk", "/"])
+        except DockerError as error:
             if not is_full(error):
                 raise
             self.free = 0

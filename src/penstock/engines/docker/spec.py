@@ -13,7 +13,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.script import command, minded
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.volumes import Source
+from penstock.engines.docker.volumes import MountSource
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
 from penstock.engines.shared.records import without_values
 
@@ -23,7 +23,7 @@ LOG_FILES = 4
 
 
 @dataclass(frozen=True)
-class Place:
+class ContainerPlace:
     """Where one part of a run is started, and what it finds there."""
 
     host: str
@@ -34,7 +34,7 @@ class Place:
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
-    volumes: Mapping[str, Source] = field(default_factory=dict)
+    volumes: Mapping[str, MountSource] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
     shared_cpus: str = ""
     """Those that nobody has alone; empty: all."""
@@ -44,7 +44,7 @@ class Place:
     """Containers that are taken back for this one."""
 
 
-def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     spec = launch.spec
     words = command(launch)
     peer = names.peer_name(launch.name, _run(launch), place.part)
@@ -71,7 +71,7 @@ def _run(launch: Launch) -> Run:
     return Run(launch.workload_id, launch.attempt)
 
 
-def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, str]:
+def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
     """The user's own first; what is ours cannot be written by them."""
     spec = launch.spec
     found = {
@@ -114,7 +114,7 @@ def disk_limits(launch: Launch) -> dict[str, int]:
 # -- what it may have ------------------------------------------------------------------------------------------------
 
 
-def _host_config(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     limits = launch.spec.resources
     memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else None
     config: Fields = {
@@ -153,20 +153,20 @@ def _shares(milli: int) -> int:
     return max(milli * 1024 // 1000, 2)
 
 
-def cpus_of(launch: Launch, place: Place) -> str:
+def cpus_of(launch: Launch, place: ContainerPlace) -> str:
     """Those that are its alone."""
     own = launch.cpusets[place.number] if place.number < len(launch.cpusets) else ()
     return ",".join(map(str, own))
 
 
-def gpus_of(launch: Launch, place: Place) -> tuple[str, ...]:
+def gpus_of(launch: Launch, place: ContainerPlace) -> tuple[str, ...]:
     return launch.gpus[place.number] if place.number < len(launch.gpus) else ()
 
 
 # -- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
+def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
     mounts = [_mount(mount, place.volumes[mount.path]) for mount in launch.mounts]
     tmpfs: dict[str, str] = {}
     shared = (memory or place.host_memory) // 2
@@ -182,7 +182,7 @@ def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
     return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
 
 
-def _mount(mount: BoundMount, source: Source) -> Fields:
+def _mount(mount: BoundMount, source: MountSource) -> Fields:
     options: Fields = {"NoCopy": True} | ({"Subpath": source.directory} if source.directory else {})
     return {
         "Type": "volume",
@@ -200,7 +200,7 @@ def disk_scratch(launch: Launch) -> Iterator[Scratch]:
 # -- variables -------------------------------------------------------------------------------------------------------
 
 
-def variables(launch: Launch, place: Place) -> dict[str, str]:
+def variables(launch: Launch, place: ContainerPlace) -> dict[str, str]:
     """The user's own first, then what is told about the run, which wins."""
     rank = 0 if launch.spec.array else place.part
     facts = told(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
@@ -213,7 +213,7 @@ def peers(launch: Launch) -> list[str]:
     return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
-def _gpus(launch: Launch, place: Place) -> dict[str, str]:
+def _gpus(launch: Launch, place: ContainerPlace) -> dict[str, str]:
     uuids = gpus_of(launch, place)
     if not uuids:
         return NO_GPUS

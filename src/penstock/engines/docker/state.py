@@ -16,7 +16,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.objects import Seen
+from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.shared import endings
 from penstock.engines.shared.endings import Ending, ended_by_itself, out_of_memory, over_time
@@ -55,7 +55,7 @@ class RunSnapshot:
     """All that a report is computed from."""
 
     run: Run
-    containers: Mapping[int, Seen]
+    containers: Mapping[int, ContainerRecord]
     """The container that counts of each part."""
     hosts: Mapping[str, HostState]
     """The registered hosts by name."""
@@ -96,13 +96,13 @@ class RunSnapshot:
         return [name for name in names if name not in self.hosts]
 
 
-def is_array(launch: Launch | None, containers: Mapping[int, Seen]) -> bool:
+def is_array(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> bool:
     if launch:
         return launch.spec.array is not None
     return any(seen.is_array for seen in containers.values())
 
 
-def total_of(launch: Launch | None, containers: Mapping[int, Seen]) -> int:
+def total_of(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> int:
     """How many parts the attempt has."""
     if launch:
         return len(launch.indexes) if launch.spec.array else launch.spec.nodes
@@ -198,7 +198,7 @@ def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit
 # -- what is due ---------------------------------------------------------------------------------------------------
 
 
-def pending(snapshot: RunSnapshot) -> list[Seen]:
+def pending(snapshot: RunSnapshot) -> list[ContainerRecord]:
     """Containers whose end is not judged yet: somebody ended them a moment ago, and if that was Docker, which is being
     shut down, it will be seen soon."""
     first = _first_failure(snapshot)
@@ -218,11 +218,11 @@ def due_in(snapshot: RunSnapshot) -> float | None:
     return min((min(each, OUTSIDE_PATIENCE) for each in left if each > 0), default=None)
 
 
-def _with_hosts(found: Iterable[Seen], snapshot: RunSnapshot) -> list[tuple[Seen, HostState]]:
+def _with_hosts(found: Iterable[ContainerRecord], snapshot: RunSnapshot) -> list[tuple[ContainerRecord, HostState]]:
     return [(seen, snapshot.hosts[seen.host]) for seen in found if seen.host in snapshot.hosts]
 
 
-def _patience_left(seen: Seen, host: HostState, now: datetime) -> float:
+def _patience_left(seen: ContainerRecord, host: HostState, now: datetime) -> float:
     theirs = now + host.clock_ahead
     return OUTSIDE_PATIENCE - (theirs - (seen.ended_at or theirs)).total_seconds()
 
@@ -243,7 +243,7 @@ def units(snapshot: RunSnapshot) -> dict[int, Unit]:
     return {part: _unit(seen, snapshot, first) for part, seen in known if seen.began or seen.over}
 
 
-def _first_failure(snapshot: RunSnapshot) -> tuple[Seen, Ending] | None:
+def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, Ending] | None:
     """The node that ended the others: the first that did not succeed, and was not told to end."""
     containers = snapshot.containers.values()
     if any(seen.is_array for seen in containers):
@@ -253,7 +253,7 @@ def _first_failure(snapshot: RunSnapshot) -> tuple[Seen, Ending] | None:
     return min(failed, key=lambda pair: (pair[0].ended_at is None, pair[0].ended_at, pair[0].part), default=None)
 
 
-def _unit(seen: Seen, snapshot: RunSnapshot, first: tuple[Seen, Ending] | None) -> Unit:
+def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRecord, Ending] | None) -> Unit:
     fields: dict[str, Any] = {
         "attempt": seen.run.attempt,
         "index": seen.part if seen.is_array else 0,
@@ -279,14 +279,14 @@ def _unit(seen: Seen, snapshot: RunSnapshot, first: tuple[Seen, Ending] | None) 
     )
 
 
-def _ended_with(seen: Seen, first: tuple[Seen, Ending] | None) -> bool:
+def _ended_with(seen: ContainerRecord, first: tuple[ContainerRecord, Ending] | None) -> bool:
     """Did it end after the node that failed first?"""
     if first is None or first[0].part == seen.part:
         return False
     return first[0].ended_at is None or seen.ended_at is None or seen.ended_at >= first[0].ended_at
 
 
-def _was_told(seen: Seen, snapshot: RunSnapshot) -> bool:
+def _was_told(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
     """Did someone tell it to end, we or another? What it ended with is not its own doing then."""
     if not seen.began or snapshot.stopped or seen.part in snapshot.over_disk or seen.note.ended == "time":
         return False
@@ -295,7 +295,7 @@ def _was_told(seen: Seen, snapshot: RunSnapshot) -> bool:
     )
 
 
-def _what_ended_it(first: Seen, end: Ending) -> str:
+def _what_ended_it(first: ContainerRecord, end: Ending) -> str:
     if first.taken_away:
         return f"The container of node {first.part} was removed."
     if end.reason is Reason.NODE_LOST and end.exit_code is None:
@@ -308,7 +308,7 @@ def _what_ended_it(first: Seen, end: Ending) -> str:
 # -- how one container ended -------------------------------------------------------------------------------------------
 
 
-def _own(seen: Seen, snapshot: RunSnapshot) -> Ending:
+def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> Ending:
     """Judge a container that is over as if it were alone."""
     code, note = seen.exit_code, seen.note
     if seen.error:
@@ -336,7 +336,7 @@ def _own(seen: Seen, snapshot: RunSnapshot) -> Ending:
     return ended_by_itself(code, note.phase)
 
 
-def _lost_with_docker(seen: Seen) -> Ending:
+def _lost_with_docker(seen: ContainerRecord) -> Ending:
     if _reads_as_told(seen):
         said = f"Docker on {seen.host} was restarted, which ended it."
         return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
@@ -345,7 +345,7 @@ def _lost_with_docker(seen: Seen) -> Ending:
     )
 
 
-def _restarted_since(seen: Seen, snapshot: RunSnapshot) -> bool:
+def _restarted_since(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
     """Was its Docker restarted since this container started?"""
     host = snapshot.hosts.get(seen.host)
     if seen.witness == "" or host is None or seen.witness is None:
@@ -354,12 +354,12 @@ def _restarted_since(seen: Seen, snapshot: RunSnapshot) -> bool:
     return seen.witness != host.docker or bool(began and seen.started_at and seen.started_at < began)
 
 
-def _reads_as_told(seen: Seen) -> bool:
+def _reads_as_told(seen: ContainerRecord) -> bool:
     """Does it read as if Docker, or someone beside us, had ended it?"""
     return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
 
 
-def _from_outside(seen: Seen, snapshot: RunSnapshot) -> bool:
+def _from_outside(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
     """Did someone end it whom we do not know, so that it may yet turn out to have been Docker?"""
     if not seen.over or seen.error or seen.taken_away or snapshot.stopped or snapshot.without:
         return False
@@ -368,20 +368,20 @@ def _from_outside(seen: Seen, snapshot: RunSnapshot) -> bool:
     return _reads_as_told(seen) and not _restarted_since(seen, snapshot)
 
 
-def was_stopped(seen: Seen) -> bool:
+def was_stopped(seen: ContainerRecord) -> bool:
     """Does it read as if a server that is gone had stopped it, or can nobody read how it ended?"""
     by_signal = seen.note.code is None and seen.exit_code in BY_SIGNAL
     return seen.note.ended == "stop" or by_signal or seen.unknown_code
 
 
-def _outlived(seen: Seen) -> bool:
+def _outlived(seen: ContainerRecord) -> bool:
     """Did a program without a minder run its full time? It is the engine that ends it then."""
     if seen.has_bash or not seen.max_duration or not seen.started_at or not seen.ended_at:
         return False
     return seen.ended_at - seen.started_at >= timedelta(seconds=seen.max_duration)
 
 
-def _peak(seen: Seen) -> int | None:
+def _peak(seen: ContainerRecord) -> int | None:
     return seen.note.peak or max(seen.peak, seen.memory_limit if seen.out_of_memory else 0) or None
 
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 
 from penstock.engines.base import Run
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 
-class Peaks:
-    def __init__(self, hosts: Hosts) -> None:
+class MemoryPeaks:
+    def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
         self._watching: dict[str, asyncio.Task[None]] = {}
 
@@ -36,15 +36,15 @@ class Peaks:
                 task = self._watching[seen.id] = asyncio.create_task(self._watch(seen))
                 task.add_done_callback(lambda _, id_=seen.id: self._watching.pop(id_, None))  # type: ignore[misc]
 
-    async def _watch(self, seen: Seen) -> None:
+    async def _watch(self, seen: ContainerRecord) -> None:
         pause = FIRST_PAUSE
         while (known := self._hosts.parts(seen.run).get(seen.part)) and known.id == seen.id and known.runs:
-            with suppress(ApiError):  # the next look is near
+            with suppress(DockerError):  # the next look is near
                 await self._look(seen)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _look(self, seen: Seen) -> None:
+    async def _look(self, seen: ContainerRecord) -> None:
         link = self._hosts.link(seen.host)
         used = peak_in(await link.api.stats(seen.id, once=True))
         for known in link.of(seen.run):

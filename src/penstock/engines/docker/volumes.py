@@ -19,10 +19,10 @@ from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, V
 from penstock.engines.base import BoundMount, Event, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import ApiError, Clash, Unreachable, is_full
-from penstock.engines.docker.helpers import helped, holding
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_full
+from penstock.engines.docker.helpers import hold_volumes, run_helper
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.shared.paths import parts_of, path_inside
@@ -37,15 +37,15 @@ KIBIBYTE = 1024
 
 
 @dataclass(frozen=True)
-class Source:
+class MountSource:
     """What a mount comes from: a Docker volume, and the directory in it if it is not all of it."""
 
     volume: str
     directory: str | None = None
 
 
-class Claims:
-    def __init__(self, hosts: Hosts, made: ContainerSettings) -> None:
+class DockerClaims:
+    def __init__(self, hosts: DockerHosts, made: ContainerSettings) -> None:
         self._hosts, self._made = hosts, made
         self._storages: dict[str, Storage] = {}
         self._homes: dict[str, str] = {}
@@ -125,13 +125,13 @@ class Claims:
             await self._local(link, volume, account)
             self._homes[volume.id] = link.host.name
 
-    def _emptiest(self) -> Link:
+    def _emptiest(self) -> HostLink:
         """What uses a volume runs where it is: so they are spread."""
         there = Counter(self._homes.values())
         links = [link for link in self._hosts.links() if link.looked.is_set() and not link.host.maintenance]
         return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
 
-    async def _local(self, link: Link, volume: Volume, account: Account) -> None:
+    async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
         labels = self._labels(volume) | {names.RECORD: volume_record(volume, account)}
         made = await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
         self._refuse_foreign(made, volume, link)
@@ -148,7 +148,7 @@ class Claims:
             names.GROUP: volume.group,
         }
 
-    def _refuse_foreign(self, made: Fields, volume: Volume, link: Link) -> None:
+    def _refuse_foreign(self, made: Fields, volume: Volume, link: HostLink) -> None:
         if (made.get("Labels") or {}).get(names.VOLUME) != volume.id:
             raise Conflict(
                 f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
@@ -172,12 +172,12 @@ class Claims:
                 await self._delete(link, volume)
         self._homes.pop(volume.id, None)
 
-    async def _delete(self, link: Link, volume: Volume) -> None:
+    async def _delete(self, link: HostLink, volume: Volume) -> None:
         mine = {"label": [names.mine(self._made.installation), f"{names.VOLUME}={volume.id}"]}
         try:
             for each in await link.api.volumes(mine):
                 await link.api.remove_volume(str(each["Name"]))
-        except Clash as error:
+        except DockerConflict as error:
             if "in use" not in error.message:
                 raise
             raise _in_use(volume, link.host.name, await self._mounting(link, volume)) from None
@@ -222,13 +222,13 @@ class Claims:
         link = self._hosts.link(home)
         try:
             [size], _ = await asyncio.gather(self.measured(link, [name]), link.space.look())
-        except ApiError as error:
+        except DockerError as error:
             if not is_full(error):
                 raise
             size = await link.api.volume_size(name)  # there is no room for what looks
         return size
 
-    async def measured(self, link: Link, volumes: Sequence[str]) -> list[int]:
+    async def measured(self, link: HostLink, volumes: Sequence[str]) -> list[int]:
         """What each of these Docker volumes holds, in bytes."""
         if not volumes:
             return []
@@ -237,7 +237,7 @@ class Claims:
         sizes = {path: int(size) for size, path in (line.split(None, 1) for line in said.splitlines())}
         return [sizes[path] * KIBIBYTE for path in paths.values()]
 
-    async def emptied(self, link: Link, volumes: Sequence[str]) -> None:
+    async def emptied(self, link: HostLink, volumes: Sequence[str]) -> None:
         paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
         find = ["find", *paths.values(), "-mindepth", "1", "-maxdepth", "1"]
         await self._help(link, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], paths, read_only=False)
@@ -247,7 +247,7 @@ class Claims:
         found = await asyncio.gather(*(self._users(link, volume) for link in links))
         return sorted(user for users in found for user in users)
 
-    async def _users(self, link: Link, volume: Volume) -> list[str]:
+    async def _users(self, link: HostLink, volume: Volume) -> list[str]:
         """Containers that use it and are none of ours."""
         return [
             f"{_named(each)} on {link.host.name}"
@@ -255,7 +255,7 @@ class Claims:
             if (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
         ]
 
-    async def _mounting(self, link: Link, volume: Volume) -> list[Fields]:
+    async def _mounting(self, link: HostLink, volume: Volume) -> list[Fields]:
         """Those that have ended have it, too, until they are removed."""
         return await link.api.containers({"volume": [self.name_of(volume)]})
 
@@ -265,7 +265,7 @@ class Claims:
     # -- for a run ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def mounts(self, link: Link, launch: Launch) -> AsyncIterator[dict[str, Source]]:
+    async def mounts(self, link: HostLink, launch: Launch) -> AsyncIterator[dict[str, MountSource]]:
         """Mount path → where it comes from on this host, where it is made ready. What is on NFS storages is mounted as
         long as the block lasts, so that containers that start meanwhile get just what was looked at."""
         found = {mount.path: await self._source(link, mount, launch.account) for mount in launch.mounts}
@@ -280,12 +280,12 @@ class Claims:
                 await held.enter_async_context(self._held(link, self._storages[name], directories))
             yield found
 
-    async def _source(self, link: Link, mount: BoundMount, account: Account) -> Source:
+    async def _source(self, link: HostLink, mount: BoundMount, account: Account) -> MountSource:
         volume, below = mount.volume, mount.sub_path
         storage = self.storage_of(volume)
         if storage and storage.kind is StorageKind.nfs:
             make = not (mount.read_only or volume.readonly)
-            return Source(await self._nfs(link, volume, storage, below, make=make))
+            return MountSource(await self._nfs(link, volume, storage, below, make=make))
         home = await self.home_of(volume)
         if home is None and not volume.made and storage and storage.node == link.host.name:
             await self.create(volume, account)
@@ -298,7 +298,7 @@ class Claims:
             )
         name = self.name_of(volume)
         if below is None:
-            return Source(name)
+            return MountSource(name)
         parts = parts_of(below, volume.group)
         if link.api.version < WITH_SUBPATHS:
             raise PenstockError(
@@ -306,11 +306,13 @@ class Claims:
                 hint="mount all of it, or keep the data on an NFS storage",
             )
         await self._walk(link, name, parts, make=not mount.read_only)
-        return Source(name, below)
+        return MountSource(name, below)
 
     # -- NFS -----------------------------------------------------------------------------------------------------------
 
-    async def _nfs(self, link: Link, volume: Volume, storage: Storage, below: str | None = None, *, make: bool) -> str:
+    async def _nfs(
+        self, link: HostLink, volume: Volume, storage: Storage, below: str | None = None, *, make: bool
+    ) -> str:
         """Its name on this host. The directory is there by then."""
         inside = path_inside(volume, below)
         mark = f"-{hashlib.sha256(below.encode()).hexdigest()[:12]}" if below else ""
@@ -322,13 +324,13 @@ class Claims:
         self._refuse_foreign(made, volume, link)
         return name
 
-    async def _make_directory(self, link: Link, storage: Storage, parts: Sequence[str], *, make: bool) -> None:
+    async def _make_directory(self, link: HostLink, storage: Storage, parts: Sequence[str], *, make: bool) -> None:
         async with self._export(link, storage, read_only=not make) as root:
             with _storage_errors(link, storage):
                 await self._walk(link, root, parts, make=make)
 
     @asynccontextmanager
-    async def _held(self, link: Link, storage: Storage, directories: Mapping[str, str]) -> AsyncIterator[None]:
+    async def _held(self, link: HostLink, storage: Storage, directories: Mapping[str, str]) -> AsyncIterator[None]:
         """Keep directories of a storage mounted; they are Docker volume → path. Docker follows every link when it
         mounts one, and whoever may write beside it can put one there at any moment: so what it has mounted is compared
         with what lies at the path, and Docker mounts a volume once for all containers that have it."""
@@ -339,11 +341,13 @@ class Claims:
         async with AsyncExitStack() as held:
             root = await held.enter_async_context(self._export(link, storage, read_only=True))
             with _storage_errors(link, storage):
-                await held.enter_async_context(holding(link.api, image, installation, words, {root: MOUNTED} | places))
+                await held.enter_async_context(
+                    hold_volumes(link.api, image, installation, words, {root: MOUNTED} | places)
+                )
             yield
 
     @asynccontextmanager
-    async def _export(self, link: Link, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
+    async def _export(self, link: HostLink, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
         """A Docker volume of all of a storage, as long as the block lasts."""
         root = f"{self._made.installation}-storage-{storage.name}-{secrets.token_hex(4)}"
         labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
@@ -353,23 +357,27 @@ class Claims:
         finally:
             await link.api.remove_volume(root)
 
-    async def _walk(self, link: Link, name: str, parts: Sequence[str], *, make: bool) -> None:
+    async def _walk(self, link: HostLink, name: str, parts: Sequence[str], *, make: bool) -> None:
         words = ["sh", "-c", WALK, "sh", MOUNTED, "make" if make else "", *parts]
         await self._help(link, words, {name: MOUNTED}, read_only=not make)
 
-    async def _help(self, link: Link, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True) -> str:
+    async def _help(
+        self, link: HostLink, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True
+    ) -> str:
         made = self._made
-        return await helped(link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only)
+        return await run_helper(
+            link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only
+        )
 
 
 @contextmanager
-def _storage_errors(link: Link, storage: Storage) -> Iterator[None]:
+def _storage_errors(link: HostLink, storage: Storage) -> Iterator[None]:
     """Say plainly why a storage cannot be had on a host."""
     try:
         yield
-    except Unreachable:
+    except DockerUnreachable:
         raise
-    except ApiError as error:
+    except DockerError as error:
         verb = "mounted" if is_about_mounts(error.message) else "used"
         raise PenstockError(
             f"The storage {storage.name} ({storage.mount}) cannot be {verb} on {link.host.name}: "

@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from penstock.engines.docker.api import errors
-from penstock.engines.docker.api.errors import ApiError, NotFound, NotReached, Unreachable
-from penstock.engines.docker.api.http import Body, Broken, Exchange, Stream
-from penstock.engines.docker.api.transport import Address, dial
+from penstock.engines.docker.api.errors import DockerNotConnected, DockerNotFound, DockerUnreachable
+from penstock.engines.docker.api.http import ConnectionBroken, HttpConnection, ProgramStream, RequestBody
+from penstock.engines.docker.api.transport import DockerAddress, dial
 
 NEWEST = (1, 51)
 """Of the API's versions that we know; an engine that is newer is spoken to in this one."""
@@ -29,16 +29,16 @@ CALL_SECONDS = 30.0
 WORK_SECONDS = 300.0
 """For calls that make the engine work: create, start, remove."""
 Fields = dict[str, Any]
-_LOST = (OSError, Broken, ssl.SSLError, EOFError)
+_LOST = (OSError, ConnectionBroken, ssl.SSLError, EOFError)
 
 
-class Api:
+class DockerApi:
     def __init__(
-        self, host: str, address: Address, tls: ssl.SSLContext | None = None, ssh: Sequence[str] = ("ssh",)
+        self, host: str, address: DockerAddress, tls: ssl.SSLContext | None = None, ssh: Sequence[str] = ("ssh",)
     ) -> None:
         self.host = host
         self._address, self._tls, self._ssh = address, tls, ssh
-        self._idle: list[Exchange] = []
+        self._idle: list[HttpConnection] = []
         self._closed = False
         self.version = FIRST
 
@@ -85,7 +85,7 @@ class Api:
     async def image(self, name: str) -> Fields | None:
         try:
             found: Fields = await self._call("GET", f"/images/{quote(name, safe='/:@')}/json")
-        except NotFound:
+        except DockerNotFound:
             return None
         return found
 
@@ -93,7 +93,7 @@ class Api:
         """What the engine says on the way; an `error` among it is the end."""
         given = {"fromImage": name} if _is_tagged(name) else {"fromImage": name, "tag": "latest"}
         headers = ((b"X-Registry-Auth", login.encode()),) if login else ()
-        body = Body(0, _nothing(), headers=headers)
+        body = RequestBody(0, _nothing(), headers=headers)
         work = WORK_SECONDS  # it says nothing before the registry has answered
         async with self._stream("/images/create", given, method="POST", body=body, seconds=work) as pieces:
             async for said in _documents(pieces):
@@ -116,7 +116,7 @@ class Api:
             found: Fields = await self._call(
                 "GET", f"/containers/{ref}/json", {"size": "1"} if size else {}, seconds=seconds
             )
-        except NotFound:
+        except DockerNotFound:
             return None
         return found
 
@@ -128,7 +128,7 @@ class Api:
         """What does not run any more has heard it."""
         try:
             await self._call("POST", f"/containers/{ref}/kill", {"signal": signal})
-        except (NotFound, errors.Clash):
+        except (DockerNotFound, errors.DockerConflict):
             return
 
     async def wait(self, ref: str, seconds: float) -> int:
@@ -147,13 +147,13 @@ class Api:
         given = {"v": "1"} | ({"force": "1"} if force else {})
         try:
             await self._call("DELETE", f"/containers/{ref}", given, seconds=WORK_SECONDS)
-        except NotFound:
+        except DockerNotFound:
             return
-        except errors.Clash as error:
+        except errors.DockerConflict as error:
             if "already in progress" not in error.message:
                 raise
 
-    async def put(self, ref: str, path: str, body: Body) -> None:
+    async def put(self, ref: str, path: str, body: RequestBody) -> None:
         """Unpacks an archive in a container, whether it has been started or not."""
         await self._call("PUT", f"/containers/{ref}/archive", {"path": path}, body, seconds=WORK_SECONDS)
 
@@ -161,7 +161,7 @@ class Api:
         """An archive of what is at a path in a container."""
         try:
             found = await self._call("GET", f"/containers/{ref}/archive", {"path": path}, raw=True)
-        except NotFound:
+        except DockerNotFound:
             return None
         return bytes(found)
 
@@ -181,7 +181,7 @@ class Api:
 
     # -- programs inside -------------------------------------------------------------------------------------------
 
-    async def exec(self, ref: str, body: Fields) -> tuple[str, Stream]:
+    async def exec(self, ref: str, body: Fields) -> tuple[str, ProgramStream]:
         """A program's id and its input and output."""
         made = await self._call("POST", f"/containers/{ref}/exec", body=body)
         tty = bool(body.get("Tty"))
@@ -197,7 +197,7 @@ class Api:
             if isinstance(error, (*_LOST, TimeoutError)):
                 raise self._lost(error) from error
             raise
-        return str(made["Id"]), Stream(exchange.wire, exchange.left(), tty=tty)
+        return str(made["Id"]), ProgramStream(exchange.wire, exchange.left(), tty=tty)
 
     async def resize(self, exec_id: str, columns: int, rows: int) -> None:
         await self._call("POST", f"/exec/{exec_id}/resize", {"h": str(rows), "w": str(columns)})
@@ -211,7 +211,7 @@ class Api:
     async def network(self, name: str) -> Fields | None:
         try:
             found: Fields = await self._call("GET", f"/networks/{name}")
-        except NotFound:
+        except DockerNotFound:
             return None
         return found
 
@@ -232,7 +232,7 @@ class Api:
     async def volume(self, name: str) -> Fields | None:
         try:
             found: Fields = await self._call("GET", f"/volumes/{name}")
-        except NotFound:
+        except DockerNotFound:
             return None
         return found
 
@@ -250,7 +250,7 @@ class Api:
     async def remove_volume(self, name: str) -> None:
         try:
             await self._call("DELETE", f"/volumes/{name}", seconds=WORK_SECONDS)
-        except NotFound:
+        except DockerNotFound:
             return
 
     # -- how ---------------------------------------------------------------------------------------------------------
@@ -259,29 +259,29 @@ class Api:
         prefix = f"/v{self.version[0]}.{self.version[1]}" if versioned else ""
         return f"{prefix}{path}?{urlencode(given)}" if given else f"{prefix}{path}"
 
-    def _lost(self, error: BaseException) -> Unreachable:
+    def _lost(self, error: BaseException) -> DockerUnreachable:
         if isinstance(error, TimeoutError) and not str(error):
             said = "does not answer in time"
         else:
             said = f"cannot be reached: {_words(error)}"
         if self._tls and isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
             said += " (does it trust our certificate?)"
-        return Unreachable(f"Docker on {self.host} {said}", host=self.host)
+        return DockerUnreachable(f"Docker on {self.host} {said}", host=self.host)
 
-    async def _fresh(self) -> Exchange:
+    async def _fresh(self) -> HttpConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return Exchange(await dial(self._address, self._tls, self._ssh))
+                return HttpConnection(await dial(self._address, self._tls, self._ssh))
         except (*_LOST, TimeoutError) as error:
             lost = self._lost(error)
-            raise NotReached(lost.message, host=lost.host) from error
+            raise DockerNotConnected(lost.message, host=lost.host) from error
 
     async def _call(
         self,
         method: str,
         path: str,
         given: Mapping[str, str] | None = None,
-        body: Fields | Body | None = None,
+        body: Fields | RequestBody | None = None,
         *,
         seconds: float = CALL_SECONDS,
         versioned: bool = True,
@@ -289,7 +289,7 @@ class Api:
         once: bool = False,
     ) -> Any:
         target = self._target(path, given or {}, versioned=versioned)
-        sends = body if isinstance(body, Body) else None
+        sends = body if isinstance(body, RequestBody) else None
         while True:
             exchange = self._idle.pop() if self._idle and not (sends or once) else await self._fresh()
             again, kept = exchange.used, False
@@ -321,7 +321,7 @@ class Api:
         given: Mapping[str, str],
         *,
         method: str = "GET",
-        body: Body | None = None,
+        body: RequestBody | None = None,
         seconds: float = CALL_SECONDS,
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
         """Until it ends; it may be cut off at any time."""
@@ -339,7 +339,7 @@ class Api:
         finally:
             await exchange.close()
 
-    async def _pieces(self, exchange: Exchange) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, exchange: HttpConnection) -> AsyncGenerator[bytes, None]:
         try:
             async for piece in exchange.pieces():
                 yield piece
@@ -361,9 +361,9 @@ def _filters(filters: Mapping[str, Sequence[str]]) -> str:
     return json.dumps({name: list(values) for name, values in filters.items()})
 
 
-def _json(body: Any) -> Body:
+def _json(body: Any) -> RequestBody:
     data = json.dumps(body).encode()
-    return Body(len(data), _once(data))
+    return RequestBody(len(data), _once(data))
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
@@ -394,6 +394,3 @@ async def _documents(pieces: AsyncIterator[bytes]) -> AsyncGenerator[Fields, Non
 
 def _is_tagged(name: str) -> bool:
     return ":" in name.rpartition("/")[2] or "@" in name
-
-
-__all__ = ["Api", "ApiError", "Fields"]

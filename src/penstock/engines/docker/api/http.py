@@ -9,18 +9,18 @@ from typing import Any
 
 import h11
 
-from penstock.engines.docker.api.transport import Wire
+from penstock.engines.docker.api.transport import Transport
 
 CLOSED = "the connection was closed"
 UPGRADE = ((b"Connection", b"Upgrade"), (b"Upgrade", b"tcp"))
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """The connection ended before the answer did."""
 
 
 @dataclass(frozen=True)
-class Body:
+class RequestBody:
     """What goes with a question."""
 
     size: int
@@ -29,17 +29,17 @@ class Body:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Exchange:
+class HttpConnection:
     """One connection; one question at a time."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Transport) -> None:
         self.wire = wire
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
         self.status = 0
         self.used = False
         """It has answered before, so the engine may have closed it meanwhile."""
 
-    async def ask(self, method: str, target: str, body: Body | None = None, *, upgrade: bool = False) -> int:
+    async def ask(self, method: str, target: str, body: RequestBody | None = None, *, upgrade: bool = False) -> int:
         """Sends all of it and returns the status of the answer; 101: the connection is a stream now."""
         headers = [(b"Host", b"docker"), *(UPGRADE if upgrade else ())]
         if body is not None or method != "GET":
@@ -60,7 +60,7 @@ class Exchange:
                 await self.wire.write(data)
         except OSError as error:
             if said := await self.wire.trouble():
-                raise Broken(said) from error
+                raise ConnectionBroken(said) from error
             raise
 
     async def _answer(self) -> int:
@@ -78,12 +78,12 @@ class Exchange:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
-                raise Broken(str(error) if data else CLOSED) from error
+                raise ConnectionBroken(str(error) if data else CLOSED) from error
             if event is not h11.NEED_DATA:
                 return event
             data = await self.wire.read()
             if not data and self._http.their_state in (h11.SEND_RESPONSE, h11.IDLE):
-                raise Broken(await self.wire.trouble() or CLOSED)
+                raise ConnectionBroken(await self.wire.trouble() or CLOSED)
             self._http.receive_data(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -117,7 +117,7 @@ class Exchange:
 _HEADER = struct.Struct(">BxxxL")
 
 
-class Frames:
+class FrameReader:
     """Takes the mixture apart, whatever pieces it comes in."""
 
     def __init__(self) -> None:
@@ -137,12 +137,12 @@ class Frames:
         return found
 
 
-class Stream:
+class ProgramStream:
     """A connection that has become the input and the outputs of a program; a terminal has only one output."""
 
-    def __init__(self, wire: Wire, first: bytes, *, tty: bool) -> None:
+    def __init__(self, wire: Transport, first: bytes, *, tty: bool) -> None:
         self._wire, self._first = wire, first
-        self._frames = None if tty else Frames()
+        self._frames = None if tty else FrameReader()
 
     async def send(self, data: bytes) -> None:
         await self._wire.write(data)

@@ -20,7 +20,7 @@ RUNS = ("running", "paused", "restarting")
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContainerRecord:
     id: str
     name: str
     host: str
@@ -100,7 +100,7 @@ class Seen:
         return names.number(self.labels, names.MAX_DURATION)
 
 
-def seen_of(found: dict[str, Any], host: str) -> Seen | None:
+def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
     """Of Docker's answer about a container; None if it is not of a run of ours."""
     config, state = found["Config"], found["State"]
     labels = dict(config.get("Labels") or {})
@@ -111,7 +111,7 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
     started, ended = read_time(state.get("StartedAt")), read_time(state.get("FinishedAt"))
     if started is None and not state.get("Error") and status in (*RUNS, "exited", "dead"):
         started = created  # killed while it started it, Docker does not know when that was
-    return Seen(
+    return ContainerRecord(
         id=found["Id"],
         name=str(found.get("Name", "")).lstrip("/"),
         host=host,

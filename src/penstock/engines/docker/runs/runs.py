@@ -10,11 +10,11 @@ from contextlib import suppress
 from penstock.background import Backoff, Tasks
 from penstock.domain.model import now
 from penstock.engines.base import Launch, Report, Run, Step
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.runs.start import Kept, Starts
-from penstock.engines.docker.runs.steps import Launching
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.runs.start import ActiveRun, RunStarter
+from penstock.engines.docker.runs.steps import LaunchSteps
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import RunSnapshot, due_in, has_failed, report, total_of, was_stopped
 from penstock.engines.shared.wakeup import Changes
@@ -26,11 +26,11 @@ OUTSIDE = "outside"
 """The timer for an end of which it is not known yet who caused it."""
 
 
-class Runs:
-    def __init__(self, hosts: Hosts, launching: Launching, changes: Changes, made: ContainerSettings) -> None:
+class DockerRuns:
+    def __init__(self, hosts: DockerHosts, launching: LaunchSteps, changes: Changes, made: ContainerSettings) -> None:
         self._hosts, self._changes = hosts, changes
-        self._starts = Starts(hosts, launching, changes.tell, made)
-        self._kept: dict[Run, Kept] = {}
+        self._starts = RunStarter(hosts, launching, changes.tell, made)
+        self._kept: dict[Run, ActiveRun] = {}
         self._active: set[Run] = set()
         """Runs that are not over by the records."""
         self._tasks = Tasks()
@@ -47,14 +47,14 @@ class Runs:
         known = self._hosts.runs() | {run for run, kept in self._kept.items() if kept.bringing}
         return sorted(known, key=lambda run: (run.workload_id, run.attempt))
 
-    def left_over(self) -> list[Seen]:
+    def left_over(self) -> list[ContainerRecord]:
         """Containers that run although nobody asked for them."""
         return [
             seen for link in self._hosts.links() for seen in link.all() if seen.runs and seen.run not in self._active
         ]
 
-    def _of(self, run: Run) -> Kept:
-        return self._kept.setdefault(Run(run.workload_id, run.attempt), Kept())
+    def _of(self, run: Run) -> ActiveRun:
+        return self._kept.setdefault(Run(run.workload_id, run.attempt), ActiveRun())
 
     # -- start -------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Runs:
         return report(self._snapshot(run))
 
     def _snapshot(self, run: Run) -> RunSnapshot:
-        kept = self._kept.get(run) or Kept()
+        kept = self._kept.get(run) or ActiveRun()
         doing = kept.bringing
         return RunSnapshot(
             run=run,
@@ -120,7 +120,7 @@ class Runs:
             if seen.runs and seen.id not in kept.told:
                 self._tasks.start(self._tell_kindly(kept, seen))
 
-    def _tell_later(self, run: Run, kept: Kept, seconds: float) -> None:
+    def _tell_later(self, run: Run, kept: ActiveRun, seconds: float) -> None:
         def tell() -> None:
             del kept.timers[OUTSIDE]
             self._changes.tell(run)
@@ -155,10 +155,10 @@ class Runs:
         if sooner:  # whoever hears of it asks again
             self._changes.tell(run)
 
-    def _more_to_come(self, kept: Kept, parts: Mapping[int, Seen]) -> bool:
+    def _more_to_come(self, kept: ActiveRun, parts: Mapping[int, ContainerRecord]) -> bool:
         return kept.bringing is not None or len(parts) + len(kept.failed) < total_of(kept.launch, parts)
 
-    async def _stop_bringing(self, run: Run, kept: Kept) -> None:
+    async def _stop_bringing(self, run: Run, kept: ActiveRun) -> None:
         bringing = kept.bringing
         if bringing is None or bringing.task is None:
             return
@@ -175,7 +175,7 @@ class Runs:
             if not seen.over:
                 await self._hosts.link(seen.host).look(seen.id)
 
-    async def _tell(self, kept: Kept, seen: Seen, grace: int) -> None:
+    async def _tell(self, kept: ActiveRun, seen: ContainerRecord, grace: int) -> None:
         link = self._hosts.link(seen.host)
         timer = kept.timers.get(seen.id)
         left = timer.when() - asyncio.get_running_loop().time() if timer else 0.0
@@ -198,10 +198,10 @@ class Runs:
                 raise
         kept.timers[seen.id] = asyncio.get_running_loop().call_later(grace, self._kill, seen)
 
-    def _kill(self, seen: Seen) -> None:
+    def _kill(self, seen: ContainerRecord) -> None:
         self._tasks.start(self._kill_now(seen))
 
-    async def _kill_now(self, seen: Seen) -> None:
+    async def _kill_now(self, seen: ContainerRecord) -> None:
         backoff = Backoff(RETRY, LONGEST_RETRY)
         while (known := self._hosts.parts(seen.run).get(seen.part)) and known.id == seen.id and known.runs:
             try:
@@ -209,7 +209,7 @@ class Runs:
                 return
             except Exception as error:  # whatever it is: what was told to end must not go on
                 said = "%s could not be killed: %s; trying again"
-                log.warning(said, seen.name, error, exc_info=not isinstance(error, ApiError))
+                log.warning(said, seen.name, error, exc_info=not isinstance(error, DockerError))
             await backoff.pause()
 
     # -- its limits ----------------------------------------------------------------------------------------------------
@@ -221,11 +221,11 @@ class Runs:
         for seen in self._hosts.parts(run).values():
             self._watch_time(kept, seen)
 
-    async def _tell_kindly(self, kept: Kept, seen: Seen) -> None:
-        with suppress(ApiError):
+    async def _tell_kindly(self, kept: ActiveRun, seen: ContainerRecord) -> None:
+        with suppress(DockerError):
             await self._tell(kept, seen, seen.grace)
 
-    def _watch_time(self, kept: Kept, seen: Seen) -> None:
+    def _watch_time(self, kept: ActiveRun, seen: ContainerRecord) -> None:
         watched = kept.timers.get(seen.id)
         if seen.runs and watched and (seen.id in kept.told or watched.when() > asyncio.get_running_loop().time()):
             return
@@ -240,7 +240,7 @@ class Runs:
             seen.max_duration - ran + 0.05, lambda: self._tasks.start(self._tell_kindly(kept, seen))
         )
 
-    async def over_its_disk(self, seen: Seen, said: str) -> None:
+    async def over_its_disk(self, seen: ContainerRecord, said: str) -> None:
         kept = self._of(seen.run)
         kept.full[seen.part] = said
         await self._tell(kept, seen, seen.grace)

@@ -21,11 +21,19 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.errors import SERVER_ERROR, ApiError, Unreachable, as_ours, is_full
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable, is_full, translate
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import PullFailed
-from penstock.engines.docker.runs.steps import InDoubt, Launching, NetworkGone, Part, Say, doubt, forgotten
+from penstock.engines.docker.runs.steps import (
+    LaunchSteps,
+    NetworkRemoved,
+    PartToStart,
+    Say,
+    StartInDoubt,
+    doubt,
+    forgotten,
+)
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import never_started, not_started
 from penstock.errors import Conflict, PenstockError
@@ -41,20 +49,20 @@ ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
 Told = Callable[[Run], None]
 
 
-class Stuck(ApiError):
+class LaunchesFailed(DockerError):
     """It was tried again and again."""
 
-    def __init__(self, error: ApiError, attempts: int) -> None:
+    def __init__(self, error: DockerError, attempts: int) -> None:
         super().__init__(error.message, host=error.host, status=error.status)
         self.attempts = attempts
 
 
-class Unregistered(ApiError):
+class NodeUnregistered(DockerError):
     """Nobody will ever know whether it ran: its node is gone for good."""
 
 
-class Starts:
-    def __init__(self, hosts: Hosts, launching: Launching, changed: Told, made: ContainerSettings) -> None:
+class RunStarter:
+    def __init__(self, hosts: DockerHosts, launching: LaunchSteps, changed: Told, made: ContainerSettings) -> None:
         self._hosts, self._launching = hosts, launching
         self._changed = changed
         self._made = made
@@ -63,7 +71,7 @@ class Starts:
     async def close(self) -> None:
         await self._tasks.close()
 
-    def bring(self, run: Run, kept: Kept, launch: Launch) -> None:
+    def bring(self, run: Run, kept: ActiveRun, launch: Launch) -> None:
         """Start in the background what can start now, unless a start is under way."""
         self._hosts.recall(run)
         parts = self._hosts.parts(run)
@@ -73,15 +81,15 @@ class Starts:
             or not (_to_start(launch, kept, parts, self._closed(launch, parts)) or _removed(launch, kept, parts))
         ):
             return
-        kept.bringing = Bringing(launch)
+        kept.bringing = LaunchProgress(launch)
         kept.bringing.task = self._tasks.start(self._bring_up(run, kept, kept.bringing))
 
-    def _closed(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
+    def _closed(self, launch: Launch, parts: Mapping[int, ContainerRecord]) -> list[str]:
         """Nodes where no further index begins: nobody registers them any more, or they are in maintenance. What has
         not begun at all was placed there before that."""
         return [*self._hosts.missing(launch.hosts), *(self._hosts.drained(launch.hosts) if parts else ())]
 
-    async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing) -> None:
+    async def _bring_up(self, run: Run, kept: ActiveRun, bringing: LaunchProgress) -> None:
         def say(state: State, reason: Reason, message: str) -> None:
             if state is State.PULLING and bringing.state is State.REQUESTED_PULLING:
                 return  # asked for once more: why the try before failed is still all there is to say
@@ -95,7 +103,7 @@ class Starts:
             await self._until_up(run, kept, bringing, say)
         except HeldUp as held:
             bringing.held_up = held
-        except (ApiError, PenstockError) as error:
+        except (DockerError, PenstockError) as error:
             await self._give_up(run, kept, bringing.launch, error)
         except Exception as error:
             log.exception("%s: a defect", run.workload_id)
@@ -108,7 +116,7 @@ class Starts:
     def _began(self, run: Run) -> bool:
         return any(seen.began for seen in self._hosts.parts(run).values())
 
-    async def _until_up(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
+    async def _until_up(self, run: Run, kept: ActiveRun, bringing: LaunchProgress, say: Say) -> None:
         """Tries again what may be better in a moment; raises what will not."""
         backoff, refused = Backoff(RETRY, LONGEST_RETRY), 0
         while True:
@@ -117,31 +125,31 @@ class Starts:
                 await self._try(run, kept, bringing, say)
                 kept.pull_waited = 0
                 return
-            except Unreachable as error:
+            except DockerUnreachable as error:
                 state = State.UNKNOWN if bringing.state in ASKED else bringing.state
                 say(state, Reason.NODE_LOST, f"{error.message}; trying again")
-            except NetworkGone as error:
+            except NetworkRemoved as error:
                 say(State.LAUNCHING, Reason.PLACED, f"{error.message} on {error.host}; it is made again")
             except PullFailed as error:
                 wait = self._until_next_pull(run, kept, error)
                 say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
-            except ApiError as error:
+            except DockerError as error:
                 await self._hold_up_if_full(run, error)
                 refused, wait = refused + 1, float(self._made.launch_pause)
                 if error.status < SERVER_ERROR:
                     raise
                 if refused >= self._made.launch_attempts:
-                    raise Stuck(error, refused) from error
+                    raise LaunchesFailed(error, refused) from error
                 said = _why(error)[2]
                 say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
             await asyncio.sleep(wait)
 
-    async def _hold_up_if_full(self, run: Run, error: ApiError) -> None:
+    async def _hold_up_if_full(self, run: Run, error: DockerError) -> None:
         """Raise HeldUp where the host has no room for it and nothing of it began: others go first that need none."""
         link = self._hosts.get(error.host)
         if link is None or not is_full(error):
             return
-        with suppress(ApiError):
+        with suppress(DockerError):
             await link.space.look()
         link.space.doubt()
         parts = self._hosts.parts(run).values()
@@ -150,7 +158,7 @@ class Starts:
                 await self._hosts.link(seen.host).remove(seen)
             raise HeldUp(Reason.NO_AVAILABLE_RESOURCES, f"{error.host} {link.space.full}", LONGEST_RETRY)
 
-    def _until_next_pull(self, run: Run, kept: Kept, error: PullFailed) -> float:
+    def _until_next_pull(self, run: Run, kept: ActiveRun, error: PullFailed) -> float:
         """Seconds until the image is asked for again. Raise HeldUp where nothing of the run is there yet, so that
         others can have its place meanwhile, and the error itself where asking again is of no use any more."""
         left = self._made.pull_patience - kept.pull_waited
@@ -167,10 +175,10 @@ class Starts:
         )
         raise HeldUp(Reason.PULLING_IMAGE, said, wait)
 
-    async def _try(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
+    async def _try(self, run: Run, kept: ActiveRun, bringing: LaunchProgress, say: Say) -> None:
         launch, there = bringing.launch, self._hosts.parts(run)
         if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
-            raise Unreachable(f"{unseen[0]}: what of it is there is not known", host="")
+            raise DockerUnreachable(f"{unseen[0]}: what of it is there is not known", host="")
         missing = self._hosts.missing(launch.hosts)
         for part in _removed(launch, kept, there):
             unit = never_started(run.attempt, part, array=launch.spec.array is not None, at=now())
@@ -181,17 +189,17 @@ class Starts:
         if missing and set(missing) == set(launch.hosts):
             said = f"Its node {missing[0]} is not registered any more"
             if bringing.state in ASKED:
-                raise Unregistered(f"{said}: {NOT_KNOWN}", host=missing[0])
+                raise NodeUnregistered(f"{said}: {NOT_KNOWN}", host=missing[0])
             raise PenstockError(f"{said}.")
         await self._doubt(run, kept, bringing)
         wanted = [
-            Part(part, place, hosts[place])
+            PartToStart(part, place, hosts[place])
             for part, place in _to_start(launch, kept, there, self._closed(launch, there))
         ]
         if wanted:
             await self._launching.start(launch, wanted, say, bringing.fresh)
 
-    async def _doubt(self, run: Run, kept: Kept, bringing: Bringing) -> None:
+    async def _doubt(self, run: Run, kept: ActiveRun, bringing: LaunchProgress) -> None:
         """What may have run without Docker's knowing is not started: an index, or with a node all of them."""
         array = bringing.launch.spec.array is not None
         for link in self._hosts.links():
@@ -204,7 +212,7 @@ class Starts:
                 unit = never_started(run.attempt, seen.part, array=True, at=now())
                 kept.failed[seen.part] = unit.model_copy(update={"state": state, "reason": reason, "message": said})
 
-    def _hosts_of(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
+    def _hosts_of(self, launch: Launch, parts: Mapping[int, ContainerRecord]) -> list[str]:
         """By place. Without any it is the first that answers, and afterwards always the same."""
         if launch.hosts:
             found = list(launch.hosts)
@@ -220,18 +228,18 @@ class Starts:
             )
         return found
 
-    async def _give_up(self, run: Run, kept: Kept, launch: Launch, error: ApiError | PenstockError) -> None:
+    async def _give_up(self, run: Run, kept: ActiveRun, launch: Launch, error: DockerError | PenstockError) -> None:
         """It will never start: what was only created goes, and all that did not begin has failed. In doubt it stays:
         without it, the next server would see nothing that could have run."""
         for seen in self._hosts.parts(run).values():
-            if not seen.began and not seen.gone and not isinstance(error, InDoubt):
-                with suppress(ApiError):
+            if not seen.began and not seen.gone and not isinstance(error, StartInDoubt):
+                with suppress(DockerError):
                     await self._hosts.link(seen.host).remove(seen)
         kept.given_up = True
         state, reason, said = _why(error)
         there = self._hosts.parts(run)
         array = launch.spec.array is not None
-        code = not_started(error.message, error.host).exit_code if isinstance(error, ApiError) else None
+        code = not_started(error.message, error.host).exit_code if isinstance(error, DockerError) else None
         for part in launch.indexes or range(launch.spec.nodes):
             if part not in kept.failed and not (part in there and there[part].began):
                 unit = never_started(run.attempt, part, array=array, at=now())
@@ -240,7 +248,9 @@ class Starts:
                 )
 
 
-def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], closed: Sequence[str]) -> list[tuple[int, int]]:
+def _to_start(
+    launch: Launch, kept: ActiveRun, parts: Mapping[int, ContainerRecord], closed: Sequence[str]
+) -> list[tuple[int, int]]:
     """Part and place of all that can start now: what has no container or one that was only created. `closed` are
     nodes where no further index begins."""
     last = _last_made(launch, parts)
@@ -256,14 +266,14 @@ def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], closed: Seq
     return [*waiting, *zip(left, free, strict=False)]
 
 
-def _removed(launch: Launch, kept: Kept, parts: Mapping[int, Seen]) -> list[int]:
+def _removed(launch: Launch, kept: ActiveRun, parts: Mapping[int, ContainerRecord]) -> list[int]:
     """Those that had a container, and it is not there."""
     last = _last_made(launch, parts)
     known = {*parts, *kept.failed}
     return [part for part in launch.indexes or range(launch.spec.nodes) if part <= last and part not in known]
 
 
-def _last_made(launch: Launch, parts: Mapping[int, Seen]) -> int:
+def _last_made(launch: Launch, parts: Mapping[int, ContainerRecord]) -> int:
     """The last part that had a container when the newest of those that began did; -1: none."""
     if launch.spec.array is None:
         return launch.spec.nodes - 1 if any(seen.began for seen in parts.values()) else -1
@@ -274,22 +284,22 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:].rstrip(".") + "."
 
 
-def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
-    if isinstance(error, InDoubt):
+def _why(error: DockerError | PenstockError) -> tuple[State, Reason, str]:
+    if isinstance(error, StartInDoubt):
         return State.UNKNOWN, Reason.NODE_LOST, f"{error.message}."
-    if isinstance(error, Unregistered):
+    if isinstance(error, NodeUnregistered):
         return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, error.message
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, sentence(error.message)
-    ours = as_ours(error) if isinstance(error, ApiError) else error
+    ours = translate(error) if isinstance(error, DockerError) else error
     said = f"{ours.message} {ours.hint or ''}".strip()
-    if isinstance(error, Stuck):
+    if isinstance(error, LaunchesFailed):
         return State.STUCK, Reason.LAUNCH_FAILED, f"It could not be launched in {error.attempts} attempts. {said}"
     return State.CRASHED, Reason.LAUNCH_FAILED, said
 
 
 @dataclass
-class Bringing:
+class LaunchProgress:
     """A start under way, and how far it has come."""
 
     launch: Launch
@@ -308,9 +318,9 @@ class Bringing:
 
 
 @dataclass
-class Kept:
+class ActiveRun:
     launch: Launch | None = None
-    bringing: Bringing | None = None
+    bringing: LaunchProgress | None = None
     steps: list[Step] = field(default_factory=list)
     """What it went through until it began."""
     grace: int | None = None

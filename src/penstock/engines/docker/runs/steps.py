@@ -27,20 +27,20 @@ from penstock.domain.paths import WORKDIR
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, Clash, NotReached, Unreachable
-from penstock.engines.docker.api.http import Body
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.cpus import Cpus, shared
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotConnected, DockerUnreachable
+from penstock.engines.docker.api.http import RequestBody
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.cpus import DedicatedCpus, shared
 from penstock.engines.docker.events import ContainerPast, read_memory
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import Pulls, is_name, refuse_marked, registry_name
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import Place, container, disk_scratch
-from penstock.engines.docker.volumes import Claims, Source
+from penstock.engines.docker.spec import ContainerPlace, container, disk_scratch
+from penstock.engines.docker.volumes import DockerClaims, MountSource
 from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
@@ -50,12 +50,12 @@ Say = Callable[[State, Reason, str], None]
 T = TypeVar("T")
 
 
-class NetworkGone(ApiError):
+class NetworkRemoved(DockerError):
     """Someone removed the network of the group before the container could start; it is made again."""
 
 
 @dataclass(frozen=True)
-class Part:
+class PartToStart:
     """One to be started, and where."""
 
     part: int
@@ -64,27 +64,27 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ContainerPlan:
     """A part, and what its container is made with."""
 
-    part: Part
+    part: PartToStart
     network: str
-    volumes: dict[str, Source]
+    volumes: dict[str, MountSource]
     up_to: int
 
 
-class Launching:
+class LaunchSteps:
     def __init__(
         self,
-        hosts: Hosts,
-        claims: Claims,
-        pulls: Pulls,
-        cpus: Cpus,
+        hosts: DockerHosts,
+        claims: DockerClaims,
+        pulls: ImagePulls,
+        cpus: DedicatedCpus,
         made: ContainerSettings,
     ) -> None:
         self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
 
-    async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
+    async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
         """`fresh` are the containers that were made for it and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
         await all_of(self._image(link, launch, say) for link in links.values())
@@ -97,20 +97,20 @@ class Launching:
     async def _start(
         self,
         launch: Launch,
-        parts: Sequence[Part],
-        places: Mapping[str, tuple[str, dict[str, Source]]],
-        links: Mapping[str, Link],
+        parts: Sequence[PartToStart],
+        places: Mapping[str, tuple[str, dict[str, MountSource]]],
+        links: Mapping[str, HostLink],
         fresh: set[str],
     ) -> None:
         limit = asyncio.Semaphore(AT_ONCE)
         up_to = max(part.part for part in parts)
 
-        async def create(part: Part) -> tuple[Link, Seen]:
+        async def create(part: PartToStart) -> tuple[HostLink, ContainerRecord]:
             async with limit:
                 network, volumes = places[part.host]
-                return await self._create(links[part.host], launch, Wanted(part, network, volumes, up_to), fresh)
+                return await self._create(links[part.host], launch, ContainerPlan(part, network, volumes, up_to), fresh)
 
-        async def go(link: Link, seen: Seen) -> None:
+        async def go(link: HostLink, seen: ContainerRecord) -> None:
             async with limit:
                 await self._go(link, seen, launch, fresh)
 
@@ -120,7 +120,7 @@ class Launching:
 
     # -- what it needs -----------------------------------------------------------------------------------------------
 
-    async def _image(self, link: Link, launch: Launch, say: Say) -> None:
+    async def _image(self, link: HostLink, launch: Launch, say: Say) -> None:
         image = launch.spec.resources.image or self._made.image
         if not is_name(image):
             raise PenstockError(f"'{shorten(image)}' is not the name of an image.")
@@ -134,13 +134,17 @@ class Launching:
 
         await self._pulls.have(link.api, image, said)
 
-    async def _prepare(self, link: Link, launch: Launch, held: AsyncExitStack) -> tuple[str, dict[str, Source]]:
+    async def _prepare(
+        self, link: HostLink, launch: Launch, held: AsyncExitStack
+    ) -> tuple[str, dict[str, MountSource]]:
         network = await link.networks.of(launch.group)
         return network, await held.enter_async_context(self._claims.mounts(link, launch))
 
     # -- the container -----------------------------------------------------------------------------------------------
 
-    async def _create(self, link: Link, launch: Launch, wanted: Wanted, fresh: set[str]) -> tuple[Link, Seen]:
+    async def _create(
+        self, link: HostLink, launch: Launch, wanted: ContainerPlan, fresh: set[str]
+    ) -> tuple[HostLink, ContainerRecord]:
         """The container that is there, or a new one: never one whose start may have been asked for."""
         run = Run(launch.workload_id, launch.attempt)
         name = names.container_name(self._made.installation, launch.name, run, wanted.part.part)
@@ -153,7 +157,7 @@ class Launching:
                 new = next((seen for seen in there if seen.id in fresh), None)
                 new = new or await self._make(link, launch, wanted, name, doubtful)
                 break
-            except Clash:  # it was made before, or someone else took its name
+            except DockerConflict:  # it was made before, or someone else took its name
                 await self._look_at(link, name, run)
         for seen in doubtful:
             if ran := await withdrawn(link, seen):
@@ -162,12 +166,14 @@ class Launching:
         fresh.add(new.id)  # not before: until then it is all that knows of those it was made instead of
         return link, new
 
-    async def _make(self, link: Link, launch: Launch, wanted: Wanted, name: str, doubtful: Sequence[Seen]) -> Seen:
+    async def _make(
+        self, link: HostLink, launch: Launch, wanted: ContainerPlan, name: str, doubtful: Sequence[ContainerRecord]
+    ) -> ContainerRecord:
         """Those it is made instead of are there until it is: what is missing was removed by someone else."""
         for seen in doubtful:
             if seen.name == name:
                 await link.api.rename(seen.id, f"{name}.{seen.id[:12]}")
-        place = Place(
+        place = ContainerPlace(
             host=wanted.part.host,
             part=wanted.part.part,
             number=wanted.part.number,
@@ -182,7 +188,7 @@ class Launching:
         await link.api.create(name, container(launch, self._made, place))
         return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
 
-    async def _look_at(self, link: Link, name: str, run: Run) -> Seen:
+    async def _look_at(self, link: HostLink, name: str, run: Run) -> ContainerRecord:
         seen = await link.look(name)
         if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
             raise Conflict(
@@ -191,7 +197,7 @@ class Launching:
             )
         return seen
 
-    async def _go(self, link: Link, seen: Seen, launch: Launch, fresh: set[str]) -> None:
+    async def _go(self, link: HostLink, seen: ContainerRecord, launch: Launch, fresh: set[str]) -> None:
         """Asks a new one to start, once."""
         if seen.id not in fresh:
             return
@@ -199,22 +205,22 @@ class Launching:
             await self._fill(link, seen, launch)
             fresh.discard(seen.id)
             await link.api.start(seen.id)
-        except NotReached:
+        except DockerNotConnected:
             fresh.add(seen.id)
             raise
-        except Unreachable:
+        except DockerUnreachable:
             raise
-        except ApiError as error:
+        except DockerError as error:
             await self._not_started(link, seen, launch, error)
         await link.look(seen.id)
 
-    async def _fill(self, link: Link, seen: Seen, launch: Launch) -> None:
+    async def _fill(self, link: HostLink, seen: ContainerRecord, launch: Launch) -> None:
         if files := _files(launch):
-            await link.api.put(seen.id, "/", Body(len(files), _once(files), "application/x-tar"))
+            await link.api.put(seen.id, "/", RequestBody(len(files), _once(files), "application/x-tar"))
         if launch.workdir_archive is not None:
             await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
 
-    async def _not_started(self, link: Link, seen: Seen, launch: Launch, error: ApiError) -> None:
+    async def _not_started(self, link: HostLink, seen: ContainerRecord, launch: Launch, error: DockerError) -> None:
         """Docker notes beside the container why it could not be started, if it came that far."""
         if is_about_mounts(error.message):
             volumes = [mount.volume for mount in launch.mounts]
@@ -223,7 +229,7 @@ class Launching:
             raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
         if _NO_NETWORK.match(error.message) and not launch.spec.parts > 1:
             await link.remove(seen, force=False)
-            raise NetworkGone(error.message, host=error.host, status=error.status) from error
+            raise NetworkRemoved(error.message, host=error.host, status=error.status) from error
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):
             raise error
@@ -258,8 +264,8 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-def _archive(path: Path) -> Body:
-    return Body(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
+def _archive(path: Path) -> RequestBody:
+    return RequestBody(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
@@ -272,11 +278,11 @@ PATIENCE = 10.0
 """Seconds in which an engine that remembers has told."""
 
 
-class InDoubt(ApiError):
+class StartInDoubt(DockerError):
     """It may have run: nobody can tell any more."""
 
 
-async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
+async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
     """Those of which Docker does not remember that it made them, or what they were made instead of: it was killed or
     restarted since, and what it calls created may have run."""
     if not prepared:
@@ -285,11 +291,11 @@ async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
     return [seen for seen in prepared if not all(memory.made(each) for each in (*instead_of(seen), seen.id))]
 
 
-async def withdrawn(link: Link, seen: Seen) -> Seen | None:
+async def withdrawn(link: HostLink, seen: ContainerRecord) -> ContainerRecord | None:
     """None: it is gone and never ran, and neither did those it was made instead of. Otherwise as it is, or was."""
     try:
         await link.remove(seen, force=False)
-    except Clash:
+    except DockerConflict:
         return await link.look(seen.id)
     past = await _remembered(link.api, [*instead_of(seen), seen.id])
     for each in past.values():
@@ -300,12 +306,12 @@ async def withdrawn(link: Link, seen: Seen) -> Seen | None:
     return None
 
 
-def instead_of(seen: Seen) -> list[str]:
+def instead_of(seen: ContainerRecord) -> list[str]:
     """Ids of the containers that were taken back before this one was made."""
     return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
 
 
-def _as_it_was(link: Link, seen: Seen, past: ContainerPast) -> Seen:
+def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> ContainerRecord:
     if past.exit_code is None:
         raise doubt(link.api.host)
     found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
@@ -314,7 +320,7 @@ def _as_it_was(link: Link, seen: Seen, past: ContainerPast) -> Seen:
     return found
 
 
-async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, ContainerPast]:
+async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, ContainerPast]:
     """Once it is known to the end of each."""
     found = {each: ContainerPast() for each in ids}
     filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
@@ -326,9 +332,9 @@ async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, ContainerPast]:
                     return found
     except TimeoutError:
         raise doubt(api.host) from None
-    raise Unreachable(f"Docker on {api.host} has closed the connection", host=api.host)
+    raise DockerUnreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
-def doubt(host: str) -> InDoubt:
+def doubt(host: str) -> StartInDoubt:
     said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
-    return InDoubt(said, host=host)
+    return StartInDoubt(said, host=host)
