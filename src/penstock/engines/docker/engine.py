@@ -71,7 +71,7 @@ class DockerEngine:
         self._hosts = DockerHosts(settings, self._made, self._changed)
         self._claims = DockerClaims(self._hosts, self._made)
         self._cpus = DedicatedCpus(self._hosts)
-        self._gauges = HostGpus(self._hosts, self._made)
+        self._gauges = HostGpus(self._hosts)
         self._pulls = ImagePulls(settings.docker_registry_config)
         launching = LaunchSteps(self._hosts, self._claims, self._pulls, self._cpus, self._made)
         self._runs = DockerRuns(self._hosts, launching, self._changes, self._made)
@@ -79,7 +79,7 @@ class DockerEngine:
         self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
         self._entering = DockerSessions(self._hosts)
         self._peaks = MemoryPeaks(self._hosts)
-        self._forwarding = DockerPorts(self._hosts, self._made.helper_image, self._made.installation)
+        self._forwarding = DockerPorts(self._hosts)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
@@ -244,8 +244,7 @@ class DockerEngine:
             return await looking.top(self._hosts, self._gauges, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
-        image, installation = self._made.helper_image, self._made.installation
-        each = (machine.measure_node(self._hosts, self._gauges, name, image, installation) for name in names)
+        each = (machine.measure_node(self._hosts, self._gauges, name) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:

@@ -22,7 +22,6 @@ from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.helpers import end_tasks
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.settings import ContainerSettings
 from penstock.wire.measures import GpuMeasure
 
 log = logging.getLogger(__name__)
@@ -40,8 +39,8 @@ class HostGpuUse(NamedTuple):
 
 
 class HostGpus:
-    def __init__(self, hosts: DockerHosts, made: ContainerSettings) -> None:
-        self._hosts, self._made = hosts, made
+    def __init__(self, hosts: DockerHosts) -> None:
+        self._hosts = hosts
         self._looking: dict[HostLink, asyncio.Task[HostGpuUse]] = {}
         self._began: WeakKeyDictionary[HostLink, float] = WeakKeyDictionary()
         self._having: dict[Run, set[HostLink]] = {}
@@ -111,7 +110,7 @@ class HostGpus:
     async def _look(self, link: HostLink) -> HostGpuUse:
         ours = probe.held_by(link.all())
         try:
-            found = await probe.readings(link.api, self._made.helper_image, self._made.installation)
+            found = await probe.readings(link.helpers)
         except DockerUnreachable as error:
             _show(link, ())
             return HostGpuUse(trouble=error.message)

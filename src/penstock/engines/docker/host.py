@@ -21,6 +21,7 @@ from penstock.engines.docker.api.client import DockerApi, Fields
 from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
 from penstock.engines.docker.events import EventMemory, read_memory
+from penstock.engines.docker.helpers import Helpers
 from penstock.engines.docker.images import is_marked
 from penstock.engines.docker.networks import GroupNetworks
 from penstock.engines.docker.probe import HostProbe, held_by, judged, probe
@@ -55,8 +56,9 @@ class HostLink:
     def __init__(self, host: Host, api: DockerApi, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self.host = host
         self.api = api
-        self.installation, self._helper = made.installation, made.helper_image
-        self.space = DiskSpace(api, made)
+        self.installation = made.installation
+        self.helpers = Helpers(api, made)
+        self.space = DiskSpace(self.helpers)
         self.networks = GroupNetworks(api, made.installation, made.closed)
         self._changed = changed
         self.info: Fields = {}
@@ -344,7 +346,7 @@ class HostLink:
     async def _probe(self) -> None:
         began = self._began
         try:
-            found = await probe(self.api, self._helper, self.installation)
+            found = await probe(self.helpers, self.info)
             gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
             self.probe = replace(found, gpus=gpus)
             self._probed = began

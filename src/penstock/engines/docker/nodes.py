@@ -13,8 +13,6 @@ from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
 from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.gpus import HostGpus
-from penstock.engines.docker.helpers import run_helper
-from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.inspect import gpus_of, unseen
 from penstock.engines.shared.counters import Traffic, read_traffic
@@ -30,9 +28,7 @@ for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats; sleep $
 NO_NETWORK = "what its network moves cannot be seen from a container"
 
 
-async def measure_node(
-    hosts: DockerHosts, gauges: HostGpus, name: str, image: str, installation: str
-) -> NodeMeasure | None:
+async def measure_node(hosts: DockerHosts, gauges: HostGpus, name: str) -> NodeMeasure | None:
     """Beside what looks here, another container looks at its GPUs."""
     node = next((node for node in hosts.nodes() if node.name == name), None)
     if node is None:
@@ -48,18 +44,12 @@ async def measure_node(
     )
     try:
         link = hosts.link(name)
-        seen, gpus = await asyncio.gather(
-            _seen(link, image, installation, node.cpus_milli), gpus_of(gauges, link, told.gpus)
-        )
+        text, gpus = await asyncio.gather(link.helpers.run(["sh", "-c", LOOK]), gpus_of(gauges, link, told.gpus))
     except DockerError as error:
         return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
-    said = [found["message"] for found in (seen, gpus) if found.get("message")]
-    return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said) or None})
-
-
-async def _seen(link: HostLink, image: str, installation: str, cpus_milli: int) -> dict[str, Any]:
-    text = await run_helper(link.api, image, installation, ["sh", "-c", LOOK])
-    return read_activity(text, cpus_milli) | {"message": NO_NETWORK}
+    said = [NO_NETWORK, *([gpus["message"]] if gpus.get("message") else [])]
+    seen = read_activity(text, node.cpus_milli)
+    return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said)})
 
 
 def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:

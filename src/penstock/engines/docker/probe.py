@@ -17,10 +17,10 @@ from typing import NamedTuple
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.helpers import run_helper
+from penstock.engines.docker.helpers import Helpers
 from penstock.wire.measures import GpuMeasure
 
 QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
@@ -54,9 +54,9 @@ def is_installed(info: Fields) -> bool:
     return "nvidia" in (info.get("Runtimes") or {})
 
 
-async def readings(api: DockerApi, image: str, installation: str) -> tuple[HostGpuReading, ...]:
-    """Of all its GPUs, now; raises where that cannot be seen."""
-    return read_table(await run_helper(api, image, installation, LOOK, config=ALL))
+async def readings(helpers: Helpers) -> tuple[HostGpuReading, ...]:
+    """Look at all GPUs of a host now; raise where they cannot be seen."""
+    return read_table(await helpers.run(LOOK, config=ALL))
 
 
 def read_table(text: str) -> tuple[HostGpuReading, ...]:
@@ -112,17 +112,12 @@ class HostProbe:
     """Why they could not be looked at last, though NVIDIA's toolkit is there."""
 
 
-async def probe(api: DockerApi, image: str, installation: str) -> HostProbe:
-    text = await run_helper(api, image, installation, ["cat", "/proc/cpuinfo"])
-    model = _MODEL.search(text)
-    gpus, trouble = await _gpus(api, image, installation)
-    return HostProbe(True, model[1] if model else "", gpus, trouble)
-
-
-async def _gpus(api: DockerApi, image: str, installation: str) -> tuple[tuple[Gpu, ...], str | None]:
-    if not is_installed(await api.info()):
-        return (), None
+async def probe(helpers: Helpers, info: Fields) -> HostProbe:
+    model = _MODEL.search(await helpers.run(["cat", "/proc/cpuinfo"]))
+    product = model[1] if model else ""
+    if not is_installed(info):
+        return HostProbe(True, product)
     try:
-        return tuple(reading.gpu for reading in await readings(api, image, installation)), None
+        return HostProbe(True, product, tuple(reading.gpu for reading in await readings(helpers)))
     except DockerError as error:
-        return (), error.message
+        return HostProbe(True, product, gpu_trouble=error.message)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from penstock.background import Tasks
 from penstock.domain.quantities import show_bytes
-from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerError, is_full
-from penstock.engines.docker.helpers import run_helper
-from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.helpers import Helpers
 
 log = logging.getLogger(__name__)
 MARK, SHARE = 1 << 30, 20
@@ -25,18 +24,16 @@ FIX = "penstock volumes df; penstock jobs delete; penstock volumes delete; on th
 
 
 class DiskSpace:
-    def __init__(self, api: DockerApi, made: ContainerSettings) -> None:
-        self._api, self._made = api, made
+    def __init__(self, helpers: Helpers) -> None:
+        self._helpers = helpers
         self.free: int | None = None
         """Bytes, as last seen; None: not seen yet."""
         self._total = 0
         self._doubted = False
-        self._looking: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def close(self) -> None:
-        if self._looking:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._tasks.close()
 
     @property
     def full(self) -> str | None:
@@ -52,8 +49,8 @@ class DiskSpace:
     def doubt(self) -> None:
         """It may be full: look soon, and as long as it is."""
         self._doubted = True
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_until_free())
+        if "look" not in self._tasks:
+            self._tasks.start(self._look_until_free(), "look")
 
     async def _look_until_free(self) -> None:
         while self._doubted or self.full:
@@ -61,13 +58,12 @@ class DiskSpace:
             try:
                 await self.look()
             except DockerError as error:
-                log.info("what the disk of %s has free is not known: %s", self._api.host, error.message)
+                log.info("what the disk of %s has free is not known: %s", self._helpers.host, error.message)
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:
-        made = self._made
         try:
-            said = await run_helper(self._api, made.helper_image, made.installation, ["df", "-Pk", "/"])
+            said = await self._helpers.run(["df", "-Pk", "/"])
         except DockerError as error:
             if not is_full(error):
                 raise

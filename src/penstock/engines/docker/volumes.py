@@ -20,7 +20,6 @@ from penstock.engines.base import BoundMount, Event, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_full
-from penstock.engines.docker.helpers import hold_volumes, run_helper
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
@@ -137,7 +136,7 @@ class DockerClaims:
         self._refuse_foreign(made, volume, link)
         if self._made.run_as:
             words = ["chown", self._made.run_as, MOUNTED]
-            await self._help(link, words, {self.name_of(volume): MOUNTED}, read_only=False)
+            await link.helpers.run(words, volumes={self.name_of(volume): MOUNTED}, read_only=False)
 
     def _labels(self, volume: Volume) -> dict[str, str]:
         return {
@@ -233,14 +232,14 @@ class DockerClaims:
         if not volumes:
             return []
         paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
-        said = await self._help(link, ["du", "-sk", *paths.values()], paths)
+        said = await link.helpers.run(["du", "-sk", *paths.values()], volumes=paths)
         sizes = {path: int(size) for size, path in (line.split(None, 1) for line in said.splitlines())}
         return [sizes[path] * KIBIBYTE for path in paths.values()]
 
     async def emptied(self, link: HostLink, volumes: Sequence[str]) -> None:
         paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
         find = ["find", *paths.values(), "-mindepth", "1", "-maxdepth", "1"]
-        await self._help(link, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], paths, read_only=False)
+        await link.helpers.run([*find, "-exec", "rm", "-rf", "--", "{}", "+"], volumes=paths, read_only=False)
 
     async def users(self, volume: Volume) -> list[str]:
         links = [link for link in self._hosts.links() if link.looked.is_set()]
@@ -337,13 +336,10 @@ class DockerClaims:
         places = {name: f"{MOUNTED}-{number}" for number, name in enumerate(directories)}
         words = ["sh", "-c", HOLD, "sh", MOUNTED]
         words += [word for name, path in directories.items() for word in (places[name], path)]
-        image, installation = self._made.helper_image, self._made.installation
         async with AsyncExitStack() as held:
             root = await held.enter_async_context(self._export(link, storage, read_only=True))
             with _storage_errors(link, storage):
-                await held.enter_async_context(
-                    hold_volumes(link.api, image, installation, words, {root: MOUNTED} | places)
-                )
+                await held.enter_async_context(link.helpers.hold(words, {root: MOUNTED} | places))
             yield
 
     @asynccontextmanager
@@ -359,15 +355,7 @@ class DockerClaims:
 
     async def _walk(self, link: HostLink, name: str, parts: Sequence[str], *, make: bool) -> None:
         words = ["sh", "-c", WALK, "sh", MOUNTED, "make" if make else "", *parts]
-        await self._help(link, words, {name: MOUNTED}, read_only=not make)
-
-    async def _help(
-        self, link: HostLink, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True
-    ) -> str:
-        made = self._made
-        return await run_helper(
-            link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only
-        )
+        await link.helpers.run(words, volumes={name: MOUNTED}, read_only=not make)
 
 
 @contextmanager
