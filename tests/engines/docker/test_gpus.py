@@ -11,7 +11,7 @@ import pytest
 from penstock.domain.nodes import Gpu
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
-from penstock.engines.docker import gpus as gauges
+from penstock.engines.docker import usage as gauges
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nodes import NO_NETWORK
 from penstock.wire.measures import GpuMeasure

@@ -12,7 +12,7 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.docker.api.transport import DockerAddress, InvalidAddress, read_address
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.probe import read_table
+from penstock.engines.docker.gpus import read_table
 from tests.engines.contract.exec import result, running, session, told
 from tests.engines.docker.opening import document, opened, settings_for
 from tests.engines.launches import a_launch, an_array, ended, log_of, outcome, run_of

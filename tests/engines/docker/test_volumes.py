@@ -25,8 +25,8 @@ from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nfs import mount_words, nfs_options
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import ContainerPlace, container
-from penstock.engines.docker.volumes import DockerClaims, MountSource
+from penstock.engines.docker.spec import ContainerPlace, MountSource, container
+from penstock.engines.docker.volumes import DockerClaims
 from penstock.engines.shared.paths import path_inside
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
+from penstock.background import Tasks
 from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.errors import DockerError
@@ -24,20 +25,16 @@ class DedicatedCpus:
     def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
         self._locks: WeakKeyDictionary[HostLink, asyncio.Lock] = WeakKeyDictionary()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
-    def care(self, run: Run) -> None:
+    def watch(self, run: Run) -> None:
         """Something changed on the hosts of this run."""
         for link in self._hosts.links():
             if link.of(run) and link.looked.is_set() and _misplaced(link):
-                task = asyncio.create_task(self._later(link))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.start(self._later(link))
 
     async def _later(self, link: HostLink) -> None:
         try:

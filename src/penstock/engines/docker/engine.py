@@ -38,10 +38,8 @@ from penstock.engines.docker import nodes as machine
 from penstock.engines.docker import refusals as refusing
 from penstock.engines.docker.api.errors import translated_errors
 from penstock.engines.docker.cpus import DedicatedCpus
-from penstock.engines.docker.disks import DiskLimits
 from penstock.engines.docker.events import events_of
 from penstock.engines.docker.exec import DockerSessions
-from penstock.engines.docker.gpus import HostGpus
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import ImagePulls
 from penstock.engines.docker.logs import ContainerLogs
@@ -49,7 +47,7 @@ from penstock.engines.docker.ports import DockerPorts
 from penstock.engines.docker.runs.runs import DockerRuns
 from penstock.engines.docker.runs.steps import LaunchSteps
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.usage import MemoryPeaks
+from penstock.engines.docker.usage import DiskLimits, HostGpus, MemoryPeaks
 from penstock.engines.docker.volumes import DockerClaims
 from penstock.engines.shared.refusals import by_place
 from penstock.engines.shared.wakeup import Changes
@@ -77,9 +75,9 @@ class DockerEngine:
         self._runs = DockerRuns(self._hosts, launching, self._changes, self._made)
         self._disks = DiskLimits(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
-        self._entering = DockerSessions(self._hosts)
+        self._sessions = DockerSessions(self._hosts)
         self._peaks = MemoryPeaks(self._hosts)
-        self._forwarding = DockerPorts(self._hosts)
+        self._ports = DockerPorts(self._hosts)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
@@ -90,9 +88,9 @@ class DockerEngine:
         self._closing.push_async_callback(self._disks.close)
         self._closing.push_async_callback(self._cpus.close)
         self._closing.push_async_callback(self._gauges.close)
-        self._closing.push_async_callback(self._entering.close)
+        self._closing.push_async_callback(self._sessions.close)
         self._closing.push_async_callback(self._peaks.close)
-        self._closing.push_async_callback(self._forwarding.close)
+        self._closing.push_async_callback(self._ports.close)
         self._gauges.open()
 
     async def close(self) -> None:
@@ -110,12 +108,8 @@ class DockerEngine:
     def _changed(self, run: Run) -> None:
         """First what cannot wait, then whoever wants to know."""
         self._runs.watch(run)
-        self._disks.care(run)
-        self._cpus.care(run)
-        self._gauges.care(run)
-        self._entering.care(run)
-        self._peaks.care(run)
-        self._forwarding.care(run)
+        for each in (self._disks, self._cpus, self._gauges, self._sessions, self._peaks, self._ports):
+            each.watch(run)
         for seen in self._hosts.parts(run).values():
             if seen.over and seen.exit_code and (link := self._hosts.get(seen.host)):
                 link.space.doubt()
@@ -233,7 +227,7 @@ class DockerEngine:
         return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        return await self._entering.enter(run, part, command, terminal)
+        return await self._sessions.enter(run, part, command, terminal)
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         with translated_errors():
@@ -251,4 +245,4 @@ class DockerEngine:
         return by_place(workloads, await self._gauges.all())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        return await self._forwarding.connect(run, part, port)
+        return await self._ports.connect(run, part, port)

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
 from penstock.engines.docker.api.client import DockerApi, Fields
 from penstock.engines.docker.api.errors import (
@@ -31,7 +32,7 @@ from penstock.engines.docker.api.errors import (
 from penstock.engines.docker.api.http import ProgramStream
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.script import BASH
+from penstock.engines.docker.spec import BASH
 from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
 
@@ -150,12 +151,10 @@ class DockerSessions:
         """Of programs that somebody is connected to."""
         self._programs: set[str] = set()
         """The same, as Docker calls them."""
-        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._ending = Tasks()
 
     async def close(self) -> None:
-        for task in self._ending.values():
-            task.cancel()
-        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        await self._ending.close()
 
     async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
         seen = self._hosts.parts(run).get(part)
@@ -200,15 +199,11 @@ class DockerSessions:
             self._marks.discard(mark)
             self._programs.discard(exec_id)
 
-    def care(self, run: Run) -> None:
+    def watch(self, run: Run) -> None:
         """Where programs run that this server did not start, or could not end, they are ended."""
         for seen in self._hosts.parts(run).values():
             if seen.runs and seen.programs - self._programs and seen.id not in self._ending:
-                task = self._ending[seen.id] = asyncio.create_task(self._end_left_over(seen))
-                task.add_done_callback(partial(self._ended, seen.id))
-
-    def _ended(self, container: str, task: asyncio.Task[None]) -> None:
-        del self._ending[container]
+                self._ending.start(self._end_left_over(seen), seen.id)
 
     async def _end_left_over(self, seen: ContainerRecord) -> None:
         with suppress(DockerError):

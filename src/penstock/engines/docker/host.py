@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,16 +19,15 @@ from penstock.domain.nodes import Host
 from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi, Fields
-from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
 from penstock.engines.docker.events import EventMemory, read_memory
+from penstock.engines.docker.gpus import HostProbe, held_by, judged, probe
 from penstock.engines.docker.helpers import Helpers
 from penstock.engines.docker.images import is_marked
-from penstock.engines.docker.networks import GroupNetworks
-from penstock.engines.docker.probe import HostProbe, held_by, judged, probe
-from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.space import DiskSpace
+from penstock.engines.docker.spec import AGAIN_CODE, NOTE
 from penstock.engines.shared.minder import Note
 
 log = logging.getLogger(__name__)
@@ -113,6 +113,10 @@ class HostLink:
     def keep(self, seen: ContainerRecord) -> None:
         self._known[seen.id] = seen
         self._by_run.setdefault(seen.run, {})[seen.id] = None
+
+    def note_peak(self, seen: ContainerRecord, used: int) -> None:
+        if (known := self._known.get(seen.id)) and used > known.peak:
+            self.keep(replace(known, peak=used))
 
     def removed_before(self, run: Run) -> list[ContainerRecord]:
         """Containers of a run that were removed before we first looked, as far as Docker remembers."""
@@ -366,3 +370,42 @@ def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
 async def _life_of(api: DockerApi) -> DockerLife | None:
     found = await api.network(OWN_NETWORK)
     return DockerLife(str(found.get("Id")), read_time(found.get("Created"))) if found else None
+
+
+class GroupNetworks:
+    def __init__(self, api: DockerApi, installation: str, closed: bool) -> None:
+        self._api, self._installation, self._closed = api, installation, closed
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def of(self, group: str) -> str:
+        """Return the id of a group's network. It stays until the node is deleted: see docs/decisions/docker.md."""
+        async with self._locks[group]:
+            return await self._made(group)
+
+    async def _made(self, group: str) -> str:
+        if found := await self._one(group):
+            return found
+        labels = {names.INSTALLATION: self._installation, names.GROUP: group}
+        name = names.network_name(self._installation, group)
+        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
+        try:
+            made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
+        except DockerUnreachable:
+            raise
+        except DockerError as error:  # it has no address left, which is no fault of ours
+            raise DockerError(error.message, host=error.host, status=SERVER_ERROR) from error
+        return await self._one(group) or made
+
+    async def _one(self, group: str) -> str | None:
+        """The oldest of this name. What a server asked for that was killed meanwhile may have come after: with two of
+        a name Docker starts nothing on either, so those that nobody uses go."""
+        found = sorted(await self._found(group), key=lambda each: str(each.get("Created")))
+        for other in found[1:]:
+            with suppress(DockerError):
+                await self._api.remove_network(str(other["Id"]))
+        return str(found[0]["Id"]) if found else None
+
+    async def _found(self, group: str) -> list[Fields]:
+        label = [names.mine(self._installation), f"{names.GROUP}={group}"]
+        name = names.network_name(self._installation, group)
+        return [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]

@@ -149,6 +149,10 @@ class DockerHosts:
                 found[seen.part] = seen
         return found
 
+    def still_runs(self, seen: ContainerRecord) -> bool:
+        known = self.parts(seen.run).get(seen.part)
+        return known is not None and known.id == seen.id and known.runs
+
     def recall(self, run: Run) -> None:
         """Keep what someone removed of a run before this server looked, if nothing else of it is there."""
         if not any(link.of(run) for link in self.links()):

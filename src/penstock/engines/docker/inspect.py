@@ -14,9 +14,9 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerConflict, DockerNotFound
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.gpus import HostGpus
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.usage import HostGpus
 from penstock.errors import Conflict
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
@@ -110,8 +110,7 @@ def measure(stats: Fields, seen: ContainerRecord) -> Measure:
 
 def _held(seen: ContainerRecord, link: HostLink) -> list[GpuMeasure]:
     known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
-    uuids = [uuid for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid]
-    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
+    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in seen.gpus]
 
 
 def unseen(gpu: Gpu) -> GpuMeasure:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
 from penstock.engines.docker.api.errors import DockerError
-from penstock.engines.docker.gpus import HostGpus
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.inspect import gpus_of, unseen
+from penstock.engines.docker.usage import HostGpus
 from penstock.engines.shared.counters import Traffic, read_traffic
 from penstock.wire.measures import NodeMeasure
 

@@ -84,7 +84,7 @@ class DockerPorts:
         for job in list(self._beside):
             await self._end(job)
 
-    def care(self, run: Run) -> None:
+    def watch(self, run: Run) -> None:
         """Nothing listens in a container that has ended, whoever is still connected."""
         for seen in self._hosts.parts(run).values():
             if seen.over and seen.id in self._beside:

@@ -1,4 +1,8 @@
-"""The container of one node or index, built field by field and never merged from user text."""
+"""Build the container of one node or index, field by field and never merged from user text.
+
+Its command is the user's program as it is, or the minder around it. Docker has no termination message: what the minder
+writes down stands in a file that is put into the container before it starts, and fetched from it after its end.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,23 @@ from penstock.domain.workloads import Medium, Scratch
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.script import command, minded
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.volumes import MountSource
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
+from penstock.engines.shared.minder import BASH as BASH
+from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE, needs_bash
 from penstock.engines.shared.records import without_values
 
 SMALLEST_MEMORY = 6 << 20
 SMALLEST_CPU = 10
 LOG_FILES = 4
+
+
+@dataclass(frozen=True)
+class MountSource:
+    """What a mount comes from: a Docker volume, and the directory in it if it is not all of it."""
+
+    volume: str
+    directory: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,3 +230,36 @@ def _gpus(launch: Launch, place: ContainerPlace) -> dict[str, str]:
     if not uuids:
         return NO_GPUS
     return {} if place.has_nvidia else {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+
+
+NOTE = "/.penstock/note"
+_TERMINATION_LOG = "/dev/termination-log"
+AGAIN_CODE = 125
+ONCE = f"[[ -s {NOTE} ]] && exit {AGAIN_CODE}"
+"""What has run leaves a note: started once more, whoever did that, it does nothing."""
+PEER_PATIENCE = 120
+"""Seconds a node waits to see the others, which are started within moments of it."""
+
+
+def command(launch: Launch) -> list[str]:
+    """Empty: the image's own."""
+    spec = launch.spec
+    script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run or ())
+    if not minded(launch):
+        return list(program)
+    given = (
+        str(spec.max_duration or 0),
+        str(launch.stop_grace),
+        PAYLOAD,
+        PREPARE.replace(_TERMINATION_LOG, NOTE),
+        str(PEER_PATIENCE),
+        "",  # the user's code is there before it starts
+        spec.setup or "",
+        script,
+    )
+    return [BASH, "-c", f"{ONCE}\n{MINDER.replace(_TERMINATION_LOG, NOTE)}", "bash", *given, *program]
+
+
+def minded(launch: Launch) -> bool:
+    """Code that is sent along is there before the program starts: only the other two reasons of `needs_bash` count."""
+    return needs_bash(launch.model_copy(update={"workdir_archive": None}))

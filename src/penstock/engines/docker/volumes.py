@@ -12,7 +12,6 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
@@ -24,6 +23,7 @@ from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.spec import MountSource
 from penstock.engines.shared.paths import parts_of, path_inside
 from penstock.engines.shared.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
@@ -33,14 +33,6 @@ MOUNTED = "/volume"
 WITH_SUBPATHS = (1, 45)
 """The first version of the API that mounts a directory of a volume."""
 KIBIBYTE = 1024
-
-
-@dataclass(frozen=True)
-class MountSource:
-    """What a mount comes from: a Docker volume, and the directory in it if it is not all of it."""
-
-    volume: str
-    directory: str | None = None
 
 
 class DockerClaims:

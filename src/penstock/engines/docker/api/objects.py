@@ -88,6 +88,11 @@ class ContainerRecord:
         return bool(self.labels.get(names.HAS_BASH))
 
     @property
+    def gpus(self) -> list[str]:
+        """The uuids of the GPUs that are its own."""
+        return [uuid for uuid in self.labels.get(names.GPUS, "").split(",") if uuid]
+
+    @property
     def is_array(self) -> bool:
         return bool(self.labels.get(names.ARRAY))
 

@@ -37,10 +37,9 @@ from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
-from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import ContainerPlace, container, disk_scratch
-from penstock.engines.docker.volumes import DockerClaims, MountSource
+from penstock.engines.docker.spec import NOTE, ContainerPlace, MountSource, container, disk_scratch, minded
+from penstock.engines.docker.volumes import DockerClaims
 from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
