@@ -1,8 +1,7 @@
 """The Docker engine: a pool of Docker hosts, with nothing of ours installed on them.
 
-Each host is watched by a link of its own (`link`, `hosts`): reading costs it nothing. A run is containers that are
-started step by step (`launching`) from a body of ours (`containers`, `script`), and is what they are (`runs`,
-`reporting`).
+Each host is watched by a link of its own (`host`, `hosts`), so reading costs it nothing. A run is containers that are
+started step by step (`runs`) from a body of ours (`spec`), and is what a snapshot of them says (`state`).
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.docker import adoption, doctor
-from penstock.engines.docker import hosts as moving
-from penstock.engines.docker import inspect as looking
-from penstock.engines.docker import nodes as machine
-from penstock.engines.docker import refusals as refusing
+from penstock.engines.docker import adoption, doctor, inspect, nodes, refusals
 from penstock.engines.docker.api.errors import translated_errors
 from penstock.engines.docker.cpus import DedicatedCpus
 from penstock.engines.docker.events import events_of
@@ -76,25 +71,18 @@ class DockerEngine:
         self._disks = DiskLimits(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
         self._sessions = DockerSessions(self._hosts)
-        self._peaks = MemoryPeaks(self._hosts)
         self._ports = DockerPorts(self._hosts)
+        self._watches = (self._disks, self._cpus, self._gauges, self._sessions, MemoryPeaks(self._hosts), self._ports)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
         """Nothing is there until hosts are named."""
-        self._closing.push_async_callback(self._hosts.close)
-        self._closing.push_async_callback(self._pulls.close)
-        self._closing.push_async_callback(self._runs.close)
-        self._closing.push_async_callback(self._disks.close)
-        self._closing.push_async_callback(self._cpus.close)
-        self._closing.push_async_callback(self._gauges.close)
-        self._closing.push_async_callback(self._sessions.close)
-        self._closing.push_async_callback(self._peaks.close)
-        self._closing.push_async_callback(self._ports.close)
+        for each in (self._hosts, self._pulls, self._runs, *self._watches):
+            self._closing.push_async_callback(each.close)
         self._gauges.open()
 
     async def close(self) -> None:
-        """Stop looking. What runs goes on."""
+        """Stop inspect. What runs goes on."""
         await self._closing.aclose()
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
@@ -103,12 +91,12 @@ class DockerEngine:
 
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
         with translated_errors():
-            return await moving.lacking(self._hosts, host, runs, self._made.installation)
+            return await self._hosts.lacking(host, runs)
 
     def _changed(self, run: Run) -> None:
         """First what cannot wait, then whoever wants to know."""
         self._runs.watch(run)
-        for each in (self._disks, self._cpus, self._gauges, self._sessions, self._peaks, self._ports):
+        for each in self._watches:
             each.watch(run)
         for seen in self._hosts.parts(run).values():
             if seen.over and seen.exit_code and (link := self._hosts.get(seen.host)):
@@ -181,10 +169,10 @@ class DockerEngine:
     # -- runs --------------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        return refusing.refusals(spec)
+        return refusals.refusals(spec)
 
     async def notices(self, spec: Spec) -> list[str]:
-        return refusing.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
+        return refusals.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
 
     async def start(self, launch: Launch) -> None:
         with translated_errors():
@@ -231,14 +219,14 @@ class DockerEngine:
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         with translated_errors():
-            return await looking.inspect(self._hosts, run)
+            return await inspect.inspect(self._hosts, run)
 
     async def top(self, run: Run, part: int) -> Measure:
         with translated_errors():
-            return await looking.top(self._hosts, self._gauges, run, part)
+            return await inspect.top(self._hosts, self._gauges, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
-        each = (machine.measure_node(self._hosts, self._gauges, name) for name in names)
+        each = (nodes.measure_node(self._hosts, self._gauges, name) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:

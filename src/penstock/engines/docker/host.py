@@ -1,4 +1,4 @@
-"""One Docker host: its connection, what was last seen on it, and since when it does not answer.
+"""One Docker host: its connection, what was last seen on it, its groups' networks, and why it does not answer.
 
 The engine's events are listened to first and everything there is looked at afterwards, so nothing is missed between the
 two. When the connection breaks, both are done again. Each host has a task of its own: one that hangs hangs alone.
@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from penstock.background import Backoff, Tasks
 from penstock.domain.model import now
 from penstock.domain.nodes import Host
 from penstock.engines.base import Run
@@ -66,7 +67,7 @@ class HostLink:
         self.last_seen: datetime | None = None
         self.trouble: str | None = f"{host.name} was not reached yet"
         self.life: DockerLife | None = None
-        """None: nobody can tell."""
+        """None: Docker has no network of its own."""
         self._connections = 0
         self.looked = asyncio.Event()
         """Set while what is known of it is true."""
@@ -86,20 +87,15 @@ class HostLink:
         """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
         """By the id of an image: has it labels of ours?"""
-        self._task: asyncio.Task[None] | None = None
-        self._probing: asyncio.Task[None] | None = None
-        self._clearing: asyncio.Task[None] | None = None
-        self._probed: datetime | None = None
-        """Since when the Docker runs that was probed: what is installed on a host is there after a restart."""
+        self._probed: DockerLife | None = None
+        """The life of Docker that was probed: what is installed on a host is there after a restart."""
+        self._tasks = Tasks()
 
     def open(self) -> None:
-        self._task = asyncio.create_task(self._stay())
+        self._tasks.start(self._stay_connected())
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, self._probing, self._clearing) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, self.space.close(), return_exceptions=True)
+        await asyncio.gather(self._tasks.close(), self.space.close())
         await self.api.close()
 
     # -- what is known -----------------------------------------------------------------------------------------------
@@ -133,13 +129,10 @@ class HostLink:
         return self.life.id if self.life else f"connection {self._connections}"
 
     def _drop(self, container_id: str) -> None:
-        seen = self._known.pop(container_id, None)
-        if seen is None:
-            return
-        ids = self._by_run[seen.run]
-        del ids[container_id]
-        if not ids:
-            del self._by_run[seen.run]
+        if seen := self._known.pop(container_id, None):
+            del self._by_run[seen.run][container_id]
+            if not self._by_run[seen.run]:
+                del self._by_run[seen.run]
 
     def require(self) -> None:
         if not self.looked.is_set():
@@ -230,10 +223,14 @@ class HostLink:
         if self.looked.is_set():
             self._changed(run)
 
+    def _tell_all(self) -> None:
+        for run in {seen.run for seen in self._known.values()}:
+            self._changed(run)
+
     # -- the connection ----------------------------------------------------------------------------------------------
 
-    async def _stay(self) -> None:
-        pause = FIRST_PAUSE
+    async def _stay_connected(self) -> None:
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 await self._listen()
@@ -243,31 +240,22 @@ class HostLink:
                 log.exception("%s: a defect", self.host.name)
                 self._away(f"{self.host.name} cannot be understood: {error}")
             if self.last_seen and now() - self.last_seen < timedelta(seconds=PING_SECONDS * 2):
-                pause = FIRST_PAUSE
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+                backoff.reset()
+            await backoff.pause()
 
     async def _listen(self) -> None:
-        """Until the connection breaks."""
+        """Follow the host's events until the connection breaks, which raises."""
         await self.api.agree()
-        filters = {
-            "type": ["container"],
-            "event": list(EVENTS),
-            "label": [names.mine(self.installation)],
-        }
+        filters = {"type": ["container"], "event": EVENTS, "label": [names.mine(self.installation)]}
         async with self.api.events(filters) as events:
             await self._look_at_all()
             self._back()
-            tasks = {asyncio.create_task(self._ping()), asyncio.create_task(self._hear(events))}
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-        raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._ping())
+                    tasks.create_task(self._hear(events))
+            except* DockerError as errors:
+                raise errors.exceptions[0] from None
 
     async def _hear(self, events: AsyncIterator[Fields]) -> None:
         async for event in events:
@@ -276,6 +264,7 @@ class HostLink:
             if event["Actor"]["Attributes"].get(names.HELPER):  # as long as one starts, Docker says nothing of it
                 continue
             await self.look(container_id, ends=event["Action"] == "die")
+        raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
 
     async def _ping(self) -> None:
         """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
@@ -301,22 +290,18 @@ class HostLink:
         await self._judge()
         helpers = [each for each in found if (each.get("Labels") or {}).get(names.HELPER)]
         helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
-        if self._clearing is None or self._clearing.done():
+        if "clear" not in self._tasks:
             left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
-            self._clearing = asyncio.create_task(self._clear(left))
+            self._tasks.start(self._clear(left), "clear")
 
     async def _clear(self, helpers: Iterable[str]) -> None:
-        """Beside all else: Docker removes none that a job holds which it looked at."""
+        """Remove helpers in the background: Docker removes none whose network or volume a job holds."""
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
             if isinstance(said, DockerError):
                 log.info("%s: what helped is not removed: %s", self.host.name, said.message)
 
-    @property
-    def _began(self) -> datetime | None:
-        return self.life.began if self.life else None
-
     def _is_left_over(self, found: Fields) -> bool:
-        """Of a server that was killed: what helped it is of no use any more. Before our first look, all of it is."""
+        """Did a server that was killed leave this helper behind? Before our first look, all of them are left over."""
         if not self.was_seen:
             return True
         made = datetime.fromtimestamp(float(found.get("Created") or 0), UTC)
@@ -331,11 +316,10 @@ class HostLink:
         self.was_seen = True
         self.looked.set()
         self.tried.set()
-        for run in {seen.run for seen in self._known.values()}:
-            self._changed(run)
+        self._tell_all()
         self.space.doubt()
-        if self._probing is None and not (self.probe.known and self._probed == self._began):
-            self._probing = asyncio.create_task(self._probe())
+        if "probe" not in self._tasks and not (self.probe.known and self._probed == self.life):
+            self._tasks.start(self._probe(), "probe")
 
     def _away(self, said: str) -> None:
         if self.trouble is None:
@@ -344,20 +328,17 @@ class HostLink:
         self.tried.set()
         if self.looked.is_set():
             self.looked.clear()
-            for run in {seen.run for seen in self._known.values()}:
-                self._changed(run)
+            self._tell_all()
 
     async def _probe(self) -> None:
-        began = self._began
+        life = self.life
         try:
             found = await probe(self.helpers, self.info)
             gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
             self.probe = replace(found, gpus=gpus)
-            self._probed = began
+            self._probed = life
         except DockerError as error:
             log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
-        finally:
-            self._probing = None
 
 
 def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
@@ -373,6 +354,8 @@ async def _life_of(api: DockerApi) -> DockerLife | None:
 
 
 class GroupNetworks:
+    """The network each group has on a host: created when it is first needed, and only once."""
+
     def __init__(self, api: DockerApi, installation: str, closed: bool) -> None:
         self._api, self._installation, self._closed = api, installation, closed
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -397,15 +380,20 @@ class GroupNetworks:
         return await self._one(group) or made
 
     async def _one(self, group: str) -> str | None:
-        """The oldest of this name. What a server asked for that was killed meanwhile may have come after: with two of
-        a name Docker starts nothing on either, so those that nobody uses go."""
-        found = sorted(await self._found(group), key=lambda each: str(each.get("Created")))
+        """Return the oldest of this name. What a server asked for that was killed meanwhile may have come after: with
+        two of a name Docker starts nothing on either, so those that nobody uses go."""
+        label = [names.mine(self._installation), f"{names.GROUP}={group}"]
+        name = names.network_name(self._installation, group)
+        found = [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
+        found.sort(key=lambda each: str(each.get("Created")))
         for other in found[1:]:
             with suppress(DockerError):
                 await self._api.remove_network(str(other["Id"]))
         return str(found[0]["Id"]) if found else None
 
-    async def _found(self, group: str) -> list[Fields]:
-        label = [names.mine(self._installation), f"{names.GROUP}={group}"]
-        name = names.network_name(self._installation, group)
-        return [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
+    async def remove_all(self) -> None:
+        """Remove all networks of ours; one that something still uses, Docker keeps."""
+        with suppress(DockerError):
+            for network in await self._api.networks({"label": [names.mine(self._installation)]}):
+                with suppress(DockerError):
+                    await self._api.remove_network(str(network["Id"]))
