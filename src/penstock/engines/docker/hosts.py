@@ -223,7 +223,7 @@ class DockerHosts:
         return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
 
     def _twins(self) -> dict[str, str]:
-        """Name for each node that is the same Docker engine as another that other: its GPUs would be given away twice."""
+        """Name the other node of those that are one Docker engine twice: its GPUs would be given away twice."""
         lives: dict[str, list[str]] = {}
         for name, link in self._links.items():
             if link.life and link.looked.is_set():
@@ -262,9 +262,8 @@ def _node(link: HostLink, twin: str | None) -> Node:
     host, info = link.host, link.info
     message = link.trouble
     if not message and twin:
-        message = (
-            f"it is the same Docker engine as {twin}: delete one of the two, until then nothing is started on either"
-        )
+        message = f"it is the same Docker engine as {twin}: delete one of the two, "
+        message += "until then nothing is started on either"
     if not message and host.maintenance:
         message = "it is in maintenance: nothing new is started there"
     return Node(
