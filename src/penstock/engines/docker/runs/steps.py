@@ -16,7 +16,7 @@ import asyncio
 import io
 import re
 import tarfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +33,13 @@ from penstock.engines.docker.api.http import RequestBody
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.cpus import DedicatedCpus, shared
 from penstock.engines.docker.events import ContainerPast, read_memory
+from penstock.engines.docker.gpus import is_installed
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import NOTE, ContainerPlace, MountSource, container, disk_scratch, minded
+from penstock.engines.docker.spec import NOTE, ContainerPlace, container, disk_scratch, minded
 from penstock.engines.docker.volumes import DockerClaims
 from penstock.errors import Conflict, PenstockError
 
@@ -55,21 +56,11 @@ class NetworkRemoved(DockerError):
 
 @dataclass(frozen=True)
 class PartToStart:
-    """One to be started, and where."""
+    """A part of a run that is to be started, and where."""
 
     part: int
     number: int
     host: str
-
-
-@dataclass(frozen=True)
-class ContainerPlan:
-    """A part, and what its container is made with."""
-
-    part: PartToStart
-    network: str
-    volumes: dict[str, MountSource]
-    up_to: int
 
 
 class LaunchSteps:
@@ -84,37 +75,45 @@ class LaunchSteps:
         self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
 
     async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
-        """`fresh` are the containers that were made for it and not yet asked to start."""
+        """Take all steps for these parts. `fresh` are the containers that were made and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
         await all_of(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
         async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
-            places = {name: await self._prepare(link, launch, held) for name, link in links.items()}
+            networks = {name: await link.networks.of(launch.group) for name, link in links.items()}
+            volumes = {
+                name: await held.enter_async_context(self._claims.mounts(link, launch)) for name, link in links.items()
+            }
             say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
-            await self._start(launch, parts, places, links, fresh)
+            places = [
+                ContainerPlace(
+                    host=part.host,
+                    part=part.part,
+                    number=part.number,
+                    network=networks[part.host],
+                    host_memory=int(links[part.host].info.get("MemTotal") or 1 << 30),
+                    has_nvidia=is_installed(links[part.host].info),
+                    volumes=volumes[part.host],
+                    up_to=max(each.part for each in parts),
+                )
+                for part in parts
+            ]
+            await self._start(launch, places, fresh)
 
-    async def _start(
-        self,
-        launch: Launch,
-        parts: Sequence[PartToStart],
-        places: Mapping[str, tuple[str, dict[str, MountSource]]],
-        links: Mapping[str, HostLink],
-        fresh: set[str],
-    ) -> None:
+    async def _start(self, launch: Launch, places: Sequence[ContainerPlace], fresh: set[str]) -> None:
         limit = asyncio.Semaphore(AT_ONCE)
-        up_to = max(part.part for part in parts)
 
-        async def create(part: PartToStart) -> tuple[HostLink, ContainerRecord]:
+        async def create(place: ContainerPlace) -> tuple[HostLink, ContainerRecord]:
             async with limit:
-                network, volumes = places[part.host]
-                return await self._create(links[part.host], launch, ContainerPlan(part, network, volumes, up_to), fresh)
+                link = self._hosts.link(place.host)
+                return link, await self._create(link, launch, place, fresh)
 
         async def go(link: HostLink, seen: ContainerRecord) -> None:
             async with limit:
                 await self._go(link, seen, launch, fresh)
 
-        made = await all_of(create(part) for part in parts)
-        await all_of(self._cpus.keep_apart(link) for link in links.values())
+        made = await all_of(create(place) for place in places)
+        await all_of(self._cpus.keep_apart(link) for link in {link.host.name: link for link, _ in made}.values())
         await all_of(go(link, seen) for link, seen in made)
 
     # -- what it needs -----------------------------------------------------------------------------------------------
@@ -133,57 +132,40 @@ class LaunchSteps:
 
         await self._pulls.have(link.api, image, said)
 
-    async def _prepare(
-        self, link: HostLink, launch: Launch, held: AsyncExitStack
-    ) -> tuple[str, dict[str, MountSource]]:
-        network = await link.networks.of(launch.group)
-        return network, await held.enter_async_context(self._claims.mounts(link, launch))
-
     # -- the container -----------------------------------------------------------------------------------------------
 
-    async def _create(
-        self, link: HostLink, launch: Launch, wanted: ContainerPlan, fresh: set[str]
-    ) -> tuple[HostLink, ContainerRecord]:
-        """The container that is there, or a new one: never one whose start may have been asked for."""
+    async def _create(self, link: HostLink, launch: Launch, place: ContainerPlace, fresh: set[str]) -> ContainerRecord:
+        """Return the container that is there, or a new one: never one whose start may have been asked for."""
         run = Run(launch.workload_id, launch.attempt)
-        name = names.container_name(self._made.installation, launch.name, run, wanted.part.part)
+        name = names.container_name(self._made.installation, launch.name, run, place.part)
         while True:
-            there = [seen for seen in link.of(run) if seen.part == wanted.part.part and not seen.gone]
+            there = [seen for seen in link.of(run) if seen.part == place.part and not seen.gone]
             if began := [seen for seen in there if not seen.prepared]:
-                return link, began[0]
+                return began[0]
             doubtful = [seen for seen in there if seen.id not in fresh]
             try:
                 new = next((seen for seen in there if seen.id in fresh), None)
-                new = new or await self._make(link, launch, wanted, name, doubtful)
+                new = new or await self._make(link, launch, place, name, doubtful)
                 break
             except DockerConflict:  # it was made before, or someone else took its name
                 await self._look_at(link, name, run)
         for seen in doubtful:
             if ran := await withdrawn(link, seen):
                 await link.remove(new)
-                return link, ran
+                return ran
         fresh.add(new.id)  # not before: until then it is all that knows of those it was made instead of
-        return link, new
+        return new
 
     async def _make(
-        self, link: HostLink, launch: Launch, wanted: ContainerPlan, name: str, doubtful: Sequence[ContainerRecord]
+        self, link: HostLink, launch: Launch, place: ContainerPlace, name: str, doubtful: Sequence[ContainerRecord]
     ) -> ContainerRecord:
-        """Those it is made instead of are there until it is: what is missing was removed by someone else."""
+        """Make a container instead of doubtful ones, which stay until it is there: what is missing was removed by
+        someone else."""
         for seen in doubtful:
             if seen.name == name:
                 await link.api.rename(seen.id, f"{name}.{seen.id[:12]}")
-        place = ContainerPlace(
-            host=wanted.part.host,
-            part=wanted.part.part,
-            number=wanted.part.number,
-            network=wanted.network,
-            host_memory=int(link.info.get("MemTotal") or 1 << 30),
-            has_nvidia="nvidia" in (link.info.get("Runtimes") or {}),
-            volumes=wanted.volumes,
-            shared_cpus=shared(link),
-            up_to=wanted.up_to,
-            instead_of=tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id)),
-        )
+        instead = tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id))
+        place = replace(place, shared_cpus=shared(link), instead_of=instead)
         await link.api.create(name, container(launch, self._made, place))
         return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
 
@@ -197,7 +179,7 @@ class LaunchSteps:
         return seen
 
     async def _go(self, link: HostLink, seen: ContainerRecord, launch: Launch, fresh: set[str]) -> None:
-        """Asks a new one to start, once."""
+        """Ask a new container to start, once."""
         if seen.id not in fresh:
             return
         try:
@@ -220,7 +202,7 @@ class LaunchSteps:
             await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
 
     async def _not_started(self, link: HostLink, seen: ContainerRecord, launch: Launch, error: DockerError) -> None:
-        """Docker notes beside the container why it could not be started, if it came that far."""
+        """Raise, unless Docker has noted beside the container why it could not be started."""
         if is_about_mounts(error.message):
             volumes = [mount.volume for mount in launch.mounts]
             named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
@@ -235,7 +217,7 @@ class LaunchSteps:
 
 
 async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
-    """All come to their end, then the first failure is raised: nothing goes on behind it."""
+    """Let all come to their end, then raise the first failure: nothing goes on behind it."""
     done = await asyncio.gather(*work, return_exceptions=True)
     for each in done:
         if isinstance(each, BaseException):
@@ -244,7 +226,7 @@ async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def _files(launch: Launch) -> bytes:
-    """What must be there before it starts: the minder's note, and directories that everyone can write to."""
+    """Pack what must be there before it starts: the minder's note, and directories that everyone can write to."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         if minded(launch):
@@ -274,16 +256,16 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
 
 
 PATIENCE = 10.0
-"""Seconds in which an engine that remembers has told."""
+"""Seconds in which a Docker that remembers has told."""
 
 
 class StartInDoubt(DockerError):
-    """It may have run: nobody can tell any more."""
+    """The container may have run: nobody can tell any more."""
 
 
 async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
-    """Those of which Docker does not remember that it made them, or what they were made instead of: it was killed or
-    restarted since, and what it calls created may have run."""
+    """Return the containers of which Docker does not remember that it made them, or what they were made instead of: it
+    was killed or restarted since, and what it calls created may have run."""
     if not prepared:
         return []
     memory = await read_memory(link.api)
@@ -291,7 +273,8 @@ async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list
 
 
 async def withdrawn(link: HostLink, seen: ContainerRecord) -> ContainerRecord | None:
-    """None: it is gone and never ran, and neither did those it was made instead of. Otherwise as it is, or was."""
+    """Take back a container that may have been started. Return None if it is gone and never ran, and neither did those
+    it was made instead of; otherwise the container as it is, or was."""
     try:
         await link.remove(seen, force=False)
     except DockerConflict:
@@ -306,21 +289,21 @@ async def withdrawn(link: HostLink, seen: ContainerRecord) -> ContainerRecord | 
 
 
 def instead_of(seen: ContainerRecord) -> list[str]:
-    """Ids of the containers that were taken back before this one was made."""
+    """Return the ids of the containers that were taken back before this one was made."""
     return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
 
 
 def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> ContainerRecord:
     if past.exit_code is None:
         raise doubt(link.api.host)
-    found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
-    found = replace(found, witness=link.docker)
+    found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at)
+    found = replace(found, exit_code=past.exit_code, witness=link.docker)
     link.keep(found)
     return found
 
 
 async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, ContainerPast]:
-    """Once it is known to the end of each."""
+    """Return what Docker remembers of containers that were removed, once it has told of the removal of each."""
     found = {each: ContainerPast() for each in ids}
     filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
     try:
