@@ -33,11 +33,11 @@ NOT_ITS_OWN = "it has the record of something else"
 
 
 class _RecordRefused(Exception):
-    """Why a thing of ours is not taken over."""
+    """Says why the record on a thing of ours is not believed."""
 
 
 async def read_records(hosts: DockerHosts, installation: str, nodes: Collection[str]) -> Found:
-    """One that does not answer costs the others nothing."""
+    """Read the records on these nodes; one that does not answer costs the others nothing."""
     unreadable: list[str] = []
     asked = [link for link in hosts.links() if link.host.name in nodes]
     answers = await asyncio.gather(*(_volumes_if_there(link, installation, unreadable) for link in asked))
@@ -53,7 +53,8 @@ async def read_records(hosts: DockerHosts, installation: str, nodes: Collection[
 
 
 async def _as_it_is(workload: Workload, hosts: DockerHosts) -> Workload:
-    """By its containers: where it is, since when, and its secrets. Of one that is over, nothing is its own any more."""
+    """Complete a record from its containers: where it runs, since when, and its secrets. A workload that is over has no
+    GPUs and CPUs any more."""
     parts = hosts.parts(Run.of(workload))
     placed = dict(enumerate(workload.hosts))
     placed |= {names.number(seen.labels, names.PLACE): seen.host for seen in parts.values()}
@@ -70,7 +71,7 @@ async def _as_it_is(workload: Workload, hosts: DockerHosts) -> Workload:
 
 
 async def _variables(parts: Mapping[int, ContainerRecord], hosts: DockerHosts) -> dict[str, str]:
-    """What one of its containers was given."""
+    """Return the variables that one of its containers was given."""
     for seen in parts.values():
         if container := await hosts.link(seen.host).api.container(seen.id):
             lines = container["Config"].get("Env") or ()

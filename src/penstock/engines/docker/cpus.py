@@ -31,7 +31,7 @@ class DedicatedCpus:
         await self._tasks.close()
 
     def watch(self, run: Run) -> None:
-        """Something changed on the hosts of this run."""
+        """Move what shares CPUs where something changed on a host of this run."""
         for link in self._hosts.links():
             if link.of(run) and link.looked.is_set() and _misplaced(link):
                 self._tasks.start(self._later(link))
@@ -43,7 +43,7 @@ class DedicatedCpus:
             log.warning("which CPUs are shared on %s could not be changed: %s", link.host.name, error.message)
 
     async def keep_apart(self, link: HostLink) -> None:
-        """Returns once those that share keep off the CPUs of others."""
+        """Return once the containers that share CPUs keep off those that are someone's alone."""
         async with self._locks.setdefault(link, asyncio.Lock()):
             for seen in _misplaced(link):
                 try:
@@ -57,7 +57,8 @@ class DedicatedCpus:
 
 
 def shared(link: HostLink) -> str:
-    """As Docker writes them; empty: all, since nobody has any alone. Those for whom none is left share all of them."""
+    """Return the CPUs that are shared, as Docker writes them; empty: all, since nobody has any alone, or since none is
+    left to share."""
     taken = {cpu for seen in link.all() if not seen.over for cpu in own(seen)}
     return ",".join(str(cpu) for cpu in range(_count(link)) if cpu not in taken) if taken else ""
 
@@ -67,7 +68,7 @@ def own(seen: ContainerRecord) -> list[int]:
 
 
 def _misplaced(link: HostLink) -> list[ContainerRecord]:
-    """Those that share, and not what they should."""
+    """Return the containers that share other CPUs than they should."""
     allowed = shared(link)
     right = (allowed,) if allowed else ("", _all(link))
     return [seen for seen in link.all() if not seen.over and not own(seen) and seen.cpuset not in right]

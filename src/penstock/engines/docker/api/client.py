@@ -11,7 +11,7 @@ import json
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -21,13 +21,13 @@ from penstock.engines.docker.api.http import ConnectionBroken, HttpConnection, P
 from penstock.engines.docker.api.transport import DockerAddress, dial
 
 NEWEST = (1, 51)
-"""Of the API's versions that we know; an engine that is newer is spoken to in this one."""
+"""The newest version of the API that we know; a Docker that is newer is spoken to in this one."""
 FIRST = (1, 41)
 IDLE = 4
 CONNECT_SECONDS = 10.0
 CALL_SECONDS = 30.0
 WORK_SECONDS = 300.0
-"""For calls that make the engine work: create, start, remove."""
+"""The limit of calls that make Docker work: create, start, remove."""
 Fields = dict[str, Any]
 _LOST = (OSError, ConnectionBroken, ssl.SSLError, EOFError)
 
@@ -54,15 +54,14 @@ class DockerApi:
     # -- the engine ------------------------------------------------------------------------------------------------
 
     async def agree(self) -> Fields:
-        """Its version; from now on it is spoken to in one that both know."""
+        """Ask for its version and speak to it from now on in one that both know."""
         found: Fields = await self._call("GET", "/version", versioned=False)
         theirs = tuple(int(part) for part in str(found.get("ApiVersion", "1.41")).split(".") if part.isdecimal())
         self.version = min((theirs[0], theirs[1]), NEWEST) if len(theirs) > 1 else FIRST
         return found
 
     async def info(self) -> Fields:
-        found: Fields = await self._call("GET", "/info")
-        return found
+        return await self._get("/info")
 
     async def ping(self, seconds: float) -> None:
         await self._call("GET", "/_ping", seconds=seconds, versioned=False)
@@ -71,8 +70,8 @@ class DockerApi:
     async def events(
         self, filters: Mapping[str, Sequence[str]], since: str | None = None, until: str | None = None
     ) -> AsyncIterator[AsyncGenerator[Fields, None]]:
-        """Entered once the engine tells: what happens after that is not missed. Of what was before, as far as it
-        remembers: the last 256 events of its own life."""
+        """Follow events: the block is entered once Docker tells, so what happens after that is not missed. Of what was
+        before, it remembers the last 256 events of its own life."""
         times = {"since": since, "until": until}
         given = {"filters": _filters(filters)} | {name: time for name, time in times.items() if time}
         async with self._stream("/events", given) as pieces:
@@ -83,14 +82,10 @@ class DockerApi:
     # -- images ----------------------------------------------------------------------------------------------------
 
     async def image(self, name: str) -> Fields | None:
-        try:
-            found: Fields = await self._call("GET", f"/images/{quote(name, safe='/:@')}/json")
-        except DockerNotFound:
-            return None
-        return found
+        return await self._find(f"/images/{quote(name, safe='/:@')}/json")
 
     async def pull(self, name: str, login: str | None) -> AsyncGenerator[Fields, None]:
-        """What the engine says on the way; an `error` among it is the end."""
+        """Yield what Docker says on the way; an `error` among it is the end."""
         given = {"fromImage": name} if _is_tagged(name) else {"fromImage": name, "tag": "latest"}
         headers = ((b"X-Registry-Auth", login.encode()),) if login else ()
         body = RequestBody(0, _nothing(), headers=headers)
@@ -111,25 +106,17 @@ class DockerApi:
         return str(made["Id"])
 
     async def container(self, ref: str, *, size: bool = False) -> Fields | None:
-        seconds = WORK_SECONDS if size else CALL_SECONDS
-        try:
-            found: Fields = await self._call(
-                "GET", f"/containers/{ref}/json", {"size": "1"} if size else {}, seconds=seconds
-            )
-        except DockerNotFound:
-            return None
-        return found
+        given, seconds = ({"size": "1"}, WORK_SECONDS) if size else ({}, CALL_SECONDS)
+        return await self._find(f"/containers/{ref}/json", given, seconds=seconds)
 
     async def start(self, ref: str) -> None:
-        """Asked once only: an answer that was lost says nothing about whether it began."""
+        """Ask once only: an answer that was lost says nothing about whether it began."""
         await self._call("POST", f"/containers/{ref}/start", seconds=WORK_SECONDS, once=True)
 
     async def kill(self, ref: str, signal: str) -> None:
-        """What does not run any more has heard it."""
-        try:
+        """Send a signal; what does not run any more has heard it."""
+        with suppress(DockerNotFound, errors.DockerConflict):
             await self._call("POST", f"/containers/{ref}/kill", {"signal": signal})
-        except (DockerNotFound, errors.DockerConflict):
-            return
 
     async def wait(self, ref: str, seconds: float) -> int:
         found = await self._call("POST", f"/containers/{ref}/wait", seconds=seconds)
@@ -139,11 +126,11 @@ class DockerApi:
         await self._call("POST", f"/containers/{ref}/rename", {"name": name})
 
     async def update(self, ref: str, body: Fields) -> None:
-        """Other limits, whether it runs or not."""
+        """Change limits of a container, whether it runs or not."""
         await self._call("POST", f"/containers/{ref}/update", body=body)
 
     async def remove(self, ref: str, *, force: bool = True) -> None:
-        """With what is on its scratch disks; one that runs only by force."""
+        """Remove a container with what is on its scratch disks; one that runs only by force."""
         given = {"v": "1"} | ({"force": "1"} if force else {})
         try:
             await self._call("DELETE", f"/containers/{ref}", given, seconds=WORK_SECONDS)
@@ -154,11 +141,11 @@ class DockerApi:
                 raise
 
     async def put(self, ref: str, path: str, body: RequestBody) -> None:
-        """Unpacks an archive in a container, whether it has been started or not."""
+        """Unpack an archive in a container, whether it has been started or not."""
         await self._call("PUT", f"/containers/{ref}/archive", {"path": path}, body, seconds=WORK_SECONDS)
 
     async def fetch(self, ref: str, path: str) -> bytes | None:
-        """An archive of what is at a path in a container."""
+        """Return an archive of what is at a path in a container."""
         try:
             found = await self._call("GET", f"/containers/{ref}/archive", {"path": path}, raw=True)
         except DockerNotFound:
@@ -166,23 +153,21 @@ class DockerApi:
         return bytes(found)
 
     def logs(self, ref: str, **given: str) -> Any:
-        """A context that gives the pieces of the log as they come."""
+        """Return a context that gives the pieces of the log as they come."""
         return self._stream(f"/containers/{ref}/logs", {"stdout": "1", "stderr": "1", "timestamps": "1"} | given)
 
     async def top(self, ref: str, columns: str) -> Fields:
-        found: Fields = await self._call("GET", f"/containers/{ref}/top", {"ps_args": columns})
-        return found
+        return await self._get(f"/containers/{ref}/top", {"ps_args": columns})
 
     async def stats(self, ref: str, *, once: bool = False) -> Fields:
-        """Of two moments a second apart, or of this one."""
+        """Return the counters of two moments a second apart, or `once` of this moment."""
         given = {"stream": "false"} | ({"one-shot": "true"} if once else {})
-        found: Fields = await self._call("GET", f"/containers/{ref}/stats", given)
-        return found
+        return await self._get(f"/containers/{ref}/stats", given)
 
     # -- programs inside -------------------------------------------------------------------------------------------
 
     async def exec(self, ref: str, body: Fields) -> tuple[str, ProgramStream]:
-        """A program's id and its input and output."""
+        """Start a program; return its id, and its input and output."""
         made = await self._call("POST", f"/containers/{ref}/exec", body=body)
         tty = bool(body.get("Tty"))
         exchange = await self._fresh()
@@ -203,17 +188,12 @@ class DockerApi:
         await self._call("POST", f"/exec/{exec_id}/resize", {"h": str(rows), "w": str(columns)})
 
     async def exec_state(self, exec_id: str) -> Fields:
-        found: Fields = await self._call("GET", f"/exec/{exec_id}/json")
-        return found
+        return await self._get(f"/exec/{exec_id}/json")
 
     # -- networks and volumes --------------------------------------------------------------------------------------
 
     async def network(self, name: str) -> Fields | None:
-        try:
-            found: Fields = await self._call("GET", f"/networks/{name}")
-        except DockerNotFound:
-            return None
-        return found
+        return await self._find(f"/networks/{name}")
 
     async def networks(self, filters: Mapping[str, Sequence[str]]) -> list[Fields]:
         found: list[Fields] = await self._call("GET", "/networks", {"filters": _filters(filters)})
@@ -226,32 +206,23 @@ class DockerApi:
         await self._call("DELETE", f"/networks/{network_id}")
 
     async def volumes(self, filters: Mapping[str, Sequence[str]]) -> list[Fields]:
-        found = await self._call("GET", "/volumes", {"filters": _filters(filters)})
+        found = await self._get("/volumes", {"filters": _filters(filters)})
         return list(found.get("Volumes") or ())
 
-    async def volume(self, name: str) -> Fields | None:
-        try:
-            found: Fields = await self._call("GET", f"/volumes/{name}")
-        except DockerNotFound:
-            return None
-        return found
-
     async def volume_size(self, name: str) -> int:
-        """As the engine itself counts; it counts all there is."""
-        found = await self._call("GET", "/system/df", seconds=WORK_SECONDS)
+        """Return a volume's size as Docker itself counts; it counts all volumes for that."""
+        found = await self._get("/system/df", seconds=WORK_SECONDS)
         sizes = {str(each["Name"]): int(each["UsageData"]["Size"]) for each in found.get("Volumes") or ()}
         return max(sizes.get(name, 0), 0)
 
     async def create_volume(self, body: Fields) -> Fields:
-        """As it is: one of this name that was there before is left as it was."""
+        """Make a volume and return it; one of this name that was there before is left as it was."""
         found: Fields = await self._call("POST", "/volumes/create", body=body)
         return found
 
     async def remove_volume(self, name: str) -> None:
-        try:
+        with suppress(DockerNotFound):
             await self._call("DELETE", f"/volumes/{name}", seconds=WORK_SECONDS)
-        except DockerNotFound:
-            return
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -275,6 +246,18 @@ class DockerApi:
         except (*_LOST, TimeoutError) as error:
             lost = self._lost(error)
             raise DockerNotConnected(lost.message, host=lost.host) from error
+
+    async def _get(self, path: str, given: Mapping[str, str] | None = None, *, seconds: float = CALL_SECONDS) -> Fields:
+        found: Fields = await self._call("GET", path, given, seconds=seconds)
+        return found
+
+    async def _find(
+        self, path: str, given: Mapping[str, str] | None = None, *, seconds: float = CALL_SECONDS
+    ) -> Fields | None:
+        try:
+            return await self._get(path, given, seconds=seconds)
+        except DockerNotFound:
+            return None
 
     async def _call(
         self,
@@ -324,7 +307,7 @@ class DockerApi:
         body: RequestBody | None = None,
         seconds: float = CALL_SECONDS,
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """Until it ends; it may be cut off at any time."""
+        """Yield the pieces of an answer until it ends; it may be cut off at any time."""
         exchange = await self._fresh()
         try:
             try:
@@ -383,7 +366,7 @@ def _read(answer: bytes) -> Any:
 
 
 async def _documents(pieces: AsyncIterator[bytes]) -> AsyncGenerator[Fields, None]:
-    """One on each line."""
+    """Yield the JSON document of each line."""
     rest = b""
     async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a Docker engine, mapped to our own errors."""
+"""The errors of Docker's API, and what they are as errors of ours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from penstock.errors import Conflict, PenstockError, StorageFull, Unavailable
 
 SERVER_ERROR = 500
-"""The status from which on it is the engine that cannot, and not we who ask for something wrong."""
+"""From this status on it is Docker that cannot, and not we who ask for something wrong."""
 
 
 class DockerError(Exception):
-    """The engine's own words in `message`."""
+    """An answer that is an error, with Docker's own words in `message`."""
 
     def __init__(self, message: str, *, host: str, status: int = 0) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class DockerNotFound(DockerError):
 
 
 class DockerConflict(DockerError):
-    """The name is taken, or the present state forbids it."""
+    """The name is taken, or the present state of a container forbids it."""
 
 
 class DockerUnreachable(DockerError):
@@ -35,7 +35,7 @@ class DockerUnreachable(DockerError):
 
 
 class DockerNotConnected(DockerUnreachable):
-    """There was no connection: nothing was asked for."""
+    """There was no connection, so nothing was asked for."""
 
 
 _BY_STATUS = {404: DockerNotFound, 409: DockerConflict}
@@ -55,7 +55,7 @@ def words_of(body: bytes) -> str:
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Errors of an engine become ours."""
+    """Raise Docker's errors as errors of ours."""
     try:
         yield
     except DockerError as error:
@@ -63,7 +63,7 @@ def translated_errors() -> Iterator[None]:
 
 
 def is_full(error: DockerError) -> bool:
-    """Is there no room on a disk of the host?"""
+    """Is a disk of the host full?"""
     return "no space left on device" in error.message
 
 

@@ -21,7 +21,7 @@ class ConnectionBroken(Exception):
 
 @dataclass(frozen=True)
 class RequestBody:
-    """What goes with a question."""
+    """The body of a request, sent piece by piece."""
 
     size: int
     pieces: AsyncIterator[bytes]
@@ -30,17 +30,17 @@ class RequestBody:
 
 
 class HttpConnection:
-    """One connection; one question at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, wire: Transport) -> None:
         self.wire = wire
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
         self.status = 0
         self.used = False
-        """It has answered before, so the engine may have closed it meanwhile."""
+        """It has answered before, so Docker may have closed it meanwhile."""
 
     async def ask(self, method: str, target: str, body: RequestBody | None = None, *, upgrade: bool = False) -> int:
-        """Sends all of it and returns the status of the answer; 101: the connection is a stream now."""
+        """Send a request and return the status of the answer; 101: the connection is a stream now."""
         headers = [(b"Host", b"docker"), *(UPGRADE if upgrade else ())]
         if body is not None or method != "GET":
             headers.append((b"Content-Length", str(body.size if body else 0).encode()))
@@ -87,7 +87,7 @@ class HttpConnection:
             self._http.receive_data(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The answer's body as it comes."""
+        """Yield the answer's body as it comes."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Data):
@@ -99,11 +99,11 @@ class HttpConnection:
         return b"".join([piece async for piece in self.pieces()])
 
     def left(self) -> bytes:
-        """What came behind a 101 already."""
+        """Return what came behind a 101 already."""
         return bytes(self._http.trailing_data[0])
 
     def again(self) -> bool:
-        """Ready for the next question, if the connection can have one."""
+        """Get ready for the next request, and say whether the connection can have one."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -118,13 +118,13 @@ _HEADER = struct.Struct(">BxxxL")
 
 
 class FrameReader:
-    """Takes the mixture apart, whatever pieces it comes in."""
+    """Takes the two outputs of a program apart that come mixed, in whatever pieces."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Whole frames only."""
+        """Return the frames that are whole by now."""
         found = []
         rest = self._rest + data
         while len(rest) >= _HEADER.size:

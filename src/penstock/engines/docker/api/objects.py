@@ -1,4 +1,4 @@
-"""A container as it was last seen on its host."""
+"""The record of a container as it was last seen on its host."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class ContainerRecord:
 
     @property
     def prepared(self) -> bool:
-        """It is there and, as far as Docker knows, was never started."""
+        """Is it there and, as far as Docker knows, was never started?"""
         return self.status == "created" and not self.began and not self.error
 
     @property
     def taken_away(self) -> bool:
-        """That is how it ended: Docker kills what it removes. One that had ended before has its own end."""
+        """Did its removal end it? Docker kills what it removes; one that had ended before has its own end."""
         return self.gone and (self.status not in ("exited", "dead") or self.exit_code == KILLED_CODE)
 
     @property
@@ -75,12 +75,12 @@ class ContainerRecord:
 
     @property
     def unwitnessed(self) -> bool:
-        """It ended, and whether Docker was there to see it is still to be asked."""
+        """Has it ended, while it is still to be asked whether Docker was there to see it?"""
         return self.over and not self.error and not self.gone and self.witness is None
 
     @property
     def unknown_code(self) -> bool:
-        """Docker was not there when it ended, and it has left no note."""
+        """Is its exit code unknown? Docker was not there when it ended, and it has left no note."""
         return self.witness == "" and self.note.code is None
 
     @property
@@ -106,7 +106,7 @@ class ContainerRecord:
 
 
 def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
-    """Of Docker's answer about a container; None if it is not of a run of ours."""
+    """Read Docker's answer about a container; None if it is not of a run of ours."""
     config, state = found["Config"], found["State"]
     labels = dict(config.get("Labels") or {})
     run = names.run_of(labels)
@@ -138,7 +138,7 @@ def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
 
 
 def read_time(text: str | None) -> datetime | None:
-    """Docker writes nanoseconds, and the year 1 for never."""
+    """Read a time of Docker's, which writes nanoseconds, and the year 1 for never."""
     match = _TIME.match(text or "")
     if not match or match[1].startswith("0001"):
         return None
@@ -148,7 +148,7 @@ def read_time(text: str | None) -> datetime | None:
 
 
 def note_in(archive: bytes | None) -> Note:
-    """A container can put anything there: only a small plain file is read."""
+    """Read the minder's note. A container can put anything there, so only a small plain file is read."""
     try:
         with tarfile.open(fileobj=io.BytesIO(archive or b"")) as found:
             entry = found.next()

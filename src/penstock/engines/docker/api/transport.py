@@ -42,7 +42,7 @@ class DockerAddress:
 
 
 def read_address(text: str) -> DockerAddress:
-    """Nothing of it can be taken for an option by ssh."""
+    """Read an address, of which nothing can be taken for an option by ssh."""
     shown = shorten(text)
     try:
         parts = urlsplit(text)
@@ -66,25 +66,25 @@ def read_address(text: str) -> DockerAddress:
 
 class Transport(Protocol):
     async def read(self) -> bytes:
-        """Empty at the end."""
+        """Return the next bytes, none at the end."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """OSError: it has ended."""
+        """Raise OSError where the connection has ended."""
         ...
 
     async def end_input(self) -> None:
-        """Of one that has ended: nothing is left to do."""
+        """Say that nothing more comes from us; where the connection has ended, nothing is left to do."""
         ...
 
     async def close(self) -> None: ...
     async def trouble(self) -> str:
-        """What whoever carries the bytes said about their end."""
+        """Return what whoever carries the bytes said about their end."""
         ...
 
 
 async def dial(address: DockerAddress, tls: ssl.SSLContext | None, ssh: Sequence[str]) -> Transport:
-    """`ssh` is the program with the options an admin gave."""
+    """Connect to an address. `ssh` is the program with the options an admin gave."""
     if address.scheme == "unix":
         return _PlainTransport(*await asyncio.open_unix_connection(address.path))
     if address.scheme == "ssh":
@@ -104,7 +104,8 @@ async def dial(address: DockerAddress, tls: ssl.SSLContext | None, ssh: Sequence
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """That a connection has ended is an OSError to asyncio, and a RuntimeError to the loop that servers run on."""
+    """Raise an OSError where a connection has ended, as asyncio does: uvloop, which servers run on, raises a
+    RuntimeError."""
     try:
         yield
     except RuntimeError as error:
@@ -166,7 +167,7 @@ class _TlsTransport:
         await self._flush()
 
     async def end_input(self) -> None:
-        """Says that nothing more comes from us, and does not wait for the same from the other side."""
+        """Say that nothing more comes from us, and do not wait for the same from the other side."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         await self._flush()
