@@ -1,4 +1,4 @@
-"""Checks of `penstock doctor`: do the Docker hosts answer, fit, and keep limits?"""
+"""Check for `penstock doctor` whether the Docker hosts answer, fit, and keep limits."""
 
 from __future__ import annotations
 

@@ -76,13 +76,13 @@ class DockerEngine:
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
-        """Nothing is there until hosts are named."""
+        """Begin; nothing is there until hosts are named."""
         for each in (self._hosts, self._pulls, self._runs, *self._watches):
             self._closing.push_async_callback(each.close)
         self._gauges.open()
 
     async def close(self) -> None:
-        """Stop inspect. What runs goes on."""
+        """Stop looking. What runs goes on."""
         await self._closing.aclose()
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
@@ -94,7 +94,7 @@ class DockerEngine:
             return await self._hosts.lacking(host, runs)
 
     def _changed(self, run: Run) -> None:
-        """First what cannot wait, then whoever wants to know."""
+        """Do first what cannot wait, then tell whoever wants to know."""
         self._runs.watch(run)
         for each in self._watches:
             each.watch(run)
@@ -192,7 +192,7 @@ class DockerEngine:
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
-        """Containers stay until the run is removed: they are where its log is."""
+        """Empty its scratch disks. Its containers stay until the run is removed: they are where its log is."""
         self._runs.settle(run)
         with translated_errors():
             await self._disks.empty(run)

@@ -1,4 +1,4 @@
-"""`exec`: start a program beside the job's own, in its container.
+"""Start a program beside the job's own, in its container: `exec`.
 
 Docker neither gives a terminal its size before the program looks nor ends the program when its user has gone. Where the
 container surely has bash, a few lines of it do the first. The second is done by a mark in the program's environment: a
@@ -33,6 +33,7 @@ from penstock.engines.docker.api.http import ProgramStream
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.spec import BASH
+from penstock.engines.shared.endings import NOT_EXECUTABLE_CODE, NOT_FOUND_CODE
 from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
 
@@ -43,15 +44,13 @@ MARK = "PENSTOCK_SESSION"
 """What the processes of a session have in their environment."""
 _MARK = re.compile(r"[0-9a-f]{16}")
 NOT_STARTED = b"OCI runtime exec failed: "
-"""So begins what Docker says, as if the program did, of one that it could not start."""
+"""How Docker begins what it says in the name of a program that it could not start."""
 _PROGRAM = re.compile(r'exec: "(.*?)": (.*)')
 _NOT_THERE = ("file not found in $PATH", "no such file or directory")
-NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
-NOT_RUNNING = "It does not run now: a program can be started only in what runs."
 
 
 Left = Callable[[bool], Awaitable[None]]
-"""What is done when its user has gone: whether it may run still."""
+"""Called when the user has gone, with whether the program may run still."""
 
 
 class DockerSession:
@@ -70,7 +69,7 @@ class DockerSession:
         self._api, self._exec_id, self._stream = api, exec_id, stream
         self._left = left
         self._shell = shell
-        """There is one around it, which says itself what it cannot start."""
+        """There is a shell around the program, which says itself what it cannot start."""
         self._line_end = "\r\n" if tty else "\n"
         self._code: int | None = None
         self._over = asyncio.Event()
@@ -109,7 +108,7 @@ class DockerSession:
             yield await self._last(held)
 
     async def _last(self, data: bytes) -> tuple[int, bytes]:
-        """The only thing that was said: by the program, if there was one."""
+        """Tell whether the only thing that was said came from the program, or from Docker about it."""
         if await self.exit_code() not in (NOT_EXECUTABLE_CODE, NOT_FOUND_CODE):
             return 1, data
         self._code, said = not_started(data.decode(errors="replace").strip())
@@ -125,7 +124,7 @@ class DockerSession:
         return self._code
 
     async def _ended(self) -> int:
-        """Its output ends a moment before Docker knows its code."""
+        """Wait for the exit code: the output ends a moment before Docker knows it."""
         try:
             async with asyncio.timeout(CODE_SECONDS):
                 while True:
@@ -148,18 +147,16 @@ class DockerSessions:
     def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
         self._marks: set[str] = set()
-        """Of programs that somebody is connected to."""
+        """The marks of programs that somebody is connected to."""
         self._programs: set[str] = set()
-        """The same, as Docker calls them."""
+        """The ids that Docker has given them."""
         self._ending = Tasks()
 
     async def close(self) -> None:
         await self._ending.close()
 
     async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
-        seen = self._hosts.parts(run).get(part)
-        if seen is None or not seen.runs:
-            raise Conflict(NOT_RUNNING)
+        seen = self._hosts.running(run, part, "a program can be started only in what runs")
         mark = secrets.token_hex(8)
         self._marks.add(mark)
         try:
@@ -200,7 +197,7 @@ class DockerSessions:
             self._programs.discard(exec_id)
 
     def watch(self, run: Run) -> None:
-        """Where programs run that this server did not start, or could not end, they are ended."""
+        """End programs that this server did not start, or could not end."""
         for seen in self._hosts.parts(run).values():
             if seen.runs and seen.programs - self._programs and seen.id not in self._ending:
                 self._ending.start(self._end_left_over(seen), seen.id)
@@ -215,12 +212,12 @@ class DockerSessions:
 
 
 async def end(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
-    """All that has the mark."""
+    """End all processes that have the mark."""
     await said(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
 
 
 async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
-    """What a script printed in a container; where that has nothing to run it with, nothing of use."""
+    """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
     shell = BASH if seen.has_bash else "sh"
     body: Fields = {"Cmd": [shell, "-c", script, "sh", *words], "AttachStdout": True, "AttachStderr": True}
     out = b""
@@ -236,7 +233,7 @@ async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) 
 
 
 def not_started(said: str) -> tuple[int, str]:
-    """The code that a shell would end with, and what it would say."""
+    """Return the code that a shell would end with, and what it would say."""
     found = _PROGRAM.search(said)
     if found is None:
         return NOT_EXECUTABLE_CODE, f"It could not be started: {said}"

@@ -49,7 +49,7 @@ class HostGpuReading(NamedTuple):
 
 
 def is_installed(info: Fields) -> bool:
-    """NVIDIA's toolkit, as the engine tells it."""
+    """Does the host have NVIDIA's container toolkit?"""
     return "nvidia" in (info.get("Runtimes") or {})
 
 
@@ -59,7 +59,7 @@ async def readings(helpers: Helpers) -> tuple[HostGpuReading, ...]:
 
 
 def read_table(text: str) -> tuple[HostGpuReading, ...]:
-    """GPUs, then processes. What a GPU does not tell is `[N/A]`."""
+    """Read a table of GPUs, then of processes. What a GPU does not tell is `[N/A]`."""
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
     running = Counter(row[0] for row in rows if len(row) == 3)
     gpus = [row for row in rows if len(row) == 6 and row[0].isdecimal() and row[3].isdecimal()]
@@ -67,12 +67,12 @@ def read_table(text: str) -> tuple[HostGpuReading, ...]:
 
 
 def held_by(containers: Iterable[ContainerRecord]) -> set[str]:
-    """The GPUs of containers of ours that run."""
+    """Return the GPUs of our containers that run."""
     return {uuid for seen in containers if seen.runs for uuid in seen.gpus}
 
 
 def judged(gpus: Iterable[Gpu], ours: set[str]) -> tuple[Gpu, ...]:
-    """What is in use on a GPU of ours is in use by us."""
+    """Take what is in use on a GPU of ours to be in use by us."""
     return tuple(gpu.model_copy(update={"outside": ""}) if gpu.uuid in ours else gpu for gpu in gpus)
 
 
@@ -92,7 +92,7 @@ def _read(row: list[str], processes: int) -> HostGpuReading:
 
 
 def _in_use(processes: int, memory: int) -> str:
-    """Empty: it is not, as far as can be told."""
+    """Say what is in use on a GPU; empty: nothing, as far as can be told."""
     if not processes and memory <= UNUSED:
         return ""
     said = [f"{processes} compute process{'es' if processes > 1 else ''}"] if processes else []

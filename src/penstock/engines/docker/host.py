@@ -72,7 +72,7 @@ class HostLink:
         self.looked = asyncio.Event()
         """Set while what is known of it is true."""
         self.was_seen = False
-        """What is known of it was true once: what it does not show was not there then."""
+        """All there was looked at once: what is not known was not there then."""
         self.tried = asyncio.Event()
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
@@ -82,11 +82,11 @@ class HostLink:
         self._removing: set[str] = set()
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
-        """Those we did remove: an answer that was on its way then is old."""
+        """Containers that we did remove: an answer that was on its way then is old."""
         self._before: list[ContainerRecord] = []
         """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
-        """By the id of an image: has it labels of ours?"""
+        """Image id → whether the image has labels of ours."""
         self._probed: DockerLife | None = None
         """The life of Docker that was probed: what is installed on a host is there after a restart."""
         self._tasks = Tasks()
@@ -186,7 +186,8 @@ class HostLink:
         return self._marked[image_id]
 
     def _witnessed(self, seen: ContainerRecord, memory: EventMemory) -> ContainerRecord:
-        """Docker saw its end if it says so, or if it has run since before that and has forgotten."""
+        """Note whether Docker saw its end: it did if it says so, or if it has run since before that and has
+        forgotten."""
         began = self.life.began if self.life else None
         forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
         return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
@@ -210,7 +211,7 @@ class HostLink:
             return Note()
 
     def _lost(self, container_id: str) -> None:
-        """It is not there any more, and it was not we who removed it."""
+        """Keep a container that someone else removed as it was last."""
         before = self._known.get(container_id)
         if before is None or before.gone or container_id in self._removing:
             return
@@ -219,7 +220,7 @@ class HostLink:
         self._tell(before.run)
 
     def _tell(self, run: Run) -> None:
-        """Once all was looked at: until then what is known is half old and half new."""
+        """Tell of a change once all was looked at: until then what is known is half old and half new."""
         if self.looked.is_set():
             self._changed(run)
 
@@ -267,7 +268,8 @@ class HostLink:
         raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
 
     async def _ping(self) -> None:
-        """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
+        """Ask for a sign of life: a connection that was cut on the way says nothing, and neither does a Docker that
+        hangs."""
         while True:
             await asyncio.sleep(PING_SECONDS)
             await self.api.ping(PING_PATIENCE)

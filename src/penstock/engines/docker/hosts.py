@@ -20,7 +20,7 @@ from penstock.engines.docker.api.transport import EXAMPLES, DockerAddress, Inval
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import HostState
-from penstock.errors import PenstockError, Problem, SettingsError
+from penstock.errors import Conflict, PenstockError, Problem, SettingsError
 from penstock.settings import Settings
 
 PATIENCE = 5.0
@@ -167,6 +167,13 @@ class DockerHosts:
             if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
                 found[seen.part] = seen
         return found
+
+    def running(self, run: Run, part: int, otherwise: str) -> ContainerRecord:
+        """Return the container of a part that runs; raise where it does not."""
+        seen = self.parts(run).get(part)
+        if seen is None or not seen.runs:
+            raise Conflict(f"It does not run now: {otherwise}.")
+        return seen
 
     def still_runs(self, seen: ContainerRecord) -> bool:
         known = self.parts(seen.run).get(seen.part)

@@ -1,4 +1,4 @@
-"""Use an image that is there, pull one that is not, and say plainly why a pull failed."""
+"""Use an image that is on the host, pull one that is not, and say plainly why a pull failed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Said = Callable[[str], None]
 
 
 ANSWER_SECONDS = 5.0
-"""In which a registry that is well has answered; Docker itself waits three times as long, or more."""
+"""Time in which a registry that is well has answered; Docker itself waits three times as long, or more."""
 SILENT_SECONDS = 60.0
-"""In which one that has answered has sent something more."""
+"""Time in which a registry that has answered has sent something more."""
 
 
 class PullFailed(DockerError):
@@ -44,7 +44,7 @@ class PullFailed(DockerError):
 
 
 class RegistrySilent(PullFailed):
-    """The registry says nothing, and the host goes on asking it."""
+    """The registry does not answer, and the host goes on asking it."""
 
     def __init__(self, image: str, host: str) -> None:
         super().__init__(image, f"the registry {registry_name(image)} does not answer {host}", host)
@@ -107,7 +107,7 @@ class ImagePull:
             said(text)
 
     async def wait(self, said: Said) -> None:
-        """Return when the image is there. Raise NoAnswer where the registry keeps everybody waiting."""
+        """Return when the image is there. Raise RegistrySilent where the registry keeps everybody waiting."""
         self._waiting.append(said)
         try:
             while (left := self._left()) > 0 and not self.task.done():
@@ -128,7 +128,7 @@ class ImagePull:
 
 
 class ImagePulls:
-    """However many want an image on a host at once, it is pulled once."""
+    """Pulls an image once, however many want it on a host at the same time."""
 
     def __init__(self, config: str) -> None:
         self._config = Path(config) if config else None
@@ -153,7 +153,8 @@ class ImagePulls:
             task.exception()  # nobody may have waited for it
 
     def _login(self, image: str) -> str | None:
-        """As the engine wants it, from a file as `docker login` writes it; read each time, so that a new one counts."""
+        """Return the login for an image's registry as Docker wants it, from a file as `docker login` writes it. It is
+        read each time, so that a new one counts."""
         if self._config is None:
             return None
         try:
@@ -173,17 +174,17 @@ def is_marked(found: Fields) -> bool:
 
 
 def is_name(image: str) -> bool:
-    """Could it be one at all? What is none must not become part of a path."""
+    """Can this be the name of an image? Anything else must not become part of a path."""
     return bool(_NAME.match(image)) and ".." not in image and "//" not in image
 
 
 def registry_of(image: str) -> str:
-    """`registry.example.org:5000/team/thing:1` has one; what has none comes from Docker Hub."""
+    """Return the registry in a name like `registry.example.org:5000/team/thing:1`; without one it is Docker Hub."""
     first, slash, _ = image.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else HUB
 
 
 def registry_name(image: str) -> str:
-    """As people call it."""
+    """Return the name that people call the registry of an image by."""
     registry = registry_of(image)
     return "Docker Hub" if registry == HUB else registry

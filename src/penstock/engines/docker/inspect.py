@@ -21,9 +21,9 @@ from penstock.errors import Conflict
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 COLUMNS = "pid,user,pcpu,rss,args"
-"""What `ps` is asked for; it tells CPU on average since the process began."""
+"""The columns `ps` is asked for; it tells CPU on average since the process began."""
 DEFUNCT = "<defunct>"
-"""So `ps` calls a process that has ended and waits for someone to take note."""
+"""How `ps` marks a process that has ended and waits for someone to take note."""
 LONGEST_COMMAND, MOST_PROCESSES = 300, 200
 KIBIBYTE = 1 << 10
 
@@ -32,14 +32,15 @@ KIBIBYTE = 1 << 10
 
 
 async def inspect(hosts: DockerHosts, run: Run) -> dict[str, Any]:
-    """Where a host does not answer, what was last seen there is not shown: it may not be true any more."""
+    """Return the containers of a run in Docker's own words. Raise where a host does not answer: what was last seen
+    there may not be true any more."""
     parts = hosts.parts(run).values()
     found = await asyncio.gather(*(hosts.link(seen.host).api.container(seen.id) for seen in parts if not seen.gone))
     return {"containers": [passwords_removed(_clean(each)) for each in found if each]}
 
 
 def _clean(found: Fields) -> Fields:
-    """Without what repeats the rest, and with secrets masked wherever variables are set."""
+    """Leave out what repeats the rest, and mask secrets wherever variables are set."""
     config = dict(found.get("Config") or {})
     config["Env"] = [_masked(line) for line in config.get("Env") or ()]
     labels = {name: text for name, text in (config.get("Labels") or {}).items() if text or not names.is_ours(name)}
@@ -61,9 +62,7 @@ def _masked(line: str) -> str:
 
 
 async def top(hosts: DockerHosts, gauges: HostGpus, run: Run, part: int) -> Measure:
-    seen = hosts.parts(run).get(part)
-    if seen is None or not seen.runs:
-        raise Conflict("It does not run now: only what runs uses anything.")
+    seen = hosts.running(run, part, "only what runs uses anything")
     link = hosts.link(seen.host)
     try:
         stats, rows, gpus = await asyncio.gather(
@@ -79,7 +78,7 @@ async def top(hosts: DockerHosts, gauges: HostGpus, run: Run, part: int) -> Meas
 
 
 def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
-    """The busiest first."""
+    """Read the answer of `ps`, the busiest process first."""
     found = [
         ProcessMeasure(
             pid=int(row[0]),
@@ -118,7 +117,7 @@ def unseen(gpu: Gpu) -> GpuMeasure:
 
 
 async def gpus_of(gauges: HostGpus, link: HostLink, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
-    """What these do, whatever else the host has, or why that cannot be seen."""
+    """Measure these GPUs, whatever else the host has, or say why that cannot be seen."""
     if not wanted:
         return {}
     look = await gauges.of(link)
@@ -144,7 +143,7 @@ def _total(cpu: Fields) -> int:
 
 
 def _memory(memory: Fields) -> int:
-    """Without files that are only kept for later, as `docker stats` counts."""
+    """Count memory as `docker stats` does: without files that are only kept for later."""
     details = memory.get("stats") or {}
     cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)
     return max(int(memory.get("usage") or 0) - cache, 0)

@@ -15,7 +15,6 @@ from penstock.engines.base import LogQuery, Run
 from penstock.engines.docker.api.errors import DockerError, DockerNotFound, DockerUnreachable, translated_errors
 from penstock.engines.docker.api.http import FrameReader
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
@@ -23,7 +22,7 @@ NS = 1_000_000_000
 PAUSE = 0.5
 Changed = Callable[[], AsyncIterator[Run]]
 Ended = Callable[[Run, int], bool]
-"""Will this part never begin?"""
+"""Says whether a part will never begin."""
 
 
 class ContainerLogs:
@@ -54,7 +53,7 @@ class ContainerLogs:
             await asyncio.sleep(PAUSE)
 
     async def _begun(self, run: Run, part: int) -> ContainerRecord | None:
-        """Once it has begun; None if it never will."""
+        """Wait until a part has begun; None if it never will."""
         changes = self._changes()
         look = asyncio.ensure_future(anext(changes))
         try:
@@ -70,7 +69,7 @@ class ContainerLogs:
             look.cancel()
 
     async def _is_over(self, seen: ContainerRecord) -> bool:
-        """Asks the host: the stream may have ended because the container did, or for another reason."""
+        """Ask the host whether the container has ended: its stream may end for other reasons."""
         try:
             link = self._hosts.link(seen.host)
             now = await link.look(seen.id)
@@ -81,7 +80,7 @@ class ContainerLogs:
     async def _once(
         self, seen: ContainerRecord, follow: bool, tail: int | None, since: datetime | None, mark: ReadPosition
     ) -> AsyncIterator[bytes]:
-        link: HostLink = self._hosts.link(seen.host)
+        link = self._hosts.link(seen.host)
         given = {"follow": "1" if follow else "0", "tail": "all" if tail is None or mark.last else str(tail)}
         if mark.last:
             given["since"] = f"{mark.last // NS}.{mark.last % NS:09d}"
@@ -99,12 +98,12 @@ class ContainerLogs:
 
 
 class ReadPosition:
-    """How far a reader has come."""
+    """Remembers how far a reader has come."""
 
     def __init__(self) -> None:
         self.last = 0
         self._had = 0
-        """How many of that moment."""
+        """How many lines of that moment the reader has had."""
         self._skip = 0
 
     def back(self) -> None:
@@ -135,7 +134,7 @@ class _Framed:
 
 
 class _Lines:
-    """Of a terminal: there are no frames, only lines."""
+    """Splits the log of a terminal, which has no frames, only lines."""
 
     def __init__(self) -> None:
         self._rest = b""

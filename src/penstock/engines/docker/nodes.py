@@ -20,7 +20,7 @@ from penstock.wire.measures import NodeMeasure
 
 KIBIBYTE = 1 << 10
 TICK = 0.01
-"""Seconds: the kernel tells times no more exactly."""
+"""Seconds: the kernel's counters of time are not more exact."""
 LOOK = """
 cat /proc/loadavg /proc/meminfo
 for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats; sleep $((1-i)); done
@@ -29,7 +29,7 @@ NO_NETWORK = "what its network moves cannot be seen from a container"
 
 
 async def measure_node(hosts: DockerHosts, gauges: HostGpus, name: str) -> NodeMeasure | None:
-    """Beside what looks here, another container looks at its GPUs."""
+    """Measure a node; another small container looks at its GPUs at the same time."""
     node = next((node for node in hosts.nodes() if node.name == name), None)
     if node is None:
         return None

@@ -26,12 +26,11 @@ WITHOUT_NC = "No port can be reached: the image that docker_helper_image names h
 LONGEST = 24 * 3600
 IDLE_SECONDS = 60.0
 NOT_STARTED = (126, 127)
-"""What Docker and shells say of a program that is not there."""
-NOT_RUNNING = "It does not run now: only what runs can be connected to."
+"""Codes of Docker and shells for a program that is not there."""
 
 
 class DockerPortSession:
-    """What the port says comes as 1, and its end is code 0; that nothing listens is an error."""
+    """A connection to a port: what it says comes as 1, and its end is code 0; that nothing listens is an error."""
 
     def __init__(self, inside: DockerSession, port: int, left: asyncio.Event) -> None:
         self._inside, self._port = inside, port
@@ -75,7 +74,7 @@ class DockerPorts:
         self._hosts = hosts
         self._locks: dict[str, asyncio.Lock] = {}
         self._beside: dict[str, tuple[str, AsyncExitStack]] = {}
-        """Container of a job → our helper that shares its network, and what removes that."""
+        """Container of a job → our helper that shares its network, and what removes the helper."""
         self._open: dict[str, int] = {}
         self._tasks = Tasks()
 
@@ -85,15 +84,13 @@ class DockerPorts:
             await self._end(job)
 
     def watch(self, run: Run) -> None:
-        """Nothing listens in a container that has ended, whoever is still connected."""
+        """Remove the helper of a container that has ended, whoever is still connected."""
         for seen in self._hosts.parts(run).values():
             if seen.over and seen.id in self._beside:
                 self._tasks.start(self._end(seen.id))
 
     async def connect(self, run: Run, part: int, port: int) -> DockerPortSession:
-        seen = self._hosts.parts(run).get(part)
-        if seen is None or not seen.runs:
-            raise Conflict(NOT_RUNNING)
+        seen = self._hosts.running(run, part, "only what runs can be connected to")
         with translated_errors():
             link = self._hosts.link(seen.host)
             self._open[seen.id] = self._open.get(seen.id, 0) + 1
@@ -126,7 +123,7 @@ class DockerPorts:
             return self._beside[seen.id][0]
 
     async def _leave(self, seen: ContainerRecord, left: asyncio.Event) -> None:
-        """The last one to go takes our helper along, unless someone comes back soon."""
+        """Remove the helper with the last connection, unless someone comes back soon."""
         await left.wait()
         self._open[seen.id] -= 1
         await self._quiet(seen)

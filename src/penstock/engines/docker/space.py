@@ -16,10 +16,10 @@ from penstock.engines.docker.helpers import Helpers
 
 log = logging.getLogger(__name__)
 MARK, SHARE = 1 << 30, 20
-"""Nothing starts where less than this is free: so many bytes, and of a smaller disk a twentieth."""
+"""Nothing starts where less than this many bytes are free, or less than a twentieth of a smaller disk."""
 KIBIBYTE = 1024
 SECONDS = 10.0
-"""Between two looks."""
+"""The pause between two looks at a disk that is full."""
 FIX = "penstock volumes df; penstock jobs delete; penstock volumes delete; on the host: docker system prune"
 
 
@@ -37,7 +37,7 @@ class DiskSpace:
 
     @property
     def full(self) -> str | None:
-        """Why nothing new starts there, as the rest of a sentence about the host."""
+        """Why nothing new starts on the host, as the rest of a sentence that begins with its name."""
         mark = min(MARK, self._total // SHARE)
         if self.free is None or self.free > mark:
             return None
@@ -47,7 +47,7 @@ class DiskSpace:
         )
 
     def doubt(self) -> None:
-        """It may be full: look soon, and as long as it is."""
+        """Look soon whether the disk is full, and as long as it is."""
         self._doubted = True
         if "look" not in self._tasks:
             self._tasks.start(self._look_until_free(), "look")

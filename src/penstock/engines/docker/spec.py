@@ -28,7 +28,7 @@ LOG_FILES = 4
 
 @dataclass(frozen=True)
 class MountSource:
-    """What a mount comes from: a Docker volume, and the directory in it if it is not all of it."""
+    """What is mounted: a Docker volume, or a directory in it."""
 
     volume: str
     directory: str | None = None
@@ -41,7 +41,7 @@ class ContainerPlace:
     host: str
     part: int
     number: int
-    """Which of the places: the rank; of an array, which of those that run at once."""
+    """The rank; for an array, which of the indexes that run at once."""
     network: str
     host_memory: int
     has_nvidia: bool = False
@@ -49,9 +49,9 @@ class ContainerPlace:
     volumes: Mapping[str, MountSource] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
     shared_cpus: str = ""
-    """Those that nobody has alone; empty: all."""
+    """The CPUs that nobody has alone; empty: all."""
     up_to: int = 0
-    """The last of those that are made before any of them starts."""
+    """The last of the parts that are made before any of them starts."""
     instead_of: tuple[str, ...] = ()
     """Containers that are taken back for this one."""
 
@@ -84,7 +84,7 @@ def _run(launch: Launch) -> Run:
 
 
 def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
-    """The user's own first; what is ours cannot be written by them."""
+    """Return all labels: the user's own, and over them ours."""
     spec = launch.spec
     found = {
         names.WORKLOAD: launch.workload_id,
@@ -118,7 +118,7 @@ def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> di
 
 
 def disk_limits(launch: Launch) -> dict[str, int]:
-    """Path → bytes of the scratch that has a size, and all of it under the empty path."""
+    """Return the bytes of each scratch path that has a size, and of all together under the empty path."""
     limits = {s.path: s.size_bytes for s in launch.spec.scratch if s.medium is Medium.disk and s.size_bytes}
     return limits | ({"": launch.spec.resources.disk_bytes} if launch.spec.resources.disk_bytes else {})
 
@@ -156,7 +156,7 @@ def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace)
 
 
 def log_config(made: ContainerSettings) -> Fields:
-    """Docker's `local` keeps bytes as they are, which its usual `json-file` does not."""
+    """Log with Docker's `local` driver, which keeps bytes as they are; its usual `json-file` does not."""
     size = max(made.log_limit // LOG_FILES, 1 << 20)
     return {"Type": "local", "Config": {"max-size": str(size), "max-file": str(LOG_FILES)}}
 
@@ -166,7 +166,7 @@ def _shares(milli: int) -> int:
 
 
 def cpus_of(launch: Launch, place: ContainerPlace) -> str:
-    """Those that are its alone."""
+    """Return the CPUs that are its alone."""
     own = launch.cpusets[place.number] if place.number < len(launch.cpusets) else ()
     return ",".join(map(str, own))
 
@@ -213,14 +213,14 @@ def disk_scratch(launch: Launch) -> Iterator[Scratch]:
 
 
 def variables(launch: Launch, place: ContainerPlace) -> dict[str, str]:
-    """The user's own first, then what is told about the run, which wins."""
+    """Return all variables: the user's own, and over them what is told about the run."""
     rank = 0 if launch.spec.array else place.part
     facts = told(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
     return given(launch) | facts | _gpus(launch, place)
 
 
 def peers(launch: Launch) -> list[str]:
-    """How the nodes of a run reach each other, by rank."""
+    """Return the names by which the nodes of a run reach each other, by rank."""
     nodes = launch.spec.nodes
     return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
@@ -236,13 +236,13 @@ NOTE = "/.penstock/note"
 _TERMINATION_LOG = "/dev/termination-log"
 AGAIN_CODE = 125
 ONCE = f"[[ -s {NOTE} ]] && exit {AGAIN_CODE}"
-"""What has run leaves a note: started once more, whoever did that, it does nothing."""
+"""A program that has run leaves a note: started once more, whoever did that, it does nothing."""
 PEER_PATIENCE = 120
 """Seconds a node waits to see the others, which are started within moments of it."""
 
 
 def command(launch: Launch) -> list[str]:
-    """Empty: the image's own."""
+    """Return the words of the command; empty: the image's own."""
     spec = launch.spec
     script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run or ())
     if not minded(launch):
@@ -261,5 +261,6 @@ def command(launch: Launch) -> list[str]:
 
 
 def minded(launch: Launch) -> bool:
-    """Code that is sent along is there before the program starts: only the other two reasons of `needs_bash` count."""
+    """Does a minder run the program? Code that is sent along is there before it starts, so only the other two reasons
+    of `needs_bash` count."""
     return needs_bash(launch.model_copy(update={"workdir_archive": None}))
