@@ -14,7 +14,7 @@ from penstock.engines.docker.api.transport import DockerAddress, InvalidAddress,
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.gpus import read_table
 from tests.engines.contract.exec import result, running, session, told
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, an_array, ended, log_of, outcome, run_of
 from tests.hosts.lot import Hosts
 

@@ -15,7 +15,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.base import HeldUp, Launch, Presence, Report
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.images import HUB, PullFailed, registry_of
-from tests.engines.docker.opening import opened, settings_for
+from tests.engines.docker.engines import opened, settings_for
 from tests.engines.launches import a_launch, ended, observed, outcome, run_of
 from tests.hosts.lot import Hosts
 

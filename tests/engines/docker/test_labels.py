@@ -15,7 +15,7 @@ from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.settings import read_settings
 from penstock.engines.docker.spec import ContainerPlace, container
 from penstock.settings import Settings
-from tests.engines.docker.opening import answering, left_behind, opened, settings_for
+from tests.engines.docker.engines import answering, left_behind, opened, settings_for
 from tests.engines.docker.test_adoption import recorded
 from tests.engines.launches import a_launch, an_array, ended, observed, outcome, printed, run_of
 from tests.hosts.lot import Hosts

@@ -17,7 +17,7 @@ from penstock.engines.docker.spec import ContainerPlace, container
 from penstock.engines.shared.environment import CAPABILITIES
 from penstock.settings import Settings
 from tests.engines.contract.exec import running, told
-from tests.engines.docker.opening import opened, settings_for
+from tests.engines.docker.engines import opened, settings_for
 from tests.engines.launches import a_launch, outcome, run_of
 from tests.hosts.lot import Hosts
 

@@ -24,7 +24,7 @@ from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.runs import runs
 from penstock.errors import Unavailable
 from tests.engines.contract.exec import running, told
-from tests.engines.docker.opening import answering, document, left_behind, opened, settings_for
+from tests.engines.docker.engines import answering, document, left_behind, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, ended, log_of, observed, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts

@@ -31,7 +31,7 @@ from penstock.engines.shared.paths import path_inside
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 from tests.engines.contract.exec import running
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, log_of, outcome, run_of, the_account
 from tests.hosts.lot import Hosts
 

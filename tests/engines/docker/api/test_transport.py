@@ -18,7 +18,7 @@ from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerUnreachable
 from penstock.engines.docker.api.http import HttpConnection
 from penstock.engines.docker.api.transport import Transport, dial, read_address
-from tests.engines.docker.carrying import by_ssh
+from tests.engines.docker.engines import by_ssh
 from tests.hosts.lot import Hosts
 
 PATIENCE = 60

@@ -16,7 +16,7 @@ from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.runs.runs import DockerRuns
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, ended, log_of, printed, run_of
 from tests.hosts.lot import Hosts
 

@@ -14,7 +14,7 @@ from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import answering, left_behind, opened, settings_for
+from tests.engines.docker.engines import answering, left_behind, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, an_array, ended, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
