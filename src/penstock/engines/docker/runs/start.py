@@ -30,7 +30,7 @@ from penstock.engines.docker.runs.steps import (
     NetworkRemoved,
     PartToStart,
     Say,
-    StartInDoubt,
+    StartFailed,
     doubt,
     forgotten,
 )
@@ -47,18 +47,6 @@ REMOVED = f"Its container was removed by someone while the server was away: {NOT
 ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
 """Docker was asked to start it, and may have."""
 Told = Callable[[Run], None]
-
-
-class LaunchesFailed(DockerError):
-    """The host answered several times that it cannot make the containers."""
-
-    def __init__(self, error: DockerError, attempts: int) -> None:
-        super().__init__(error.message, host=error.host, status=error.status)
-        self.attempts = attempts
-
-
-class NodeUnregistered(DockerError):
-    """The node is gone for good: nobody will ever know whether the run began there."""
 
 
 class RunStarter:
@@ -141,9 +129,10 @@ class RunStarter:
                 refused, wait = refused + 1, float(self._made.launch_pause)
                 if error.status < SERVER_ERROR:
                     raise
-                if refused >= self._made.launch_attempts:
-                    raise LaunchesFailed(error, refused) from error
                 said = _why(error)[2]
+                if refused >= self._made.launch_attempts:
+                    said = f"It could not be launched in {refused} attempts. {said}"
+                    raise StartFailed(State.STUCK, Reason.LAUNCH_FAILED, said, error.host) from error
                 say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
             await asyncio.sleep(wait)
 
@@ -190,7 +179,7 @@ class RunStarter:
         if missing and set(missing) == set(launch.hosts):
             said = f"Its node {missing[0]} is not registered any more"
             if progress.state in ASKED:
-                raise NodeUnregistered(f"{said}: {NOT_KNOWN}", host=missing[0])
+                raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}: {NOT_KNOWN}", missing[0])
             raise PenstockError(f"{said}.")
         await self._doubt(run, active, progress)
         wanted = [
@@ -229,8 +218,9 @@ class RunStarter:
     async def _give_up(self, run: Run, active: ActiveRun, launch: Launch, error: DockerError | PenstockError) -> None:
         """Let all that did not begin fail, and remove what was only created. In doubt that stays: without it, the next
         server would see nothing that could have run."""
+        in_doubt = isinstance(error, StartFailed) and error.state is State.UNKNOWN
         for seen in self._hosts.parts(run).values():
-            if not seen.began and not seen.gone and not isinstance(error, StartInDoubt):
+            if not (seen.began or seen.gone or in_doubt):
                 with suppress(DockerError):
                     await self._hosts.link(seen.host).remove(seen)
         active.given_up = True
@@ -286,16 +276,12 @@ def sentence(words: str) -> str:
 
 
 def _why(error: DockerError | PenstockError) -> tuple[State, Reason, str]:
-    if isinstance(error, StartInDoubt):
-        return State.UNKNOWN, Reason.NODE_LOST, f"{error.message}."
-    if isinstance(error, NodeUnregistered):
-        return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, error.message
+    if isinstance(error, StartFailed):
+        return error.state, error.reason, error.message
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, sentence(error.message)
     ours = translate(error) if isinstance(error, DockerError) else error
     said = f"{ours.message} {ours.hint or ''}".strip()
-    if isinstance(error, LaunchesFailed):
-        return State.STUCK, Reason.LAUNCH_FAILED, f"It could not be launched in {error.attempts} attempts. {said}"
     return State.CRASHED, Reason.LAUNCH_FAILED, said
 
 

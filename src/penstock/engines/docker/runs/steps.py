@@ -50,6 +50,14 @@ Say = Callable[[State, Reason, str], None]
 T = TypeVar("T")
 
 
+class StartFailed(DockerError):
+    """A start is given up, and ends in this state; UNKNOWN: it may have happened, and nobody can tell any more."""
+
+    def __init__(self, state: State, reason: Reason, message: str, host: str) -> None:
+        super().__init__(message, host=host)
+        self.state, self.reason = state, reason
+
+
 class NetworkRemoved(DockerError):
     """Someone removed the network of the group before the container could start; it is made again."""
 
@@ -259,10 +267,6 @@ PATIENCE = 10.0
 """Seconds in which a Docker that remembers has told."""
 
 
-class StartInDoubt(DockerError):
-    """The container may have run: nobody can tell any more."""
-
-
 async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
     """Return the containers of which Docker does not remember that it made them, or what they were made instead of: it
     was killed or restarted since, and what it calls created may have run."""
@@ -317,6 +321,6 @@ async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, Container
     raise DockerUnreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
-def doubt(host: str) -> StartInDoubt:
-    said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
-    return StartInDoubt(said, host=host)
+def doubt(host: str) -> StartFailed:
+    said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran."
+    return StartFailed(State.UNKNOWN, Reason.NODE_LOST, said, host)
