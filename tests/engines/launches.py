@@ -13,7 +13,7 @@ from penstock.domain.names import new_id
 from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode, Volume
 from penstock.domain.workloads import Array, Spec
-from penstock.engines.base import BoundMount, Engine, Launch, LogQuery, Presence, Report, Run
+from penstock.engines.base import Advances, BoundMount, Engine, Launch, LogQuery, Presence, Report, Run
 
 NOBODY = pwd.getpwnam("nobody")
 STORAGE_CLASS = "standard"
@@ -70,13 +70,21 @@ def run_of(launch: Launch) -> Run:
     return Run(launch.workload_id, launch.attempt)
 
 
+async def observed(engine: Engine, run: Run) -> Report:
+    """Look at a run and do what is due, as a server does until the end of it is in the records."""
+    report = await engine.observe(run)
+    if isinstance(engine, Advances) and report.presence not in (Presence.ended, Presence.lost):
+        await engine.advance(run)
+    return report
+
+
 async def ended(engine: Engine, run: Run, patience: float = 60) -> Report:
     """Wait for the end, as a server does: by what the engine says has changed."""
     changes = engine.changes()
     look = asyncio.ensure_future(anext(changes))
     try:
         async with asyncio.timeout(patience):
-            while (report := await engine.observe(run)).presence in (Presence.waiting, Presence.running):
+            while (report := await observed(engine, run)).presence in (Presence.waiting, Presence.running):
                 await look
                 look = asyncio.ensure_future(anext(changes))
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.docker.test_jobs import NODE, applied, items, leave_nothing, penstock, until
-from tests.engines.docker.carrying import by_ssh
+from tests.engines.docker.engines import by_ssh
 from tests.hosts.lot import Hosts
 from tests.running import RunningServer, start_server
 

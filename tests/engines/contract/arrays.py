@@ -89,6 +89,7 @@ class ArrayContract:
         following = asyncio.create_task(log_of(engine, run_of(launch), 2, follow=True))
         await asyncio.sleep(0)
         await engine.start(launch)
+        await ended(engine, run_of(launch))
         assert await asyncio.wait_for(following, 60) == b"2\n"
 
     async def test_started_twice_each_index_runs_once(self, engine: Engine) -> None:

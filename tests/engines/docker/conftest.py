@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import answering, opened, settings_for
+from tests.engines.docker.engines import answering, opened, settings_for
 from tests.hosts.lot import Hosts
 
 

@@ -10,7 +10,7 @@ from penstock.domain.states import State
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import document, left_behind, opened, settings_for
+from tests.engines.docker.engines import document, left_behind, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, ended, printed, run_of, the_account
 from tests.hosts.lot import Hosts
 

@@ -9,7 +9,7 @@ from penstock.domain.states import State
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import left_behind, opened, settings_for
+from tests.engines.docker.engines import left_behind, opened, settings_for
 from tests.engines.launches import a_launch, ended, printed, run_of
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts

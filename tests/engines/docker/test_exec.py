@@ -16,8 +16,7 @@ from penstock.engines.docker import exec
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
 from tests.engines.contract.exec import result, running, session, shown, told
-from tests.engines.docker.carrying import by_ssh
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import by_ssh, document, opened, settings_for
 from tests.engines.launches import a_launch, ended, printed, run_of
 from tests.hosts.lot import Hosts
 

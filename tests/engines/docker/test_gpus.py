@@ -11,12 +11,12 @@ import pytest
 from penstock.domain.nodes import Gpu
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch
-from penstock.engines.docker import gpus as gauges
+from penstock.engines.docker import usage as gauges
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nodes import NO_NETWORK
 from penstock.wire.measures import GpuMeasure
 from penstock.wire.server import Check
-from tests.engines.docker.opening import document, left_behind, opened, settings_for
+from tests.engines.docker.engines import document, left_behind, opened, settings_for
 from tests.engines.launches import a_launch, ended, printed, run_of
 from tests.hosts.gpus import MEMORY_MB, uuid
 from tests.hosts.host import Host

@@ -10,11 +10,11 @@ import pytest
 from penstock.domain.nodes import Allows, Gpu
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
-from penstock.engines.docker.api.transport import Address, NotAnAddress, read_address
+from penstock.engines.docker.api.transport import DockerAddress, InvalidAddress, read_address
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.probe import read_table
+from penstock.engines.docker.gpus import read_table
 from tests.engines.contract.exec import result, running, session, told
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, an_array, ended, log_of, outcome, run_of
 from tests.hosts.lot import Hosts
 
@@ -161,10 +161,10 @@ async def test_nodes_that_must_meet_cannot_be_on_different_hosts(hosts: Hosts, t
 
 
 def test_addresses() -> None:
-    assert read_address("unix:///run/docker.sock") == Address("unix", path="/run/docker.sock")
-    assert read_address("ssh://ada@lab-1:2222") == Address("ssh", name="lab-1", port=2222, user="ada")
-    assert read_address("ssh://lab-1") == Address("ssh", name="lab-1")
-    assert read_address("tcp://10.0.0.1:2376") == Address("tcp", name="10.0.0.1", port=2376)
+    assert read_address("unix:///run/docker.sock") == DockerAddress("unix", path="/run/docker.sock")
+    assert read_address("ssh://ada@lab-1:2222") == DockerAddress("ssh", name="lab-1", port=2222, user="ada")
+    assert read_address("ssh://lab-1") == DockerAddress("ssh", name="lab-1")
+    assert read_address("tcp://10.0.0.1:2376") == DockerAddress("tcp", name="10.0.0.1", port=2376)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_addresses() -> None:
     ],
 )
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(NotAnAddress):
+    with pytest.raises(InvalidAddress):
         read_address(text)
 
 

@@ -15,8 +15,8 @@ from penstock.domain.workloads import Resources
 from penstock.engines.base import HeldUp, Launch, Presence, Report
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.images import HUB, PullFailed, registry_of
-from tests.engines.docker.opening import opened, settings_for
-from tests.engines.launches import a_launch, ended, outcome, run_of
+from tests.engines.docker.engines import opened, settings_for
+from tests.engines.launches import a_launch, ended, observed, outcome, run_of
 from tests.hosts.lot import Hosts
 
 
@@ -51,7 +51,7 @@ async def held_up(engine: DockerEngine, launch: Launch) -> HeldUp | None:
     async with asyncio.timeout(90):
         while True:
             try:
-                if (await engine.observe(run_of(launch))).presence is Presence.ended:
+                if (await observed(engine, run_of(launch))).presence is Presence.ended:
                     return None
             except HeldUp as held:
                 return held

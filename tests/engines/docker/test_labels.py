@@ -13,15 +13,15 @@ from penstock.engines.base import Presence
 from penstock.engines.docker import names
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import Place, container
+from penstock.engines.docker.spec import ContainerPlace, container
 from penstock.settings import Settings
-from tests.engines.docker.opening import answering, left_behind, opened, settings_for
+from tests.engines.docker.engines import answering, left_behind, opened, settings_for
 from tests.engines.docker.test_adoption import recorded
-from tests.engines.launches import a_launch, an_array, ended, outcome, printed, run_of
+from tests.engines.launches import a_launch, an_array, ended, observed, outcome, printed, run_of
 from tests.hosts.lot import Hosts
 
 EVIL = "penstock-test:evil"
-PLACE = Place(host="host-1", part=0, number=0, network="net", host_memory=8 << 30, volumes={})
+PLACE = ContainerPlace(host="host-1", part=0, number=0, network="net", host_memory=8 << 30, volumes={})
 REFUSED = f"The image {EVIL} has labels that only Penstock writes, so it is not run."
 
 
@@ -101,7 +101,7 @@ async def test_what_somebody_made_of_such_an_image_is_not_ours(hosts: Hosts, tmp
             await answering(engine)
             assert (await engine.found([machine.name])).workloads == ()
             assert await engine.runs() == [run_of(launch)]
-            report = await engine.observe(run_of(launch))
+            report = await observed(engine, run_of(launch))
             assert [unit.rank for unit in report.units] == [0]
             assert await engine.left_over() == []
         left = machine.docker("ps", "--format", "{{.Names}}").split()

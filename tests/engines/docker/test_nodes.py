@@ -10,8 +10,8 @@ from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nodes import NO_NETWORK, read_activity
 from tests.engines.contract.exec import running, told
 from tests.engines.contract.inspect import BUSY
-from tests.engines.docker.held import HELPER, held
-from tests.engines.docker.opening import IMAGE, answering, opened, settings_for
+from tests.engines.docker.engines import IMAGE, answering, opened, settings_for
+from tests.engines.docker.stopped_helper import HELPER, held
 from tests.engines.launches import run_of
 from tests.hosts.lot import Hosts
 

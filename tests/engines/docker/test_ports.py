@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import Conflict
 from tests.engines.contract.exec import running
 from tests.engines.contract.inspect import connection, whole
-from tests.engines.docker.opening import IMAGE, answering, opened, settings_for
+from tests.engines.docker.engines import IMAGE, answering, opened, settings_for
 from tests.engines.launches import run_of
 from tests.hosts.lot import Hosts
 

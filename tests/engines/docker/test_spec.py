@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.workloads import Port, Resources, Scratch
-from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.transport import read_address
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.names import network_name
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import Place, container
+from penstock.engines.docker.spec import ContainerPlace, container
 from penstock.engines.shared.environment import CAPABILITIES
 from penstock.settings import Settings
 from tests.engines.contract.exec import running, told
-from tests.engines.docker.opening import opened, settings_for
+from tests.engines.docker.engines import opened, settings_for
 from tests.engines.launches import a_launch, outcome, run_of
 from tests.hosts.lot import Hosts
 
 MADE = read_settings(Settings(engine="docker"))
-PLACE = Place(host="host-1", part=0, number=0, network="net", host_memory=8 << 30, volumes={})
+PLACE = ContainerPlace(host="host-1", part=0, number=0, network="net", host_memory=8 << 30, volumes={})
 
 
 def test_only_what_is_modelled_reaches_docker() -> None:
@@ -69,10 +69,10 @@ def test_gpus_go_by_their_uuids_and_only_where_docker_can_give_them() -> None:
     told_only = container(launch, MADE, PLACE)
     assert "DeviceRequests" not in told_only["HostConfig"]
     assert "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2" in told_only["Env"]
-    given = container(launch, MADE, Place("h", 0, 0, "net", 1, has_nvidia=True, volumes={}))
+    given = container(launch, MADE, ContainerPlace("h", 0, 0, "net", 1, has_nvidia=True, volumes={}))
     [asked] = given["HostConfig"]["DeviceRequests"]
     assert asked["DeviceIDs"] == ["GPU-1", "GPU-2"]
-    none = container(a_launch("true"), MADE, Place("h", 0, 0, "net", 1, has_nvidia=True, volumes={}))
+    none = container(a_launch("true"), MADE, ContainerPlace("h", 0, 0, "net", 1, has_nvidia=True, volumes={}))
     assert "NVIDIA_VISIBLE_DEVICES=void" in none["Env"]
     assert "DeviceRequests" not in none["HostConfig"]
 
@@ -109,7 +109,7 @@ async def test_a_second_network_of_the_same_name_is_in_nobodys_way(engine: Docke
     await outcome(engine, a_launch("true", group="ada"))
     host = hosts.hosts[0]
     [labels] = host.docker("network", "inspect", "-f", "{{json .Labels}}", "penstock-ada").splitlines()
-    api = Api(host.name, read_address(host.unix), None, ())
+    api = DockerApi(host.name, read_address(host.unix), None, ())
     await api.create_network({"Name": "penstock-ada", "Labels": json.loads(labels)})
     await api.close()
     assert len(host.docker("network", "ls", "-q", "--filter", "name=penstock-ada").split()) == 2

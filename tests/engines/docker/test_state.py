@@ -8,17 +8,27 @@ from typing import Any
 import pytest
 
 from penstock.domain.states import Reason, State
-from penstock.engines.base import Run
+from penstock.engines.base import Presence, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.objects import Seen, read_time
-from penstock.engines.docker.outages import Outage, outage_before
-from penstock.engines.docker.state import Wanted, doubtful, not_started, units
+from penstock.engines.docker.api.objects import ContainerRecord, read_time
+from penstock.engines.docker.state import (
+    HostState,
+    RunSnapshot,
+    due_in,
+    has_failed,
+    not_started,
+    pending,
+    report,
+    units,
+)
 from penstock.engines.shared.minder import Note
+from penstock.errors import Unavailable
+from tests.engines.launches import a_launch, an_array
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
-def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = None, **fields: Any) -> Seen:
+def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = None, **fields: Any) -> ContainerRecord:
     given = {
         "id": f"id-{part}",
         "name": "name",
@@ -36,16 +46,27 @@ def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = N
         "ended_at": NOON + timedelta(minutes=minutes),
         "tty": False,
         "note": Note(code=0),
+        "witness": "first",
     }
-    return Seen(**(given | fields))
+    return ContainerRecord(**(given | fields))
 
 
-def end_of(one: Seen, **wanted: Any) -> tuple[State, Reason | None, int | None]:
-    unit = units({one.part: one}, Wanted(**wanted))[one.part]
+def snapshot(*containers: ContainerRecord, **fields: Any) -> RunSnapshot:
+    given = {
+        "run": Run("abcdefgh"),
+        "containers": {each.part: each for each in containers},
+        "hosts": {"lab-1": HostState(docker="first")},
+        "now": NOON + timedelta(hours=1),
+    }
+    return RunSnapshot(**(given | fields))
+
+
+def end_of(one: ContainerRecord, **fields: Any) -> tuple[State, Reason | None, int | None]:
+    unit = units(snapshot(one, **fields))[one.part]
     return unit.state, unit.reason, unit.exit_code
 
 
-def plain(**fields: Any) -> Seen:
+def plain(**fields: Any) -> ContainerRecord:
     """A program without a minder, which leaves no note."""
     found = seen(note=Note(), **fields)
     del found.labels[names.HAS_BASH]
@@ -62,12 +83,27 @@ def test_without_a_note_the_end_of_one_that_was_told_to_stop_is_that_stop() -> N
     assert end_of(plain(exit_code=143)) == (State.CRASHED, Reason.PROGRAM_FAILED, 143)
 
 
-def test_what_ended_while_docker_was_away_ended_with_it() -> None:
-    away = {"lab-1": [Outage(NOON, NOON + timedelta(minutes=2))]}
+RESTARTED = {"lab-1": HostState(docker="second")}
+
+
+def test_without_a_note_what_was_told_to_end_before_docker_restarted_ended_with_it() -> None:
     for code in (137, 143, 255):
-        assert end_of(plain(exit_code=code), outages=away) == (State.CRASHED, Reason.NODE_LOST, code)
-    assert end_of(plain(exit_code=1), outages=away)[1] is Reason.PROGRAM_FAILED
-    assert end_of(plain(exit_code=143, minutes=3), outages=away)[1] is Reason.PROGRAM_FAILED
+        assert end_of(plain(exit_code=code), hosts=RESTARTED) == (State.CRASHED, Reason.NODE_LOST, code)
+        assert end_of(plain(exit_code=code, witness=""), hosts=RESTARTED) == (State.CRASHED, Reason.NODE_LOST, code)
+    told = seen(exit_code=0, note=Note(code=0, ended="stop"))
+    assert end_of(told, hosts=RESTARTED)[1] is Reason.NODE_LOST
+    when_it_began = {"lab-1": HostState(docker="first", docker_since=NOON + timedelta(seconds=59))}
+    assert end_of(told, hosts=when_it_began)[1] is Reason.NODE_LOST
+
+
+def test_without_a_note_a_code_counts_only_if_docker_saw_it() -> None:
+    assert end_of(plain(exit_code=1), hosts=RESTARTED) == (State.CRASHED, Reason.PROGRAM_FAILED, 1)
+    assert end_of(plain(exit_code=0, witness=""), hosts=RESTARTED) == (State.CRASHED, Reason.NODE_LOST, None)
+
+
+def test_a_note_counts_whether_or_not_docker_saw_the_end() -> None:
+    assert end_of(seen(exit_code=3, note=Note(code=3), witness="")) == (State.CRASHED, Reason.PROGRAM_FAILED, 3)
+    assert end_of(seen(witness=""), hosts=RESTARTED)[0] is State.EXITED
 
 
 def test_a_program_that_ran_longer_than_it_may_is_over_its_time() -> None:
@@ -80,7 +116,7 @@ def test_a_program_that_ran_longer_than_it_may_is_over_its_time() -> None:
 def test_the_first_node_that_failed_is_the_reason_and_the_others_were_stopped() -> None:
     first = seen(1, exit_code=5, note=Note(code=5))
     told = seen(0, exit_code=143, note=Note(code=143, ended="stop"), minutes=2)
-    found = units({0: told, 1: first}, Wanted())
+    found = units(snapshot(told, first))
     assert (found[0].state, found[0].reason) == (State.STOPPED, Reason.ANOTHER_NODE_ENDED)
     assert found[0].message == "Node 1 ended with code 5."
     assert found[1].reason is Reason.PROGRAM_FAILED
@@ -89,7 +125,7 @@ def test_the_first_node_that_failed_is_the_reason_and_the_others_were_stopped() 
 def test_indexes_of_an_array_do_not_end_each_other() -> None:
     array = {names.ARRAY: "true"}
     failed, other = seen(0, exit_code=5, note=Note(code=5), labels=array), seen(1, labels=array, minutes=2)
-    found = units({0: failed, 1: other}, Wanted())
+    found = units(snapshot(failed, other))
     assert [(unit.index, unit.rank, unit.state) for unit in found.values()] == [
         (0, 0, State.CRASHED),
         (1, 0, State.EXITED),
@@ -97,7 +133,7 @@ def test_indexes_of_an_array_do_not_end_each_other() -> None:
 
 
 def test_one_that_was_only_created_has_no_unit() -> None:
-    assert units({0: seen(status="created", started_at=None, ended_at=None)}, Wanted()) == {}
+    assert units(snapshot(seen(status="created", started_at=None, ended_at=None))) == {}
 
 
 @pytest.mark.parametrize(
@@ -127,37 +163,92 @@ def test_times_as_docker_writes_them() -> None:
     assert read_time("2026-11-16T13:00:00+01:00") == NOON
 
 
-def test_an_end_from_outside_is_in_doubt_until_it_is_clear_whether_docker_goes_down() -> None:
+def test_an_end_from_outside_is_pending_until_it_is_clear_whether_docker_goes_down() -> None:
     told = seen(exit_code=143, note=Note(code=143, ended="stop"))
-    assert doubtful({0: told}, Wanted()) == [told]
-    assert doubtful({0: told}, Wanted(stopped=True)) == []
-    assert doubtful({0: told}, Wanted(outages={"lab-1": [Outage(NOON, NOON + timedelta(minutes=2))]})) == []
+    soon = {"now": NOON + timedelta(seconds=65)}
+    assert pending(snapshot(told, **soon)) == [told]
+    assert due_in(snapshot(told, **soon)) == 15
+    assert report(snapshot(told, **soon)).units[0].state is State.RUNNING
+    assert pending(snapshot(told)) == []
+    assert report(snapshot(told)).units[0].reason is Reason.DELETED_OUTSIDE
+    assert pending(snapshot(told, hosts={"lab-1": HostState("it is away", docker="first")})) == [told]
+    assert pending(snapshot(told, stopped=True, **soon)) == []
+    assert pending(snapshot(told, hosts=RESTARTED, **soon)) == []
     failed = seen(1, exit_code=5, note=Note(code=5), minutes=0.5)
-    assert doubtful({0: told, 1: failed}, Wanted()) == []  # it was we who ended it, for the other
+    assert pending(snapshot(told, failed, **soon)) == []  # it was we who ended it, for the other
 
 
-def test_docker_was_away_when_the_last_it_ended_were_followed_by_nothing_but_its_start() -> None:
-    began = NOON + timedelta(hours=2)
-    ended = plain(exit_code=143)
-    by_hand = plain(exit_code=137, started_at=NOON - timedelta(hours=3), minutes=-120)
-    assert outage_before(began, [ended]) == outage_before(began, [ended, by_hand])
-    found = outage_before(began, [ended, by_hand])
-    assert found
-    assert [found.took(each) for each in (ended, by_hand)] == [True, False]
-    assert outage_before(began, [plain(exit_code=0)]) is None
-    later = plain(exit_code=0, started_at=NOON + timedelta(hours=1), minutes=70)
-    assert outage_before(began, [ended, later]) is None  # Docker was there afterwards
+def test_an_end_is_judged_once_it_is_known_whether_docker_saw_it() -> None:
+    over = plain(witness=None)
+    assert pending(snapshot(over)) == [over]
+    assert due_in(snapshot(over)) is None
+    assert report(snapshot(over)).presence is Presence.running
 
 
-def test_docker_may_need_longer_to_end_what_it_has_than_it_waits_for_it() -> None:
-    """Those that were left it ends when it begins again; nothing was made in between."""
-    began = NOON + timedelta(minutes=10)
-    first = seen(exit_code=143, note=Note(code=143, ended="stop"), started_at=began - timedelta(minutes=5), minutes=9.2)
-    left = plain(part=1, exit_code=137, minutes=10.02)
-    found = outage_before(began, [first, left])
-    assert found
-    assert found.took(first)
-    made = plain(part=2, exit_code=137, started_at=began - timedelta(seconds=40), minutes=10.02)
-    found = outage_before(began, [first, left, made])
-    assert found
-    assert [found.took(each) for each in (first, left, made)] == [False, True, True]
+# -- the whole run -----------------------------------------------------------------------------------------------------
+
+
+def running(part: int = 0, **fields: Any) -> ContainerRecord:
+    return seen(part, status="running", ended_at=None, note=Note(), **fields)
+
+
+def test_what_nobody_started_is_absent_and_what_is_being_started_waits() -> None:
+    assert report(snapshot()).presence is Presence.absent
+    doing = Step(state=State.PULLING, reason=Reason.PULLING_IMAGE, message="half of it is there")
+    found = report(snapshot(starting=doing, steps=(doing,)))
+    assert (found.presence, found.state, found.message) == (Presence.waiting, State.PULLING, "half of it is there")
+    assert found.steps == (doing,)
+
+
+def test_once_it_runs_its_steps_end_with_its_start() -> None:
+    doing = Step(state=State.PULLING, reason=Reason.PULLING_IMAGE)
+    found = report(snapshot(running(), steps=(doing,)))
+    assert [step.state for step in found.steps] == [State.PULLING, State.LAUNCHED]
+
+
+def test_nothing_is_said_of_a_run_whose_host_does_not_answer() -> None:
+    away = {"lab-1": HostState("Docker on lab-1 cannot be reached")}
+    with pytest.raises(Unavailable, match="whether it runs there is not known"):
+        report(snapshot(hosts=away, run=Run("abcdefgh", hosts=("lab-1",))))
+    found = report(snapshot(running(), hosts=away))
+    assert (found.presence, found.state, found.reason) == (Presence.running, State.UNKNOWN, Reason.NODE_LOST)
+    assert report(snapshot(run=Run("abcdefgh", hosts=("gone",)))).presence is Presence.lost
+
+
+def test_an_array_runs_on_while_indexes_are_left_and_has_ended_with_the_last() -> None:
+    launch = an_array("true", 2, 1)
+    first, second = (seen(part, labels={names.ARRAY: "true"}) for part in (0, 1))
+    assert report(snapshot(first, launch=launch)).presence is Presence.running
+    assert report(snapshot(first, second, launch=launch)).presence is Presence.ended
+    stopped = report(snapshot(first, launch=launch, stopped=True))
+    assert stopped.presence is Presence.ended
+    assert [(unit.state, unit.message) for unit in stopped.units] == [
+        (State.EXITED, None),
+        (State.STOPPED, "never started"),
+    ]
+
+
+def test_the_rest_of_an_array_waits_while_its_hosts_are_in_maintenance() -> None:
+    launch = an_array("true", 3, 1, hosts=("lab-1",))
+    maintained = {"lab-1": HostState(maintenance=True)}
+    found = report(snapshot(seen(labels={names.ARRAY: "true"}), launch=launch, hosts=maintained))
+    assert found.message == "lab-1 is in maintenance: 2 of its indexes wait until that is over"
+
+
+def test_a_node_that_failed_ends_also_one_that_never_began() -> None:
+    launch = a_launch("true", nodes=2)
+    failed = snapshot(seen(exit_code=5, note=Note(code=5)), launch=launch)
+    assert has_failed(failed)
+    found = report(failed)
+    assert found.presence is Presence.ended
+    assert [unit.reason for unit in found.units] == [Reason.PROGRAM_FAILED, Reason.ANOTHER_NODE_ENDED]
+    assert not has_failed(snapshot(seen(), launch=launch))
+    assert report(snapshot(seen(), launch=launch)).presence is Presence.running
+
+
+def test_what_was_stopped_before_it_began_has_ended() -> None:
+    found = report(snapshot(launch=a_launch("true", nodes=2), stopped=True, cancelled_at=NOON))
+    assert [(unit.rank, unit.state, unit.ended_at) for unit in found.units] == [
+        (0, State.STOPPED, NOON),
+        (1, State.STOPPED, NOON),
+    ]

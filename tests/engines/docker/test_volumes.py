@@ -21,16 +21,16 @@ from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Storage, StorageKind, path_inside
 from penstock.domain.workloads import Unit
 from penstock.engines.docker import volumes
-from penstock.engines.docker.api.errors import ApiError
+from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nfs import mount_words, nfs_options
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import Place, container
-from penstock.engines.docker.volumes import Claims, Source
+from penstock.engines.docker.spec import ContainerPlace, MountSource, container
+from penstock.engines.docker.volumes import DockerClaims
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 from tests.engines.contract.exec import running
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, log_of, outcome, run_of, the_account
 from tests.hosts.lot import Hosts
 
@@ -116,8 +116,8 @@ async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(
     async def held(*_: object) -> AsyncIterator[None]:
         yield
 
-    monkeypatch.setattr(Claims, "_make_directory", there)
-    monkeypatch.setattr(Claims, "_held", held)
+    monkeypatch.setattr(DockerClaims, "_make_directory", there)
+    monkeypatch.setattr(DockerClaims, "_held", held)
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
         data = a_volume("sets", storage="pwmzfs01", sub_path="datasets", readonly=True)
@@ -142,9 +142,9 @@ async def test_a_link_on_the_way_to_a_directory_is_not_followed(engine: DockerEn
     await engine._claims._walk(link, name, ["ann", "data", "two words"], make=True)
     await outcome(engine, a_launch("mkdir /data/bob; ln -s ../bob /data/ann/link", {"/data": volume}))
     for parts in (["ann", "link"], ["ann", "link", "new"]):
-        with pytest.raises(ApiError, match="link leads elsewhere"):
+        with pytest.raises(DockerError, match="link leads elsewhere"):
             await engine._claims._walk(link, name, parts, make=True)
-    with pytest.raises(ApiError, match="there is no directory ann/missing, and a read-only mount makes none"):
+    with pytest.raises(DockerError, match="there is no directory ann/missing, and a read-only mount makes none"):
         await engine._claims._walk(link, name, ["ann", "missing"], make=False)
     _, log = await outcome(engine, a_launch("cd /data; find . | sort", {"/data": volume}))
     assert log.split("\n")[:-1] == [".", "./ann", "./ann/data", "./ann/data/two words", "./ann/link", "./bob"]
@@ -228,7 +228,7 @@ async def test_a_link_that_is_exchanged_between_the_look_and_the_mount_leads_now
 ) -> None:
     """At the moments that are best for who exchanges it: Docker follows every link when it mounts."""
     exchange, machine = Exchange(hosts), hosts.hosts[0]
-    walk, hold = Claims._walk, Claims._held
+    walk, hold = DockerClaims._walk, DockerClaims._held
 
     async def walked(*given: Any, **more: Any) -> None:
         await walk(*given, **more)
@@ -256,8 +256,8 @@ async def test_a_link_that_is_exchanged_between_the_look_and_the_mount_leads_now
             machine.docker("run", "-d", "--name", "measures", "-v", f"{name}:/x", "busybox:1", "sleep", "600")
             exchange.put_back()
             launch = launch.model_copy(update={"workload_id": new_id()})
-        monkeypatch.setattr(Claims, "_walk", walked)
-        monkeypatch.setattr(Claims, "_held", held)
+        monkeypatch.setattr(DockerClaims, "_walk", walked)
+        monkeypatch.setattr(DockerClaims, "_held", held)
         try:
             report, log = await outcome(engine, launch)
         finally:
@@ -289,7 +289,7 @@ async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEn
 def test_a_newer_docker_is_asked_for_the_directory() -> None:
     volume = a_volume()
     launch = a_launch("true", {"/data": volume})
-    place = Place("host-1", 0, 0, "net", 1 << 30, volumes={"/data": Source("penstock-x", "sets/a")})
+    place = ContainerPlace("host-1", 0, 0, "net", 1 << 30, volumes={"/data": MountSource("penstock-x", "sets/a")})
     [mount] = container(launch, read_settings(Settings(engine="docker")), place)["HostConfig"]["Mounts"]
     assert mount["VolumeOptions"] == {"NoCopy": True, "Subpath": "sets/a"}
 

@@ -19,11 +19,11 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import PATIENCE, Hosts
-from penstock.engines.docker.runs.start import Kept, total_of
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import PATIENCE, DockerHosts
+from penstock.engines.docker.state import total_of
 from penstock.engines.shared.records import read_volume, with_values
 
 log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ NOT_READ = "its record cannot be read"
 NOT_ITS_OWN = "it has the record of something else"
 
 
-class _Unreadable(Exception):
-    """Why a thing of ours is not taken over."""
+class _RecordRefused(Exception):
+    """Says why the record on a thing of ours is not believed."""
 
 
-async def found(hosts: Hosts, installation: str, nodes: Collection[str]) -> Found:
-    """One that does not answer costs the others nothing."""
+async def read_records(hosts: DockerHosts, installation: str, nodes: Collection[str]) -> Found:
+    """Read the records on these nodes; one that does not answer costs the others nothing."""
     unreadable: list[str] = []
     asked = [link for link in hosts.links() if link.host.name in nodes]
     answers = await asyncio.gather(*(_volumes_if_there(link, installation, unreadable) for link in asked))
@@ -52,8 +52,9 @@ async def found(hosts: Hosts, installation: str, nodes: Collection[str]) -> Foun
     )
 
 
-async def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
-    """By its containers: where it is, since when, and its secrets. Of one that is over, nothing is its own any more."""
+async def _as_it_is(workload: Workload, hosts: DockerHosts) -> Workload:
+    """Complete a record from its containers: where it runs, since when, and its secrets. A workload that is over has no
+    GPUs and CPUs any more."""
     parts = hosts.parts(Run.of(workload))
     placed = dict(enumerate(workload.hosts))
     placed |= {names.number(seen.labels, names.PLACE): seen.host for seen in parts.values()}
@@ -62,29 +63,29 @@ async def _as_it_is(workload: Workload, hosts: Hosts) -> Workload:
         "hosts": tuple(placed[number] for number in sorted(placed)),
         "started_at": min(began, default=None),
     }
-    if all(seen.over for seen in parts.values()) and len(parts) >= total_of(Kept(), parts):
+    if all(seen.over for seen in parts.values()) and len(parts) >= total_of(None, parts):
         update |= {"gpus": (), "cpusets": (), "counted": ()}
     if workload.spec.secrets:
         workload = with_values(workload, await _variables(parts, hosts))
     return workload.model_copy(update=update)
 
 
-async def _variables(parts: Mapping[int, Seen], hosts: Hosts) -> dict[str, str]:
-    """What one of its containers was given."""
+async def _variables(parts: Mapping[int, ContainerRecord], hosts: DockerHosts) -> dict[str, str]:
+    """Return the variables that one of its containers was given."""
     for seen in parts.values():
-        if found := await hosts.link(seen.host).api.container(seen.id):
-            lines = found["Config"].get("Env") or ()
+        if container := await hosts.link(seen.host).api.container(seen.id):
+            lines = container["Config"].get("Env") or ()
             return {name: value for name, _, value in (line.partition("=") for line in lines)}
     return {}
 
 
-def _workloads(links: list[Link], unreadable: list[str]) -> dict[str, Workload]:
+def _workloads(links: list[HostLink], unreadable: list[str]) -> dict[str, Workload]:
     newest: dict[str, Workload] = {}
     for link in links:
         for seen in link.all():
             try:
                 workload = _workload(seen)
-            except _Unreadable as why:
+            except _RecordRefused as why:
                 unreadable.append(f"the container {seen.name} on {seen.host}: {why}")
                 continue
             if workload.id not in newest or newest[workload.id].attempt < workload.attempt:
@@ -92,32 +93,32 @@ def _workloads(links: list[Link], unreadable: list[str]) -> dict[str, Workload]:
     return newest
 
 
-def _workload(seen: Seen) -> Workload:
+def _workload(seen: ContainerRecord) -> Workload:
     record = seen.labels.get(names.RECORD)
     if not record:
-        raise _Unreadable(NO_RECORD)
+        raise _RecordRefused(NO_RECORD)
     try:
         workload = Workload.model_validate_json(record)
     except ValidationError:
-        raise _Unreadable(NOT_READ) from None
+        raise _RecordRefused(NOT_READ) from None
     if (workload.id, workload.attempt) != (seen.run.workload_id, seen.run.attempt):
-        raise _Unreadable(NOT_ITS_OWN)
+        raise _RecordRefused(NOT_ITS_OWN)
     _check(workload, seen.labels)
     return workload
 
 
 async def _volumes_if_there(
-    link: Link, installation: str, unreadable: list[str]
+    link: HostLink, installation: str, unreadable: list[str]
 ) -> dict[str, tuple[Volume, Account]] | None:
     try:
         async with asyncio.timeout(PATIENCE):
             return await _volumes(link, installation, unreadable)
-    except (ApiError, TimeoutError) as error:
+    except (DockerError, TimeoutError) as error:
         log.info("what is kept on %s is not known: %s", link.host.name, error)
         return None
 
 
-async def _volumes(link: Link, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:
+async def _volumes(link: HostLink, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:
     result = {}
     for each in await link.api.volumes({"label": [names.mine(installation), names.VOLUME]}):
         labels = dict(each.get("Labels") or {})
@@ -126,18 +127,18 @@ async def _volumes(link: Link, installation: str, unreadable: list[str]) -> dict
         try:
             read = read_volume(labels[names.RECORD])
             if read is None:
-                raise _Unreadable(NOT_READ)
+                raise _RecordRefused(NOT_READ)
             if read[0].id != labels.get(names.VOLUME) or each["Name"] != f"{installation}-{read[0].object_name}":
-                raise _Unreadable(NOT_ITS_OWN)
+                raise _RecordRefused(NOT_ITS_OWN)
             _check(read[0], labels)
             result[read[0].id] = read
-        except _Unreadable as why:
+        except _RecordRefused as why:
             unreadable.append(f"the Docker volume {each['Name']} on {link.host.name}: {why}")
     return result
 
 
 def _check(recorded: Workload | Volume, labels: dict[str, str]) -> None:
     if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):
-        raise _Unreadable(NOT_READ)
+        raise _RecordRefused(NOT_READ)
     if f"{recorded.group}/{recorded.user}" != labels.get(names.OWNER):
-        raise _Unreadable(NOT_ITS_OWN)
+        raise _RecordRefused(NOT_ITS_OWN)

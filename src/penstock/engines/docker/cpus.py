@@ -10,48 +10,45 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
+from penstock.background import Tasks
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 
 log = logging.getLogger(__name__)
 
 
-class Cpus:
-    def __init__(self, hosts: Hosts) -> None:
+class DedicatedCpus:
+    def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
-        self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._locks: WeakKeyDictionary[HostLink, asyncio.Lock] = WeakKeyDictionary()
+        self._tasks = Tasks()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
-    def care(self, run: Run) -> None:
-        """Something changed on the hosts of this run."""
+    def watch(self, run: Run) -> None:
+        """Move what shares CPUs where something changed on a host of this run."""
         for link in self._hosts.links():
             if link.of(run) and link.looked.is_set() and _misplaced(link):
-                task = asyncio.create_task(self._later(link))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.start(self._later(link))
 
-    async def _later(self, link: Link) -> None:
+    async def _later(self, link: HostLink) -> None:
         try:
             await self.keep_apart(link)
-        except ApiError as error:  # it is looked at again when the host is back
+        except DockerError as error:  # it is looked at again when the host is back
             log.warning("which CPUs are shared on %s could not be changed: %s", link.host.name, error.message)
 
-    async def keep_apart(self, link: Link) -> None:
-        """Returns once those that share keep off the CPUs of others."""
+    async def keep_apart(self, link: HostLink) -> None:
+        """Return once the containers that share CPUs keep off those that are someone's alone."""
         async with self._locks.setdefault(link, asyncio.Lock()):
             for seen in _misplaced(link):
                 try:
                     await link.api.update(seen.id, {"CpusetCpus": shared(link) or _all(link)})
-                except ApiError:
+                except DockerError:
                     after = await link.look(seen.id)
                     if after and not after.over:
                         raise
@@ -59,26 +56,27 @@ class Cpus:
                     await link.look(seen.id)
 
 
-def shared(link: Link) -> str:
-    """As Docker writes them; empty: all, since nobody has any alone. Those for whom none is left share all of them."""
+def shared(link: HostLink) -> str:
+    """Return the CPUs that are shared, as Docker writes them; empty: all, since nobody has any alone, or since none is
+    left to share."""
     taken = {cpu for seen in link.all() if not seen.over for cpu in own(seen)}
     return ",".join(str(cpu) for cpu in range(_count(link)) if cpu not in taken) if taken else ""
 
 
-def own(seen: Seen) -> list[int]:
+def own(seen: ContainerRecord) -> list[int]:
     return [int(cpu) for cpu in seen.labels.get(names.CPUS, "").split(",") if cpu.isdecimal()]
 
 
-def _misplaced(link: Link) -> list[Seen]:
-    """Those that share, and not what they should."""
+def _misplaced(link: HostLink) -> list[ContainerRecord]:
+    """Return the containers that share other CPUs than they should."""
     allowed = shared(link)
     right = (allowed,) if allowed else ("", _all(link))
     return [seen for seen in link.all() if not seen.over and not own(seen) and seen.cpuset not in right]
 
 
-def _count(link: Link) -> int:
+def _count(link: HostLink) -> int:
     return int(link.info.get("NCPU") or 0)
 
 
-def _all(link: Link) -> str:
+def _all(link: HostLink) -> str:
     return ",".join(map(str, range(_count(link))))

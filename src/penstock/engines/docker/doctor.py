@@ -1,18 +1,18 @@
-"""Checks of `penstock doctor`: do the Docker hosts answer, fit, and keep limits?"""
+"""Check for `penstock doctor` whether the Docker hosts answer, fit, and keep limits."""
 
 from __future__ import annotations
 
 import shutil
 
 from penstock.engines.docker.api.client import FIRST
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.space import FIX
 from penstock.settings import Settings
 from penstock.wire.server import Check
 
 
-def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:
+def all_checks(hosts: DockerHosts, settings: Settings) -> list[Check]:
     nodes = hosts.nodes()
     if not nodes:
         said = "no Docker host is registered"
@@ -26,54 +26,34 @@ def all_checks(hosts: Hosts, settings: Settings) -> list[Check]:
     return found
 
 
-def _reached(name: str, message: str | None, link: Link | None) -> Check:
+def _reached(name: str, message: str | None, link: HostLink | None) -> Check:
     if message or link is None:
         return Check(name=f"node {name}", node=name, ok=False, detail=message or "not reached", required=False)
     version = link.info.get("ServerVersion", "")
     return Check(name=f"node {name}", node=name, ok=True, detail=f"Docker {version} answers")
 
 
-def _fits(link: Link) -> list[Check]:
+def _fits(link: HostLink) -> list[Check]:
     if not link.looked.is_set():
         return []
-    found = []
+    name, found = link.host.name, []
+
+    def fails(what: str, detail: str, fix: str | None = None, *, required: bool = False) -> None:
+        found.append(Check(name=f"{what} of {name}", node=name, ok=False, detail=detail, fix=fix, required=required))
+
     if link.api.version < FIRST:
-        said = f"Docker {link.info.get('ServerVersion')} on {link.host.name} is older than 20.10"
-        found.append(
-            Check(
-                name=f"version of {link.host.name}",
-                node=link.host.name,
-                ok=False,
-                detail=said,
-                fix="install a newer Docker",
-            )
-        )
+        said = f"Docker {link.info.get('ServerVersion')} on {name} is older than 20.10"
+        fails("version", said, "install a newer Docker", required=True)
     lacking = [word for key, word in (("MemoryLimit", "memory"), ("CpuCfsQuota", "CPUs")) if not link.info.get(key)]
     if lacking:
-        said = f"{link.host.name} cannot limit {' and '.join(lacking)}"
-        found.append(
-            Check(name=f"limits of {link.host.name}", node=link.host.name, ok=False, detail=said, required=False)
-        )
+        fails("limits", f"{name} cannot limit {' and '.join(lacking)}")
     if link.space.full:
-        said = f"{link.host.name} {link.space.full}"
-        found.append(Check(name=f"disk of {link.host.name}", node=link.host.name, ok=False, detail=said, fix=FIX))
+        fails("disk", f"{name} {link.space.full}", FIX, required=True)
     if link.probe.gpu_trouble:
-        said = f"nvidia-smi does not show the GPUs of {link.host.name}: {link.probe.gpu_trouble}"
+        said = f"nvidia-smi does not show the GPUs of {name}: {link.probe.gpu_trouble}"
         fix = "`docker run --gpus all IMAGE nvidia-smi` must work there; IMAGE is docker_helper_image, and needs glibc"
-        found.append(
-            Check(name=f"GPUs of {link.host.name}", node=link.host.name, ok=False, detail=said, fix=fix, required=False)
-        )
+        fails("GPUs", said, fix)
     if not link.info.get("LiveRestoreEnabled"):
-        said = f"live-restore is off on {link.host.name}: a restart of Docker ends what runs there"
-        fix = '"live-restore": true in /etc/docker/daemon.json'
-        found.append(
-            Check(
-                name=f"live-restore of {link.host.name}",
-                node=link.host.name,
-                ok=False,
-                detail=said,
-                fix=fix,
-                required=False,
-            )
-        )
+        said = f"live-restore is off on {name}: a restart of Docker ends what runs there"
+        fails("live-restore", said, '"live-restore": true in /etc/docker/daemon.json')
     return found

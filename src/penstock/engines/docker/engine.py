@@ -1,8 +1,7 @@
 """The Docker engine: a pool of Docker hosts, with nothing of ours installed on them.
 
-Each host is watched by a link of its own (`link`, `hosts`): reading costs it nothing. A run is containers that are
-started step by step (`launching`) from a body of ours (`containers`, `script`), and is what they are (`runs`,
-`reporting`).
+Each host is watched by a link of its own (`host`, `hosts`), so reading costs it nothing. A run is containers that are
+started step by step (`runs`) from a body of ours (`spec`), and is what a snapshot of them says (`state`).
 """
 
 from __future__ import annotations
@@ -31,25 +30,20 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.docker import adoption, doctor
-from penstock.engines.docker import hosts as moving
-from penstock.engines.docker import inspect as looking
-from penstock.engines.docker import nodes as machine
-from penstock.engines.docker import refusals as refusing
-from penstock.engines.docker.api.errors import shown
-from penstock.engines.docker.cpus import Cpus
-from penstock.engines.docker.disks import Disks
-from penstock.engines.docker.exec import Entering
-from penstock.engines.docker.gpus import Gauges
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import Pulls
-from penstock.engines.docker.logs import Logs
-from penstock.engines.docker.ports import Forwarding
-from penstock.engines.docker.runs.runs import Runs
-from penstock.engines.docker.runs.steps import Launching
+from penstock.engines.docker import adoption, doctor, inspect, nodes, refusals
+from penstock.engines.docker.api.errors import translated_errors
+from penstock.engines.docker.cpus import DedicatedCpus
+from penstock.engines.docker.events import events_of
+from penstock.engines.docker.exec import DockerSessions
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.images import ImagePulls
+from penstock.engines.docker.logs import ContainerLogs
+from penstock.engines.docker.ports import DockerPorts
+from penstock.engines.docker.runs.runs import DockerRuns
+from penstock.engines.docker.runs.steps import LaunchSteps
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.usage import Peaks
-from penstock.engines.docker.volumes import Claims
+from penstock.engines.docker.usage import DiskLimits, HostGpus, MemoryPeaks
+from penstock.engines.docker.volumes import DockerClaims
 from penstock.engines.shared.refusals import by_place
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
@@ -68,31 +62,24 @@ class DockerEngine:
         self._made = read_settings(settings)
         self.helper_image: str | None = self._made.helper_image
         self._changes = Changes()
-        self._hosts = Hosts(settings, self._made, self._changed)
-        self._claims = Claims(self._hosts, self._made)
-        self._cpus = Cpus(self._hosts)
-        self._gauges = Gauges(self._hosts, self._made)
-        self._pulls = Pulls(settings.docker_registry_config)
-        launching = Launching(self._hosts, self._claims, self._pulls, self._cpus, self._made)
-        self._runs = Runs(self._hosts, launching, self._changes, self._made)
-        self._disks = Disks(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
-        self._logs = Logs(self._hosts, self._changes.follow, self._never_begins)
-        self._entering = Entering(self._hosts)
-        self._peaks = Peaks(self._hosts)
-        self._forwarding = Forwarding(self._hosts, self._made.helper_image, self._made.installation)
+        self._hosts = DockerHosts(settings, self._made, self._changed)
+        self._claims = DockerClaims(self._hosts, self._made)
+        self._cpus = DedicatedCpus(self._hosts)
+        self._gauges = HostGpus(self._hosts)
+        self._pulls = ImagePulls(settings.docker_registry_config)
+        launching = LaunchSteps(self._hosts, self._claims, self._pulls, self._cpus, self._made)
+        self._runs = DockerRuns(self._hosts, launching, self._changes, self._made)
+        self._disks = DiskLimits(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
+        self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
+        self._sessions = DockerSessions(self._hosts)
+        self._ports = DockerPorts(self._hosts)
+        self._watches = (self._disks, self._cpus, self._gauges, self._sessions, MemoryPeaks(self._hosts), self._ports)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
-        """Nothing is there until hosts are named."""
-        self._closing.push_async_callback(self._hosts.close)
-        self._closing.push_async_callback(self._pulls.close)
-        self._closing.push_async_callback(self._runs.close)
-        self._closing.push_async_callback(self._disks.close)
-        self._closing.push_async_callback(self._cpus.close)
-        self._closing.push_async_callback(self._gauges.close)
-        self._closing.push_async_callback(self._entering.close)
-        self._closing.push_async_callback(self._peaks.close)
-        self._closing.push_async_callback(self._forwarding.close)
+        """Begin; nothing is there until hosts are named."""
+        for each in (self._hosts, self._pulls, self._runs, *self._watches):
+            self._closing.push_async_callback(each.close)
         self._gauges.open()
 
     async def close(self) -> None:
@@ -104,18 +91,14 @@ class DockerEngine:
         await self._hosts.use(hosts)
 
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
-        with shown():
-            return await moving.lacking(self._hosts, host, runs, self._made.installation)
+        with translated_errors():
+            return await self._hosts.lacking(host, runs)
 
     def _changed(self, run: Run) -> None:
-        """First what must be done about it, then whoever wants to know."""
-        self._runs.care(run)
-        self._disks.care(run)
-        self._cpus.care(run)
-        self._gauges.care(run)
-        self._entering.care(run)
-        self._peaks.care(run)
-        self._forwarding.care(run)
+        """Do first what cannot wait, then tell whoever wants to know."""
+        self._runs.watch(run)
+        for each in self._watches:
+            each.watch(run)
         for seen in self._hosts.parts(run).values():
             if seen.over and seen.exit_code and (link := self._hosts.get(seen.host)):
                 link.space.doubt()
@@ -123,7 +106,7 @@ class DockerEngine:
 
     def _never_begins(self, run: Run, part: int) -> bool:
         try:
-            return self._runs.report(run).presence is Presence.ended
+            return self._runs.observe(run).presence is Presence.ended
         except Unavailable:  # nobody can tell now
             return False
 
@@ -136,8 +119,8 @@ class DockerEngine:
         return self._hosts.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
-        with shown():
-            return await adoption.found(self._hosts, self._made.installation, nodes)
+        with translated_errors():
+            return await adoption.read_records(self._hosts, self._made.installation, nodes)
 
     async def left_over(self) -> list[LeftOver]:
         return [LeftOver(seen.run, seen.host, seen.name) for seen in self._runs.left_over()]
@@ -148,39 +131,39 @@ class DockerEngine:
         return self._claims.classes()
 
     async def create_volume(self, volume: Volume, account: Account) -> None:
-        with shown():
+        with translated_errors():
             await self._claims.create(volume, account)
 
     async def delete_volume(self, volume: Volume) -> None:
-        with shown():
+        with translated_errors():
             await self._claims.delete(volume)
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
-        with shown():
+        with translated_errors():
             return await self._claims.reports(volumes)
 
     async def volume_usage(self, volume: Volume) -> int:
-        with shown():
+        with translated_errors():
             return await self._claims.usage(volume)
 
     async def volume_users(self, volume: Volume) -> list[str]:
-        with shown():
+        with translated_errors():
             return await self._claims.users(volume)
 
     async def volume_node(self, volume: Volume) -> str | None:
-        with shown():
+        with translated_errors():
             return await self._claims.node_of(volume)
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        return refusing.refusals(spec)
+        return refusals.refusals(spec)
 
     async def notices(self, spec: Spec) -> list[str]:
-        return refusing.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
+        return refusals.notices(spec, self._hosts.gpus_seen() if spec.idle_timeout is not None else ())
 
     async def start(self, launch: Launch) -> None:
-        with shown():
+        with translated_errors():
             await self._runs.start(launch)
 
     def remind(self, launch: Launch) -> None:
@@ -189,17 +172,21 @@ class DockerEngine:
     async def observe(self, run: Run) -> Report:
         return self._runs.observe(run)
 
+    async def advance(self, run: Run) -> None:
+        self._runs.advance(run)
+
     async def stop(self, run: Run, grace: int) -> None:
-        with shown():
+        with translated_errors():
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
-        """Containers stay until the run is removed: they are where its log is."""
-        with shown():
+        """Empty its scratch disks. Its containers stay until the run is removed: they are where its log is."""
+        self._runs.settle(run)
+        with translated_errors():
             await self._disks.empty(run)
 
     async def remove(self, run: Run) -> None:
-        with shown():
+        with translated_errors():
             await self._runs.remove(run)
         self._changes.tell(run)
 
@@ -210,29 +197,28 @@ class DockerEngine:
         return self._changes.follow()
 
     async def events(self, run: Run) -> list[Event]:
-        return looking.happenings(self._hosts, run)
+        return events_of(self._hosts.parts(run))
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        return await self._entering.enter(run, part, command, terminal)
+        return await self._sessions.enter(run, part, command, terminal)
 
     async def inspect(self, run: Run) -> dict[str, Any]:
-        with shown():
-            return await looking.inspect(self._hosts, run)
+        with translated_errors():
+            return await inspect.inspect(self._hosts, run)
 
     async def top(self, run: Run, part: int) -> Measure:
-        with shown():
-            return await looking.top(self._hosts, self._gauges, run, part)
+        with translated_errors():
+            return await inspect.top(self._hosts, self._gauges, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
-        image, installation = self._made.helper_image, self._made.installation
-        each = (machine.activity(self._hosts, self._gauges, name, image, installation) for name in names)
+        each = (nodes.measure_node(self._hosts, self._gauges, name) for name in names)
         return [found for found in await asyncio.gather(*each) if found]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         return by_place(workloads, await self._gauges.all())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        return await self._forwarding.connect(run, part, port)
+        return await self._ports.connect(run, part, port)

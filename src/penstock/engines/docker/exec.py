@@ -1,4 +1,4 @@
-"""`exec`: start a program beside the job's own, in its container.
+"""Start a program beside the job's own, in its container: `exec`.
 
 Docker neither gives a terminal its size before the program looks nor ends the program when its user has gone. Where the
 container surely has bash, a few lines of it do the first. The second is done by a mark in the program's environment: a
@@ -18,13 +18,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Clash, NotFound, Unreachable, as_ours, shown
-from penstock.engines.docker.api.http import Stream
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.script import BASH
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import (
+    DockerConflict,
+    DockerError,
+    DockerNotFound,
+    DockerUnreachable,
+    translate,
+    translated_errors,
+)
+from penstock.engines.docker.api.http import ProgramStream
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.spec import BASH
+from penstock.engines.shared.endings import NOT_EXECUTABLE_CODE, NOT_FOUND_CODE
 from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
 
@@ -35,25 +44,23 @@ MARK = "PENSTOCK_SESSION"
 """What the processes of a session have in their environment."""
 _MARK = re.compile(r"[0-9a-f]{16}")
 NOT_STARTED = b"OCI runtime exec failed: "
-"""So begins what Docker says, as if the program did, of one that it could not start."""
+"""How Docker begins what it says in the name of a program that it could not start."""
 _PROGRAM = re.compile(r'exec: "(.*?)": (.*)')
 _NOT_THERE = ("file not found in $PATH", "no such file or directory")
-NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
-NOT_RUNNING = "It does not run now: a program can be started only in what runs."
 
 
 Left = Callable[[bool], Awaitable[None]]
-"""What is done when its user has gone: whether it may run still."""
+"""Called when the user has gone, with whether the program may run still."""
 
 
-class Entered:
+class DockerSession:
     """A session as every engine has it."""
 
     def __init__(
         self,
-        api: Api,
+        api: DockerApi,
         exec_id: str,
-        stream: Stream,
+        stream: ProgramStream,
         left: Left | None = None,
         *,
         tty: bool = False,
@@ -62,7 +69,7 @@ class Entered:
         self._api, self._exec_id, self._stream = api, exec_id, stream
         self._left = left
         self._shell = shell
-        """There is one around it, which says itself what it cannot start."""
+        """There is a shell around the program, which says itself what it cannot start."""
         self._line_end = "\r\n" if tty else "\n"
         self._code: int | None = None
         self._over = asyncio.Event()
@@ -78,9 +85,9 @@ class Entered:
     async def resize(self, size: Terminal) -> None:
         try:
             await self._api.resize(self._exec_id, size.columns, size.rows)
-        except Unreachable as error:
-            raise as_ours(error) from error
-        except ApiError:
+        except DockerUnreachable as error:
+            raise translate(error) from error
+        except DockerError:
             return  # it has just ended
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
@@ -101,7 +108,7 @@ class Entered:
             yield await self._last(held)
 
     async def _last(self, data: bytes) -> tuple[int, bytes]:
-        """The only thing that was said: by the program, if there was one."""
+        """Tell whether the only thing that was said came from the program, or from Docker about it."""
         if await self.exit_code() not in (NOT_EXECUTABLE_CODE, NOT_FOUND_CODE):
             return 1, data
         self._code, said = not_started(data.decode(errors="replace").strip())
@@ -112,12 +119,12 @@ class Entered:
             async for _ in self.output():
                 pass
         if self._code is None:
-            with shown():
+            with translated_errors():
                 self._code = await self._ended()
         return self._code
 
     async def _ended(self) -> int:
-        """Its output ends a moment before Docker knows its code."""
+        """Wait for the exit code: the output ends a moment before Docker knows it."""
         try:
             async with asyncio.timeout(CODE_SECONDS):
                 while True:
@@ -136,24 +143,20 @@ class Entered:
             await left(self._code is None and not self._over.is_set())
 
 
-class Entering:
-    def __init__(self, hosts: Hosts) -> None:
+class DockerSessions:
+    def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
         self._marks: set[str] = set()
-        """Of programs that somebody is connected to."""
+        """The marks of programs that somebody is connected to."""
         self._programs: set[str] = set()
-        """The same, as Docker calls them."""
-        self._ending: dict[str, asyncio.Task[None]] = {}
+        """The ids that Docker has given them."""
+        self._ending = Tasks()
 
     async def close(self) -> None:
-        for task in self._ending.values():
-            task.cancel()
-        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        await self._ending.close()
 
-    async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Entered:
-        seen = self._hosts.parts(run).get(part)
-        if seen is None or not seen.runs:
-            raise Conflict(NOT_RUNNING)
+    async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
+        seen = self._hosts.running(run, part, "a program can be started only in what runs")
         mark = secrets.token_hex(8)
         self._marks.add(mark)
         try:
@@ -165,7 +168,7 @@ class Entering:
             await entered.resize(terminal)
         return entered
 
-    async def _started(self, seen: Seen, mark: str, command: Sequence[str], *, tty: bool) -> Entered:
+    async def _started(self, seen: ContainerRecord, mark: str, command: Sequence[str], *, tty: bool) -> DockerSession:
         body: Fields = {
             "Cmd": [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else list(command),
             "Env": [f"{MARK}={mark}"],
@@ -174,37 +177,33 @@ class Entering:
             "AttachStderr": True,
             "Tty": tty,
         }
-        with shown():
+        with translated_errors():
             api = self._hosts.link(seen.host).api
             try:
                 exec_id, stream = await api.exec(seen.id, body)
-            except (NotFound, Clash):
+            except (DockerNotFound, DockerConflict):
                 raise Conflict("It has just ended.") from None
         self._programs.add(exec_id)
         left = partial(self._leave, seen, mark, exec_id)
-        return Entered(api, exec_id, stream, left, tty=tty, shell=seen.has_bash)
+        return DockerSession(api, exec_id, stream, left, tty=tty, shell=seen.has_bash)
 
-    async def _leave(self, seen: Seen, mark: str, exec_id: str, runs: bool) -> None:
+    async def _leave(self, seen: ContainerRecord, mark: str, exec_id: str, runs: bool) -> None:
         try:
             if runs:
-                with suppress(ApiError):
+                with suppress(DockerError):
                     await end(self._hosts.link(seen.host).api, seen, mark)
         finally:
             self._marks.discard(mark)
             self._programs.discard(exec_id)
 
-    def care(self, run: Run) -> None:
-        """Where programs run that this server did not start, or could not end, they are ended."""
+    def watch(self, run: Run) -> None:
+        """End programs that this server did not start, or could not end."""
         for seen in self._hosts.parts(run).values():
             if seen.runs and seen.programs - self._programs and seen.id not in self._ending:
-                task = self._ending[seen.id] = asyncio.create_task(self._end_left_over(seen))
-                task.add_done_callback(partial(self._ended, seen.id))
+                self._ending.start(self._end_left_over(seen), seen.id)
 
-    def _ended(self, container: str, task: asyncio.Task[None]) -> None:
-        del self._ending[container]
-
-    async def _end_left_over(self, seen: Seen) -> None:
-        with suppress(ApiError):
+    async def _end_left_over(self, seen: ContainerRecord) -> None:
+        with suppress(DockerError):
             api = self._hosts.link(seen.host).api
             marks = {line for line in (await said(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
             for mark in marks - self._marks:
@@ -212,13 +211,13 @@ class Entering:
                 await end(api, seen, mark)
 
 
-async def end(api: Api, seen: Seen, mark: str) -> None:
-    """All that has the mark."""
+async def end(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
+    """End all processes that have the mark."""
     await said(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
 
 
-async def said(api: Api, seen: Seen, script: str, *words: str) -> str:
-    """What a script printed in a container; where that has nothing to run it with, nothing of use."""
+async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
+    """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
     shell = BASH if seen.has_bash else "sh"
     body: Fields = {"Cmd": [shell, "-c", script, "sh", *words], "AttachStdout": True, "AttachStderr": True}
     out = b""
@@ -234,7 +233,7 @@ async def said(api: Api, seen: Seen, script: str, *words: str) -> str:
 
 
 def not_started(said: str) -> tuple[int, str]:
-    """The code that a shell would end with, and what it would say."""
+    """Return the code that a shell would end with, and what it would say."""
     found = _PROGRAM.search(said)
     if found is None:
         return NOT_EXECUTABLE_CODE, f"It could not be started: {said}"

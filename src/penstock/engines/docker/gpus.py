@@ -1,135 +1,122 @@
-"""Measure what the GPUs of hosts do: often where our containers use some, seldom elsewhere.
+"""Look at a host's CPUs and GPUs from a small container, since Docker does not tell of them.
 
-A look is a container on the host. Whoever wants to know while there is one gets the same answer, so there are never
-two. A host that is slow is waited for a while, once: then others go on without it, until it has answered.
+NVIDIA's container toolkit puts it into containers that ask for GPUs. Whose processes compute on them it does not see
+there: their numbers mean nothing in a container, and some drivers do not even count them. So a GPU is somebody else's
+if a process is counted on it, or much of its memory is in use, while no container of ours has it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import replace
-from time import monotonic
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
-from penstock.engines.base import Run
-from penstock.engines.docker import names, probe
-from penstock.engines.docker.api.errors import ApiError, Unreachable
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.helpers import ended
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.helpers import Helpers
 from penstock.wire.measures import GpuMeasure
 
-log = logging.getLogger(__name__)
-PATIENCE = 10.0
-"""Seconds, from when a look began."""
-IDLE_SECONDS = 30.0
-"""After this long a host is looked at, whether or not anything of ours runs there."""
+QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
+TABLE = "--format=csv,noheader,nounits"
+PROCESSES = f"nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory {TABLE}"
+LOOK = ("sh", "-c", f"nvidia-smi --query-gpu={QUERY} {TABLE} && {{ {PROCESSES} || :; }}")
+ALL = {"DeviceRequests": [{"Driver": "nvidia", "Count": -1, "Capabilities": [["gpu", "utility"]]}]}
+MEBIBYTE = 1 << 20
+UNUSED = 1 << 30
+"""Bytes that a driver may keep on a GPU which nobody uses."""
 
 
-class Look(NamedTuple):
-    gpus: Mapping[str, GpuMeasure] = {}
-    """By uuid; those that cannot be seen are not there."""
-    trouble: str | None = None
-    """Why none can be seen."""
+class HostGpuReading(NamedTuple):
+    gpu: Gpu
+    utilization: int | None
+    """Percent; None where this product does not tell it."""
+
+    @property
+    def measure(self) -> GpuMeasure:
+        return GpuMeasure(
+            uuid=self.gpu.uuid,
+            product=self.gpu.product,
+            memory_bytes=self.gpu.memory_bytes,
+            memory_used_bytes=self.gpu.memory_used_bytes,
+            utilization=self.utilization,
+        )
 
 
-class Gauges:
-    def __init__(self, hosts: Hosts, made: ContainerSettings) -> None:
-        self._hosts, self._made = hosts, made
-        self._looking: dict[Link, asyncio.Task[Look]] = {}
-        self._began: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
-        self._having: dict[Run, set[Link]] = {}
-        """The hosts on which a run has GPUs."""
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def open(self) -> None:
-        self._later(self._look_at_idle())
-
-    async def close(self) -> None:
-        await ended([*self._tasks, *self._looking.values()])
-
-    async def all(self) -> dict[str, GpuMeasure]:
-        links = [link for link in self._shown() if _has_gpus(link.all())]
-        found = await asyncio.gather(*(self.of(link) for link in links))
-        return {uuid: gpu for look in found for uuid, gpu in look.gpus.items()}
-
-    def _shown(self) -> list[Link]:
-        """Those that answer and can show their GPUs."""
-        return [link for link in self._hosts.links() if link.probe.gpus and link.looked.is_set()]
-
-    async def of(self, link: Link) -> Look:
-        name = link.host.name
-        if not link.probe.gpus:
-            return Look(trouble=link.probe.gpu_trouble or f"Docker on {name} cannot show them")
-        looking = self._looking.get(link) or self._begin(link)
-        left = self._began[link] + PATIENCE - monotonic()
-        done, _ = await asyncio.wait([looking], timeout=max(left, 0))
-        return looking.result() if done else Look(trouble=f"{name} does not say it within {PATIENCE:.0f} seconds")
-
-    def care(self, run: Run) -> None:
-        """Where it has no GPUs any more it is looked once again: what is in their memory has changed."""
-        before = self._having.pop(run, set())
-        having = {link for link in self._hosts.links() if _has_gpus(link.of(run))}
-        if having:
-            self._having[run] = having
-        for link in before - having:
-            self._later(self._look_again(link))
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _look_at_idle(self) -> None:
-        while True:
-            await asyncio.sleep(min(IDLE_SECONDS, 1))
-            for link in self._shown():
-                if link not in self._looking and self._is_due(link):
-                    self._begin(link)
-
-    def _is_due(self, link: Link) -> bool:
-        """When it was probed it was looked at, too."""
-        return self._began.setdefault(link, monotonic()) + IDLE_SECONDS <= monotonic()
-
-    async def _look_again(self, link: Link) -> None:
-        if before := self._looking.get(link):  # it may have seen what was
-            await asyncio.wait([before])
-        await self.of(link)
-
-    def _begin(self, link: Link) -> asyncio.Task[Look]:
-        self._began[link] = monotonic()
-        task = self._looking[link] = asyncio.create_task(self._look(link))
-        task.add_done_callback(lambda _: self._looking.pop(link, None))
-        return task
-
-    async def _look(self, link: Link) -> Look:
-        ours = probe.held_by(link.all())
-        try:
-            found = await probe.readings(link.api, self._made.helper_image, self._made.installation)
-        except Unreachable as error:
-            _show(link, ())
-            return Look(trouble=error.message)
-        except ApiError as error:
-            if link.probe.gpu_trouble is None:
-                log.warning("what the GPUs of %s do is not known: %s", link.host.name, error.message)
-            _show(link, (), error.message)
-            return Look(trouble=error.message)
-        _show(link, probe.judged((reading.gpu for reading in found), ours | probe.held_by(link.all())))
-        return Look({reading.gpu.uuid: reading.measure for reading in found})
+def is_installed(info: Fields) -> bool:
+    """Does the host have NVIDIA's container toolkit?"""
+    return "nvidia" in (info.get("Runtimes") or {})
 
 
-def _has_gpus(containers: Iterable[Seen]) -> bool:
-    return any(seen.runs and bool(seen.labels.get(names.GPUS)) for seen in containers)
+async def readings(helpers: Helpers) -> tuple[HostGpuReading, ...]:
+    """Look at all GPUs of a host now; raise where they cannot be seen."""
+    return read_table(await helpers.run(LOOK, config=ALL))
 
 
-def _show(link: Link, found: Iterable[Gpu], trouble: str | None = None) -> None:
-    """What is on its GPUs, to whoever asks for the node. Of one that could not be looked at, who else had it."""
-    seen = {gpu.uuid: gpu for gpu in found}
-    gpus = [seen.get(gpu.uuid) or gpu.model_copy(update={"memory_used_bytes": None}) for gpu in link.probe.gpus]
-    link.probe = replace(link.probe, gpus=tuple(gpus), gpu_trouble=trouble)
+def read_table(text: str) -> tuple[HostGpuReading, ...]:
+    """Read a table of GPUs, then of processes. What a GPU does not tell is `[N/A]`."""
+    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
+    running = Counter(row[0] for row in rows if len(row) == 3)
+    gpus = [row for row in rows if len(row) == 6 and row[0].isdecimal() and row[3].isdecimal()]
+    return tuple(_read(row, running[row[1]]) for row in gpus)
+
+
+def held_by(containers: Iterable[ContainerRecord]) -> set[str]:
+    """Return the GPUs of our containers that run."""
+    return {uuid for seen in containers if seen.runs for uuid in seen.gpus}
+
+
+def judged(gpus: Iterable[Gpu], ours: set[str]) -> tuple[Gpu, ...]:
+    """Take what is in use on a GPU of ours to be in use by us."""
+    return tuple(gpu.model_copy(update={"outside": ""}) if gpu.uuid in ours else gpu for gpu in gpus)
+
+
+def _read(row: list[str], processes: int) -> HostGpuReading:
+    number, uuid, product, memory, used, percent = row
+    memory_used = int(used) * MEBIBYTE if used.isdecimal() else None
+    gpu = Gpu(
+        uuid=uuid,
+        product=product,
+        minor=int(number),
+        memory_bytes=int(memory) * MEBIBYTE,
+        memory_used_bytes=memory_used,
+        outside=_in_use(processes, memory_used or 0),
+        last_seen=now(),
+    )
+    return HostGpuReading(gpu, int(percent) if percent.isdecimal() else None)
+
+
+def _in_use(processes: int, memory: int) -> str:
+    """Say what is in use on a GPU; empty: nothing, as far as can be told."""
+    if not processes and memory <= UNUSED:
+        return ""
+    said = [f"{processes} compute process{'es' if processes > 1 else ''}"] if processes else []
+    return ", ".join([*said, f"{memory // MEBIBYTE} MiB in use"])
+
+
+_MODEL = re.compile(r"^model name\s*:\s*(.+?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class HostProbe:
+    known: bool = False
+    cpu_product: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    gpu_trouble: str | None = None
+    """Why they could not be looked at last, though NVIDIA's toolkit is there."""
+
+
+async def probe(helpers: Helpers, info: Fields) -> HostProbe:
+    model = _MODEL.search(await helpers.run(["cat", "/proc/cpuinfo"]))
+    product = model[1] if model else ""
+    if not is_installed(info):
+        return HostProbe(True, product)
+    try:
+        return HostProbe(True, product, tuple(reading.gpu for reading in await readings(helpers)))
+    except DockerError as error:
+        return HostProbe(True, product, gpu_trouble=error.message)

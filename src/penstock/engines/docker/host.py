@@ -1,4 +1,4 @@
-"""One Docker host: its connection, what was last seen on it, and since when it does not answer.
+"""One Docker host: its connection, what was last seen on it, its groups' networks, and why it does not answer.
 
 The engine's events are listened to first and everything there is looked at afterwards, so nothing is missed between the
 two. When the connection breaks, both are done again. Each host has a task of its own: one that hangs hangs alone.
@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from penstock.background import Backoff, Tasks
 from penstock.domain.model import now
 from penstock.domain.nodes import Host
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Unreachable
-from penstock.engines.docker.api.objects import Seen, note_in, read_time, seen_of
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable
+from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
+from penstock.engines.docker.events import EventMemory, read_memory
+from penstock.engines.docker.gpus import HostProbe, held_by, judged, probe
+from penstock.engines.docker.helpers import Helpers
 from penstock.engines.docker.images import is_marked
-from penstock.engines.docker.networks import Networks
-from penstock.engines.docker.outages import ENDING, Life, Memory, Outage, life_of, memory_of, outage_before
-from penstock.engines.docker.probe import Probe, held_by, judged, probe
-from penstock.engines.docker.script import AGAIN_CODE, NOTE
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.space import Space
+from penstock.engines.docker.space import DiskSpace
+from penstock.engines.docker.spec import AGAIN_CODE, NOTE
 from penstock.engines.shared.minder import Note
 
 log = logging.getLogger(__name__)
@@ -35,99 +37,108 @@ EVENTS = ("create", "start", "die", "oom", "destroy")
 PING_SECONDS, PING_PATIENCE = 10.0, 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 AT_ONCE = 8
-OUTAGES_KEPT = 16
+OWN_NETWORK = "bridge"
 REMOVED_KEPT = 256
 HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Link:
-    def __init__(self, host: Host, api: Api, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
+@dataclass(frozen=True)
+class DockerLife:
+    """A Docker engine from one start to the next, known by its own network, which it makes anew each time."""
+
+    id: str
+    """No other has it: a copied machine has the same `ID` as its original, but makes a network of its own."""
+    began: datetime | None
+    """By the host's clock."""
+
+
+class HostLink:
+    def __init__(self, host: Host, api: DockerApi, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self.host = host
         self.api = api
-        self.installation, self._helper = made.installation, made.helper_image
-        self.space = Space(api, made)
-        self.networks = Networks(api, made.installation, made.closed)
+        self.installation = made.installation
+        self.helpers = Helpers(api, made)
+        self.space = DiskSpace(self.helpers)
+        self.networks = GroupNetworks(api, made.installation, made.closed)
         self._changed = changed
         self.info: Fields = {}
-        self.probe = Probe()
+        self.probe = HostProbe()
         self.last_seen: datetime | None = None
         self.trouble: str | None = f"{host.name} was not reached yet"
-        self.down_since: datetime | None = now()
-        self.outages: list[Outage] = []
-        self.life: Life | None = None
-        """Of its Docker, as far as is known."""
+        self.life: DockerLife | None = None
+        """None: Docker has no network of its own."""
+        self._connections = 0
         self.looked = asyncio.Event()
         """Set while what is known of it is true."""
         self.was_seen = False
-        """What is known of it was true once: what it does not show was not there then."""
+        """All there was looked at once: what is not known was not there then."""
         self.tried = asyncio.Event()
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
         """How far its clock is ahead of ours."""
-        self._known: dict[str, Seen] = {}
+        self._known: dict[str, ContainerRecord] = {}
         self._by_run: dict[Run, dict[str, None]] = {}
-        self._heard: set[str] = set()
-        """Containers whose end Docker told of when it happened."""
         self._removing: set[str] = set()
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
-        """Those we did remove: an answer that was on its way then is old."""
-        self._before: list[Seen] = []
-        """Those that ran and were removed before we first looked, as far as Docker remembers."""
+        """Containers that we did remove: an answer that was on its way then is old."""
+        self._before: list[ContainerRecord] = []
+        """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
-        """By the id of an image: has it labels of ours?"""
-        self._task: asyncio.Task[None] | None = None
-        self._probing: asyncio.Task[None] | None = None
-        self._clearing: asyncio.Task[None] | None = None
-        self._probed: datetime | None = None
-        """Since when the Docker runs that was probed: what is installed on a host is there after a restart."""
+        """Image id → whether the image has labels of ours."""
+        self._probed: DockerLife | None = None
+        """The life of Docker that was probed: what is installed on a host is there after a restart."""
+        self._tasks = Tasks()
 
     def open(self) -> None:
-        self._task = asyncio.create_task(self._stay())
+        self._tasks.start(self._stay_connected())
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, self._probing, self._clearing) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, self.space.close(), return_exceptions=True)
+        await asyncio.gather(self._tasks.close(), self.space.close())
         await self.api.close()
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
-    def all(self) -> Iterable[Seen]:
+    def all(self) -> Iterable[ContainerRecord]:
         return self._known.values()
 
-    def of(self, run: Run) -> list[Seen]:
+    def of(self, run: Run) -> list[ContainerRecord]:
         return [self._known[id_] for id_ in self._by_run.get(run, ())]
 
-    def keep(self, seen: Seen) -> None:
+    def keep(self, seen: ContainerRecord) -> None:
         self._known[seen.id] = seen
         self._by_run.setdefault(seen.run, {})[seen.id] = None
 
+    def note_peak(self, seen: ContainerRecord, used: int) -> None:
+        if (known := self._known.get(seen.id)) and used > known.peak:
+            self.keep(replace(known, peak=used))
+
+    def removed_before(self, run: Run) -> list[ContainerRecord]:
+        """Containers of a run that were removed before we first looked, as far as Docker remembers."""
+        return [seen for seen in self._before if seen.run == run]
+
     def recall(self, run: Run) -> None:
-        """Of a run of which nothing is there: what was, before we looked."""
-        if found := [seen for seen in self._before if seen.run == run]:
-            self._before = [seen for seen in self._before if seen.run != run]
-            for seen in found:
-                self.keep(seen)
-            self._tell(run)
+        """Keep what was removed of a run beside what is started of it now."""
+        for seen in self.removed_before(run):
+            self.keep(seen)
+
+    @property
+    def docker(self) -> str:
+        """Identify its Docker from one start to the next. Where it does not say, each connection is to another."""
+        return self.life.id if self.life else f"connection {self._connections}"
 
     def _drop(self, container_id: str) -> None:
-        seen = self._known.pop(container_id, None)
-        self._heard.discard(container_id)
-        if seen is None:
-            return
-        ids = self._by_run[seen.run]
-        del ids[container_id]
-        if not ids:
-            del self._by_run[seen.run]
+        if seen := self._known.pop(container_id, None):
+            del self._by_run[seen.run][container_id]
+            if not self._by_run[seen.run]:
+                del self._by_run[seen.run]
 
     def require(self) -> None:
         if not self.looked.is_set():
-            raise Unreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
+            raise DockerUnreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
 
-    async def remove(self, seen: Seen, *, force: bool = True) -> None:
+    async def remove(self, seen: ContainerRecord, *, force: bool = True) -> None:
         self._removing.add(seen.id)
         try:
             if not seen.gone:
@@ -137,13 +148,13 @@ class Link:
         finally:
             self._removing.discard(seen.id)
 
-    async def look(self, ref: str) -> Seen | None:
-        """At one container, by id or name, now."""
+    async def look(self, ref: str, *, ends: bool = False) -> ContainerRecord | None:
+        """Look at one container, by id or name. `ends`: Docker has just told of its end."""
         found = await self.api.container(ref)
         if found is None:
             self._lost(ref)
             return None
-        seen = seen_of(found, self.host.name)
+        seen = read_container(found, self.host.name)
         if seen is None or seen.labels.get(names.INSTALLATION) != self.installation:
             return seen
         if await self._is_marked(str(found["Image"])):
@@ -153,15 +164,15 @@ class Link:
         before = self._known.get(seen.id)
         if before:
             seen = replace(seen, peak=before.peak)
+        same_end = before is not None and before.ended_at == seen.ended_at
         if seen.has_bash and seen.began and seen.over:
-            same = before is not None and before.ended_at == seen.ended_at
-            seen = replace(seen, note=before.note if before and same else await self._note(seen.id))
-        if before and before.ended_at == seen.ended_at:
-            seen = replace(seen, heard=before.heard)
-        if seen.over and seen.id in self._heard:
-            seen = replace(seen, heard=True)
-        elif seen.unheard and self.looked.is_set():
-            seen = self._judged(seen, await memory_of(self.api))
+            seen = replace(seen, note=before.note if before and same_end else await self._note(seen.id))
+        if before and same_end:
+            seen = replace(seen, witness=before.witness)
+        if seen.over and ends:
+            seen = replace(seen, witness=self.docker)
+        elif seen.unwitnessed and self.looked.is_set():
+            seen = self._witnessed(seen, await read_memory(self.api))
         seen = _by_its_note(seen)
         self.keep(seen)
         if seen != before:
@@ -174,29 +185,33 @@ class Link:
             self._marked[image_id] = is_marked(await self.api.image(image_id) or {})
         return self._marked[image_id]
 
-    def _judged(self, seen: Seen, memory: Memory) -> Seen:
-        return replace(seen, heard=memory.knows_the_end_of(seen, self._known.values()))
+    def _witnessed(self, seen: ContainerRecord, memory: EventMemory) -> ContainerRecord:
+        """Note whether Docker saw its end: it did if it says so, or if it has run since before that and has
+        forgotten."""
+        began = self.life.began if self.life else None
+        forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
+        return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
 
     async def _judge(self) -> None:
-        if self.was_seen and not any(seen.unheard for seen in self._known.values()):
+        if self.was_seen and not any(seen.unwitnessed for seen in self._known.values()):
             return
-        memory = await memory_of(self.api)
+        memory = await read_memory(self.api)
         if not self.was_seen:
-            self._before = memory.removed(self.host.name, self.installation)
-        for seen in [seen for seen in self._known.values() if seen.unheard]:
-            self.keep(_by_its_note(self._judged(seen, memory)))
+            self._before = memory.removed(self.host.name, self.installation, self.docker)
+        for seen in [seen for seen in self._known.values() if seen.unwitnessed]:
+            self.keep(_by_its_note(self._witnessed(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
         try:
             return note_in(await self.api.fetch(container_id, NOTE))
-        except Unreachable:
+        except DockerUnreachable:
             raise
-        except ApiError as error:  # it is just being removed, or its disk is broken: the code must do
+        except DockerError as error:  # it is just being removed, or its disk is broken: the code must do
             log.debug("%s: no note: %s", container_id, error.message)
             return Note()
 
     def _lost(self, container_id: str) -> None:
-        """It is not there any more, and it was not we who removed it."""
+        """Keep a container that someone else removed as it was last."""
         before = self._known.get(container_id)
         if before is None or before.gone or container_id in self._removing:
             return
@@ -205,48 +220,43 @@ class Link:
         self._tell(before.run)
 
     def _tell(self, run: Run) -> None:
-        """Once all was looked at: until then what is known is half old and half new."""
+        """Tell of a change once all was looked at: until then what is known is half old and half new."""
         if self.looked.is_set():
+            self._changed(run)
+
+    def _tell_all(self) -> None:
+        for run in {seen.run for seen in self._known.values()}:
             self._changed(run)
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
-    async def _stay(self) -> None:
-        pause = FIRST_PAUSE
+    async def _stay_connected(self) -> None:
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 await self._listen()
-            except ApiError as error:
+            except DockerError as error:
                 self._away(error.message)
             except Exception as error:
                 log.exception("%s: a defect", self.host.name)
                 self._away(f"{self.host.name} cannot be understood: {error}")
             if self.last_seen and now() - self.last_seen < timedelta(seconds=PING_SECONDS * 2):
-                pause = FIRST_PAUSE
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+                backoff.reset()
+            await backoff.pause()
 
     async def _listen(self) -> None:
-        """Until the connection breaks."""
+        """Follow the host's events until the connection breaks, which raises."""
         await self.api.agree()
-        filters = {
-            "type": ["container"],
-            "event": list(EVENTS),
-            "label": [names.mine(self.installation)],
-        }
+        filters = {"type": ["container"], "event": EVENTS, "label": [names.mine(self.installation)]}
         async with self.api.events(filters) as events:
             await self._look_at_all()
             self._back()
-            tasks = {asyncio.create_task(self._ping()), asyncio.create_task(self._hear(events))}
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-        raise Unreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._ping())
+                    tasks.create_task(self._hear(events))
+            except* DockerError as errors:
+                raise errors.exceptions[0] from None
 
     async def _hear(self, events: AsyncIterator[Fields]) -> None:
         async for event in events:
@@ -254,12 +264,12 @@ class Link:
             container_id = str(event["Actor"]["ID"])
             if event["Actor"]["Attributes"].get(names.HELPER):  # as long as one starts, Docker says nothing of it
                 continue
-            if event["Action"] == "die" and container_id in self._known:
-                self._heard.add(container_id)
-            await self.look(container_id)
+            await self.look(container_id, ends=event["Action"] == "die")
+        raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
 
     async def _ping(self) -> None:
-        """A connection that was cut somewhere on the way says nothing, and neither does an engine that hangs."""
+        """Ask for a sign of life: a connection that was cut on the way says nothing, and neither does a Docker that
+        hangs."""
         while True:
             await asyncio.sleep(PING_SECONDS)
             await self.api.ping(PING_PATIENCE)
@@ -268,6 +278,7 @@ class Link:
     async def _look_at_all(self) -> None:
         self.info = await self.api.info()
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
+        self.life, self._connections = await _life_of(self.api), self._connections + 1
         found = await self.api.containers({"label": [names.mine(self.installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
@@ -279,85 +290,112 @@ class Link:
 
         await asyncio.gather(*(look(container_id) for container_id in ids))
         await self._judge()
-        self._was_down(await life_of(self.api))
         helpers = [each for each in found if (each.get("Labels") or {}).get(names.HELPER)]
         helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
-        if self._clearing is None or self._clearing.done():
+        if "clear" not in self._tasks:
             left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
-            self._clearing = asyncio.create_task(self._clear(left))
+            self._tasks.start(self._clear(left), "clear")
 
     async def _clear(self, helpers: Iterable[str]) -> None:
-        """Beside all else: Docker removes none that a job holds which it looked at."""
+        """Remove helpers in the background: Docker removes none whose network or volume a job holds."""
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
-            if isinstance(said, ApiError):
+            if isinstance(said, DockerError):
                 log.info("%s: what helped is not removed: %s", self.host.name, said.message)
 
-    @property
-    def _began(self) -> datetime | None:
-        return self.life.began if self.life else None
-
     def _is_left_over(self, found: Fields) -> bool:
-        """Of a server that was killed: what helped it is of no use any more. Before our first look, all of it is."""
+        """Did a server that was killed leave this helper behind? Before our first look, all of them are left over."""
         if not self.was_seen:
             return True
         made = datetime.fromtimestamp(float(found.get("Created") or 0), UTC)
         age = now() + self.skew - made
         return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
 
-    def _was_down(self, life: Life | None) -> None:
-        """By the clock of the host, which is the one its containers' times are of. A connection that was cut ended
-        nothing: only where Docker does not say since when it runs, every silence counts."""
-        found, began = None, life.began if life else None
-        if began is None and self.down_since:
-            found = Outage(self.down_since + self.skew - ENDING, now() + self.skew)
-        elif began and began != self._began:
-            found = outage_before(began, self._known.values())
-        self.life = life
-        if found:
-            self.outages = [*self.outages, found][-OUTAGES_KEPT:]
-
     def _back(self) -> None:
         self.last_seen = now()
         if self.trouble:
             log.info("%s answers", self.host.name)
-        self.trouble, self.down_since = None, None
+        self.trouble = None
         self.was_seen = True
         self.looked.set()
         self.tried.set()
-        for run in {seen.run for seen in self._known.values()}:
-            self._changed(run)
+        self._tell_all()
         self.space.doubt()
-        if self._probing is None and not (self.probe.known and self._probed == self._began):
-            self._probing = asyncio.create_task(self._probe())
+        if "probe" not in self._tasks and not (self.probe.known and self._probed == self.life):
+            self._tasks.start(self._probe(), "probe")
 
     def _away(self, said: str) -> None:
         if self.trouble is None:
             log.warning("%s; trying again", said)
         self.trouble = said
         self.tried.set()
-        if self.down_since is None:
-            self.down_since = self.last_seen or now()
         if self.looked.is_set():
             self.looked.clear()
-            for run in {seen.run for seen in self._known.values()}:
-                self._changed(run)
+            self._tell_all()
 
     async def _probe(self) -> None:
-        began = self._began
+        life = self.life
         try:
-            found = await probe(self.api, self._helper, self.installation)
+            found = await probe(self.helpers, self.info)
             gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
             self.probe = replace(found, gpus=gpus)
-            self._probed = began
-        except ApiError as error:
+            self._probed = life
+        except DockerError as error:
             log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
-        finally:
-            self._probing = None
 
 
-def _by_its_note(seen: Seen) -> Seen:
-    """What Docker wrote down of an end that it did not see may be wrong, and what is started again by someone does
-    nothing: what the minder wrote down is true."""
-    if seen.note.code is None or (seen.heard is not False and seen.exit_code != AGAIN_CODE):
+def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
+    """Believe the minder's note where Docker did not see the end, or someone started the container again."""
+    if seen.note.code is None or (seen.witness != "" and seen.exit_code != AGAIN_CODE):
         return seen
     return replace(seen, exit_code=seen.note.code)
+
+
+async def _life_of(api: DockerApi) -> DockerLife | None:
+    found = await api.network(OWN_NETWORK)
+    return DockerLife(str(found.get("Id")), read_time(found.get("Created"))) if found else None
+
+
+class GroupNetworks:
+    """The network each group has on a host: created when it is first needed, and only once."""
+
+    def __init__(self, api: DockerApi, installation: str, closed: bool) -> None:
+        self._api, self._installation, self._closed = api, installation, closed
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def of(self, group: str) -> str:
+        """Return the id of a group's network. It stays until the node is deleted: see docs/decisions/docker.md."""
+        async with self._locks[group]:
+            return await self._made(group)
+
+    async def _made(self, group: str) -> str:
+        if found := await self._one(group):
+            return found
+        labels = {names.INSTALLATION: self._installation, names.GROUP: group}
+        name = names.network_name(self._installation, group)
+        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
+        try:
+            made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
+        except DockerUnreachable:
+            raise
+        except DockerError as error:  # it has no address left, which is no fault of ours
+            raise DockerError(error.message, host=error.host, status=SERVER_ERROR) from error
+        return await self._one(group) or made
+
+    async def _one(self, group: str) -> str | None:
+        """Return the oldest of this name. What a server asked for that was killed meanwhile may have come after: with
+        two of a name Docker starts nothing on either, so those that nobody uses go."""
+        label = [names.mine(self._installation), f"{names.GROUP}={group}"]
+        name = names.network_name(self._installation, group)
+        found = [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
+        found.sort(key=lambda each: str(each.get("Created")))
+        for other in found[1:]:
+            with suppress(DockerError):
+                await self._api.remove_network(str(other["Id"]))
+        return str(found[0]["Id"]) if found else None
+
+    async def remove_all(self) -> None:
+        """Remove all networks of ours; one that something still uses, Docker keeps."""
+        with suppress(DockerError):
+            for network in await self._api.networks({"label": [names.mine(self._installation)]}):
+                with suppress(DockerError):
+                    await self._api.remove_network(str(network["Id"]))

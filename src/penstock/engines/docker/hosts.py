@@ -13,32 +13,34 @@ from typing import Any
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, Unreachable
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.api.transport import EXAMPLES, Address, NotAnAddress, read_address
-from penstock.engines.docker.host import Link
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerUnreachable
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.api.transport import EXAMPLES, DockerAddress, InvalidAddress, read_address
+from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.errors import PenstockError, Problem, SettingsError
+from penstock.engines.docker.state import HostState
+from penstock.errors import Conflict, PenstockError, Problem, SettingsError
 from penstock.settings import Settings
 
 PATIENCE = 5.0
 """Seconds in which a host that is well has answered."""
 
 
-class Hosts:
+class DockerHosts:
     def __init__(self, settings: Settings, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self._settings, self._made = settings, made
         self._changed = changed
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, HostLink] = {}
         self._unusable: dict[str, tuple[Host, str]] = {}
         """Hosts that cannot even be tried, and why."""
         self._using = asyncio.Lock()
         self._nodes: dict[str, tuple[tuple[Any, ...], Node]] = {}
-        """As they were last shown, and what of."""
+        """The nodes as they were last shown, and what they were made of: all are asked for every second, and only one
+        that is different is made anew."""
 
     async def use(self, hosts: Sequence[Host]) -> None:
-        """Those that are new or have another address are connected to; waits a little for those that are well."""
+        """Connect to the hosts that are new or have another address, and wait a little for those that are well."""
         async with self._using:
             wanted = {host.name: host for host in hosts}
             old = [link for name, link in self._links.items() if _elsewhere(link, wanted.get(name))]
@@ -47,17 +49,16 @@ class Hosts:
                 del self._links[link.host.name]
             self._unusable = {}
             new = [self._add(host) for host in hosts]
-            await asyncio.gather(*(_leave(link) for link in old if link.host.name not in wanted))
+            gone = [link for link in old if link.host.name not in wanted and link.looked.is_set()]
+            await asyncio.gather(*(link.networks.remove_all() for link in gone))
             await asyncio.gather(*(link.close() for link in old))
-            tries = [asyncio.create_task(link.tried.wait()) for link in new if link]
-            if tries:
-                await asyncio.wait(tries, timeout=PATIENCE)
-            for task in tries:
-                task.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await asyncio.gather(*(link.tried.wait() for link in new if link))
         for run in {seen.run for link in (*old, *turned) for seen in link.all()}:
             self._changed(run)
 
-    def _add(self, host: Host) -> Link | None:
+    def _add(self, host: Host) -> HostLink | None:
         if known := self._links.get(host.name):
             known.host = host
             return None
@@ -66,7 +67,7 @@ class Hosts:
         except PenstockError as error:
             self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
             return None
-        link = Link(host, api, self._made, self._changed)
+        link = HostLink(host, api, self._made, self._changed)
         self._links[host.name] = link
         link.open()
         return link
@@ -74,16 +75,16 @@ class Hosts:
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def api(self, host: Host) -> Api:
-        """Of whatever is at its address; raises where there is no way there."""
+    def api(self, host: Host) -> DockerApi:
+        """Return the API of whatever is at the host's address; raise where there is no way there."""
         try:
             address = read_address(host.address)
-        except NotAnAddress as error:
+        except InvalidAddress as error:
             raise SettingsError("wrong", problems=[Problem(str(error), field="address", hint=EXAMPLES)]) from None
         ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
-        return Api(host.name, address, self._tls(host, address), ssh)
+        return DockerApi(host.name, address, self._tls(host, address), ssh)
 
-    def _tls(self, host: Host, address: Address) -> ssl.SSLContext | None:
+    def _tls(self, host: Host, address: DockerAddress) -> ssl.SSLContext | None:
         if address.scheme != "tcp":
             return None
         found = self._certificates(host.name)
@@ -101,73 +102,124 @@ class Hosts:
         return context
 
     def _certificates(self, name: str) -> Path | None:
-        """Of this node, or of all."""
+        """Find the certificates of this node, or those of all nodes."""
         if not self._settings.docker_tls_dir:
             return None
         folder = Path(self._settings.docker_tls_dir)
-        places = [place for place in (folder / name, folder) if place.parent == folder or place == folder]
+        places = [folder / name, folder] if (folder / name).parent == folder else [folder]
         return next((place for place in places if (place / "ca.pem").exists()), None)
+
+    async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
+        """Return those of these runs of which Docker at the host's address has nothing, or not all that was last seen
+        on the node."""
+        api = self.api(host)
+        try:
+            await api.agree()
+            found = await api.containers({"label": [names.mine(self._made.installation)]})
+        finally:
+            await api.close()
+        there = {str(each["Id"]) for each in found}
+        has = {names.run_of(each.get("Labels") or {}) for each in found}
+        link = self.get(host.name)
+
+        def is_there(run: Run) -> bool:
+            known = {seen.id for seen in link.of(run) if not seen.gone} if link else set()
+            return run in has and known <= there
+
+        return [run for run in runs if not is_there(run)]
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
-    def links(self) -> Iterator[Link]:
+    def links(self) -> Iterator[HostLink]:
         yield from list(self._links.values())
 
-    def get(self, name: str) -> Link | None:
+    def get(self, name: str) -> HostLink | None:
         return self._links.get(name)
 
-    def link(self, name: str) -> Link:
-        """One that answers; raises otherwise."""
+    def link(self, name: str) -> HostLink:
+        """Return a host that answers; raise where it does not."""
         link = self._links.get(name)
         if link is None:
             said = self._unusable[name][1] if name in self._unusable else f"There is no node {name}"
-            raise Unreachable(said, host=name)
+            raise DockerUnreachable(said, host=name)
         link.require()
         return link
 
-    def first(self) -> Link:
-        """For work that was given no node: the first that answers."""
+    def first(self) -> HostLink:
+        """Return the first host that answers, for work that was given no node."""
         for link in self.links():
             if link.looked.is_set() and not link.host.maintenance:
                 return link
         troubles = [link.trouble for link in self.links() if link.trouble]
         troubles += [said for _, said in self._unusable.values()]
-        raise Unreachable(troubles[0] if troubles else "there is no node: an admin applies a Node document", host="")
+        raise DockerUnreachable(
+            troubles[0] if troubles else "there is no node: an admin applies a Node document", host=""
+        )
 
-    def parts(self, run: Run) -> dict[int, Seen]:
-        """Of each part the container that counts: there may be others, that were taken back or removed."""
-        found: dict[int, Seen] = {}
-        for seen in (seen for link in self._links.values() for seen in link.of(run)):
+    def parts(self, run: Run) -> dict[int, ContainerRecord]:
+        """Return the container that counts of each part: there may be others, that were taken back or removed. Where
+        nothing of a run is there, it is what someone removed before this server looked."""
+        links = self._links.values()
+        there = [seen for link in links for seen in link.of(run)]
+        found: dict[int, ContainerRecord] = {}
+        for seen in there or [seen for link in links for seen in link.removed_before(run)]:
             known = found.get(seen.part)
             if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
                 found[seen.part] = seen
         return found
 
+    def running(self, run: Run, part: int, otherwise: str) -> ContainerRecord:
+        """Return the container of a part that runs; raise where it does not."""
+        seen = self.parts(run).get(part)
+        if seen is None or not seen.runs:
+            raise Conflict(f"It does not run now: {otherwise}.")
+        return seen
+
+    def still_runs(self, seen: ContainerRecord) -> bool:
+        known = self.parts(seen.run).get(seen.part)
+        return known is not None and known.id == seen.id and known.runs
+
+    def recall(self, run: Run) -> None:
+        """Keep what someone removed of a run before this server looked, if nothing else of it is there."""
+        if not any(link.of(run) for link in self.links()):
+            for link in self.links():
+                link.recall(run)
+
     def runs(self) -> set[Run]:
         return {seen.run for link in self._links.values() for seen in link.all()}
 
     def away(self, names: Iterable[str]) -> list[str]:
-        """Why those of these nodes that do not answer do not; without names, of all."""
-        wanted = set(names) or {*self._links, *self._unusable}
-        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and not link.looked.is_set()]
-        return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
+        """Say of those of these nodes that do not answer why not; without names, of all."""
+        return self._troubles(names, lambda link: not link.looked.is_set())
 
     def unseen(self, names: Iterable[str]) -> list[str]:
-        """Why those of these nodes that were never looked at were not; without names, of all."""
+        """Say of those of these nodes that were never looked at why not; without names, of all."""
+        return self._troubles(names, lambda link: not link.was_seen)
+
+    def _troubles(self, names: Iterable[str], is_meant: Callable[[HostLink], bool]) -> list[str]:
         wanted = set(names) or {*self._links, *self._unusable}
-        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and not link.was_seen]
+        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and is_meant(link)]
         return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Those that nobody registers any more."""
+        """Return the names of nodes that are not registered any more."""
         return [name for name in names if name not in self._links and name not in self._unusable]
 
     def drained(self, names: Iterable[str]) -> list[str]:
-        """Those of these in which nothing new is started."""
+        """Return those of these nodes that are in maintenance."""
         return [name for name in dict.fromkeys(names) if name in self._links and self._links[name].host.maintenance]
 
+    def states(self) -> dict[str, HostState]:
+        """What a run is judged by, of each registered host."""
+        found = {name: HostState(trouble=why) for name, (_, why) in self._unusable.items()}
+        for name, link in self._links.items():
+            trouble = None if link.looked.is_set() else link.trouble or f"{name} does not answer"
+            since = link.life.began if link.life else None
+            found[name] = HostState(trouble, link.host.maintenance, link.skew, link.docker, since)
+        return found
+
     def gpus_seen(self) -> list[bool]:
-        """Of each host that has some: whether it can be seen what they do. If they are only declared it cannot."""
+        """Say of each host with GPUs whether it can be seen what they do. If they are only declared it cannot."""
         found = [(_gpus(link.host, link), {gpu.uuid for gpu in link.probe.gpus}) for link in self.links()]
         return [all(gpu.uuid in known for gpu in gpus) for gpus, known in found if gpus]
 
@@ -178,7 +230,7 @@ class Hosts:
         return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
 
     def _twins(self) -> dict[str, str]:
-        """Nodes that are one and the same engine, each with another. Its GPUs would be given away once for each."""
+        """Name the other node of those that are one Docker engine twice: its GPUs would be given away twice."""
         lives: dict[str, list[str]] = {}
         for name, link in self._links.items():
             if link.life and link.looked.is_set():
@@ -190,37 +242,18 @@ class Hosts:
             for name in names
         }
 
-    def _known_or_made(self, link: Link, twin: str | None) -> tuple[tuple[Any, ...], Node]:
-        """All nodes are asked for every second: only one that is different is made anew."""
-        made_of = (
-            link.host,
-            link.info,
-            link.probe,
-            link.last_seen,
-            link.trouble,
-            link.looked.is_set(),
-            link.space.full,
-            twin,
-        )
+    def _known_or_made(self, link: HostLink, twin: str | None) -> tuple[tuple[Any, ...], Node]:
+        seen = (link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set(), link.space.full)
+        made_of = (link.host, *seen, twin)
         known = self._nodes.get(link.host.name)
         return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
 
-async def _leave(link: Link) -> None:
-    """Remove the networks of groups from a host that is taken out; one that something still uses, Docker keeps."""
-    if not link.looked.is_set():
-        return
-    with suppress(ApiError):
-        for network in await link.api.networks({"label": [names.mine(link.installation)]}):
-            with suppress(ApiError):
-                await link.api.remove_network(str(network["Id"]))
-
-
-def _elsewhere(link: Link, host: Host | None) -> bool:
+def _elsewhere(link: HostLink, host: Host | None) -> bool:
     return host is None or host.address != link.host.address
 
 
-def _is_turned(link: Link, host: Host | None) -> bool:
+def _is_turned(link: HostLink, host: Host | None) -> bool:
     """Into maintenance, or back."""
     return host is not None and host.maintenance != link.host.maintenance
 
@@ -232,16 +265,16 @@ def _is_here(name: str) -> bool:
         return False
 
 
-def _node(link: Link, twin: str | None) -> Node:
+def _node(link: HostLink, twin: str | None) -> Node:
     host, info = link.host, link.info
-    same = f"it is the same Docker engine as {twin}: delete one of the two, until then nothing is started on either"
+    message = link.trouble
+    if not message and twin:
+        message = f"it is the same Docker engine as {twin}: delete one of the two, "
+        message += "until then nothing is started on either"
+    if not message and host.maintenance:
+        message = "it is in maintenance: nothing new is started there"
     return Node(
-        name=host.name,
-        group=host.group,
-        address=host.address,
-        labels=host.labels,
-        allows=host.allows,
-        maintenance=host.maintenance,
+        **_described(host),
         cpu_product=link.probe.cpu_product,
         version=str(info.get("ServerVersion") or ""),
         last_seen=link.last_seen,
@@ -249,50 +282,21 @@ def _node(link: Link, twin: str | None) -> Node:
         memory_bytes=int(info.get("MemTotal") or 0),
         gpus=_gpus(host, link),
         ready=link.looked.is_set() and not twin,
-        message=link.trouble
-        or (same if twin else None)
-        or ("it is in maintenance: nothing new is started there" if host.maintenance else None),
+        message=message,
         full=link.space.full,
         limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),
     )
 
 
-def _gpus(host: Host, link: Link) -> tuple[Gpu, ...]:
+def _unusable(host: Host, said: str) -> Node:
+    return Node(**_described(host), cpus_milli=0, memory_bytes=0, ready=False, message=said, limits_enforced=False)
+
+
+def _described(host: Host) -> dict[str, Any]:
+    return {name: getattr(host, name) for name in ("name", "group", "address", "labels", "allows", "maintenance")}
+
+
+def _gpus(host: Host, link: HostLink) -> tuple[Gpu, ...]:
     if Allows.GPUWorkload not in host.allows:
         return ()
     return host.gpus or link.probe.gpus
-
-
-def _unusable(host: Host, said: str) -> Node:
-    return Node(
-        name=host.name,
-        group=host.group,
-        address=host.address,
-        labels=host.labels,
-        allows=host.allows,
-        maintenance=host.maintenance,
-        cpus_milli=0,
-        memory_bytes=0,
-        ready=False,
-        message=said,
-        limits_enforced=False,
-    )
-
-
-async def lacking(hosts: Hosts, host: Host, runs: Sequence[Run], installation: str) -> list[Run]:
-    """Those of which the engine at the host's address has nothing, or not all that the node was last seen with."""
-    api = hosts.api(host)
-    try:
-        await api.agree()
-        found = await api.containers({"label": [names.mine(installation)]})
-    finally:
-        await api.close()
-    there = {str(each["Id"]) for each in found}
-    has = {names.run_of(each.get("Labels") or {}) for each in found}
-    link = hosts.get(host.name)
-
-    def is_there(run: Run) -> bool:
-        known = {seen.id for seen in link.of(run) if not seen.gone} if link else set()
-        return run in has and known <= there
-
-    return [run for run in runs if not is_there(run)]

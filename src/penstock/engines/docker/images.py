@@ -1,4 +1,4 @@
-"""Use an image that is there, pull one that is not, and say plainly why a pull failed."""
+"""Use an image that is on the host, pull one that is not, and say plainly why a pull failed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from penstock.domain.names import shorten
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Unreachable
+from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.shared.images import describe_pull_failure
 from penstock.errors import PenstockError
 
@@ -30,12 +30,12 @@ Said = Callable[[str], None]
 
 
 ANSWER_SECONDS = 5.0
-"""In which a registry that is well has answered; Docker itself waits three times as long, or more."""
+"""Time in which a registry that is well has answered; Docker itself waits three times as long, or more."""
 SILENT_SECONDS = 60.0
-"""In which one that has answered has sent something more."""
+"""Time in which a registry that has answered has sent something more."""
 
 
-class PullFailed(ApiError):
+class PullFailed(DockerError):
     def __init__(self, image: str, answer: str, host: str) -> None:
         super().__init__(describe_pull_failure(image, "", answer), host=host)
         self.image = image
@@ -43,15 +43,15 @@ class PullFailed(ApiError):
         """It may be better in a moment."""
 
 
-class NoAnswer(PullFailed):
-    """The registry says nothing, and the host goes on asking it."""
+class RegistrySilent(PullFailed):
+    """The registry does not answer, and the host goes on asking it."""
 
     def __init__(self, image: str, host: str) -> None:
         super().__init__(image, f"the registry {registry_name(image)} does not answer {host}", host)
         self.passing = True
 
 
-async def have(api: Api, image: str, login: str | None = None, said: Said | None = None) -> None:
+async def ensure_image(api: DockerApi, image: str, login: str | None = None, said: Said | None = None) -> None:
     """Pull the image unless it is on the host. One with labels of ours is refused."""
     if found := await api.image(image):
         refuse_marked(found, image)
@@ -61,9 +61,9 @@ async def have(api: Api, image: str, login: str | None = None, said: Said | None
     except PullFailed:
         if await api.image(image) is None:  # someone else may have brought it meanwhile
             raise
-    except Unreachable:
+    except DockerUnreachable:
         raise
-    except ApiError as error:
+    except DockerError as error:
         raise PullFailed(image, error.message, api.host) from error
     refuse_marked(await api.image(image) or {}, image)
 
@@ -76,7 +76,7 @@ def refuse_marked(found: Fields, image: str) -> None:
         )
 
 
-async def _pull(api: Api, image: str, login: str | None, said: Said) -> None:
+async def _pull(api: DockerApi, image: str, login: str | None, said: Said) -> None:
     layers: dict[str, bool] = {}
     async with aclosing(api.pull(image, login)) as progress:
         async for event in progress:
@@ -90,16 +90,16 @@ async def _pull(api: Api, image: str, login: str | None, said: Said) -> None:
                 said(f"{api.host} pulls {image}: {sum(layers.values())} of {len(layers)} layers")
 
 
-class Pull:
+class ImagePull:
     """An image on its way to a host. Whoever waits for it hears how far it is, and may leave: the host goes on as long
     as somebody waits, or the registry is silent."""
 
-    def __init__(self, api: Api, image: str, login: str | None) -> None:
+    def __init__(self, api: DockerApi, image: str, login: str | None) -> None:
         self._image, self._host = image, api.host
         self._waiting: list[Said] = []
         self._answered = False
         self._heard = asyncio.get_running_loop().time()
-        self.task = asyncio.create_task(have(api, image, login, self._hear))
+        self.task = asyncio.create_task(ensure_image(api, image, login, self._hear))
 
     def _hear(self, text: str) -> None:
         self._answered, self._heard = True, asyncio.get_running_loop().time()
@@ -107,7 +107,7 @@ class Pull:
             said(text)
 
     async def wait(self, said: Said) -> None:
-        """Return when the image is there. Raise NoAnswer where the registry keeps everybody waiting."""
+        """Return when the image is there. Raise RegistrySilent where the registry keeps everybody waiting."""
         self._waiting.append(said)
         try:
             while (left := self._left()) > 0 and not self.task.done():
@@ -119,7 +119,7 @@ class Pull:
         finally:
             self._waiting.remove(said)
         if not self.task.done() or self.task.cancelled():
-            raise NoAnswer(self._image, self._host)
+            raise RegistrySilent(self._image, self._host)
         self.task.result()
 
     def _left(self) -> float:
@@ -127,12 +127,12 @@ class Pull:
         return self._heard + patience - asyncio.get_running_loop().time()
 
 
-class Pulls:
-    """However many want an image on a host at once, it is pulled once."""
+class ImagePulls:
+    """Pulls an image once, however many want it on a host at the same time."""
 
     def __init__(self, config: str) -> None:
         self._config = Path(config) if config else None
-        self._pulls: dict[tuple[str, str], Pull] = {}
+        self._pulls: dict[tuple[str, str], ImagePull] = {}
 
     async def close(self) -> None:
         tasks = [pull.task for pull in self._pulls.values()]
@@ -140,10 +140,10 @@ class Pulls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def have(self, api: Api, image: str, said: Said) -> None:
+    async def have(self, api: DockerApi, image: str, said: Said) -> None:
         key = (api.host, image)
         if key not in self._pulls:
-            pull = self._pulls[key] = Pull(api, image, self._login(image))
+            pull = self._pulls[key] = ImagePull(api, image, self._login(image))
             pull.task.add_done_callback(lambda task: self._over(key, task))
         await self._pulls[key].wait(said)
 
@@ -153,7 +153,8 @@ class Pulls:
             task.exception()  # nobody may have waited for it
 
     def _login(self, image: str) -> str | None:
-        """As the engine wants it, from a file as `docker login` writes it; read each time, so that a new one counts."""
+        """Return the login for an image's registry as Docker wants it, from a file as `docker login` writes it. It is
+        read each time, so that a new one counts."""
         if self._config is None:
             return None
         try:
@@ -173,17 +174,17 @@ def is_marked(found: Fields) -> bool:
 
 
 def is_name(image: str) -> bool:
-    """Could it be one at all? What is none must not become part of a path."""
+    """Can this be the name of an image? Anything else must not become part of a path."""
     return bool(_NAME.match(image)) and ".." not in image and "//" not in image
 
 
 def registry_of(image: str) -> str:
-    """`registry.example.org:5000/team/thing:1` has one; what has none comes from Docker Hub."""
+    """Return the registry in a name like `registry.example.org:5000/team/thing:1`; without one it is Docker Hub."""
     first, slash, _ = image.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else HUB
 
 
 def registry_name(image: str) -> str:
-    """As people call it."""
+    """Return the name that people call the registry of an image by."""
     registry = registry_of(image)
     return "Docker Hub" if registry == HUB else registry

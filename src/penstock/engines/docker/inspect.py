@@ -1,4 +1,4 @@
-"""`inspect`, `top` and events: a run's containers as their hosts see them."""
+"""`inspect` and `top`: a run's containers as their hosts see them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from penstock.domain.model import now
 from penstock.domain.nodes import Gpu
 from penstock.domain.secrets import masked, masked_all, passwords_removed
-from penstock.engines.base import Event, Run
+from penstock.engines.base import Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import Clash, NotFound
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.gpus import Gauges
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerConflict, DockerNotFound
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.usage import HostGpus
 from penstock.errors import Conflict
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 COLUMNS = "pid,user,pcpu,rss,args"
-"""What `ps` is asked for; it tells CPU on average since the process began."""
+"""The columns `ps` is asked for; it tells CPU on average since the process began."""
 DEFUNCT = "<defunct>"
-"""So `ps` calls a process that has ended and waits for someone to take note."""
+"""How `ps` marks a process that has ended and waits for someone to take note."""
 LONGEST_COMMAND, MOST_PROCESSES = 300, 200
 KIBIBYTE = 1 << 10
 
@@ -31,15 +31,16 @@ KIBIBYTE = 1 << 10
 # -- inspect -------------------------------------------------------------------------------------------------------
 
 
-async def inspect(hosts: Hosts, run: Run) -> dict[str, Any]:
-    """Where a host does not answer, what was last seen there is not shown: it may not be true any more."""
+async def inspect(hosts: DockerHosts, run: Run) -> dict[str, Any]:
+    """Return the containers of a run in Docker's own words. Raise where a host does not answer: what was last seen
+    there may not be true any more."""
     parts = hosts.parts(run).values()
     found = await asyncio.gather(*(hosts.link(seen.host).api.container(seen.id) for seen in parts if not seen.gone))
     return {"containers": [passwords_removed(_clean(each)) for each in found if each]}
 
 
 def _clean(found: Fields) -> Fields:
-    """Without what repeats the rest, and with secrets masked wherever variables are set."""
+    """Leave out what repeats the rest, and mask secrets wherever variables are set."""
     config = dict(found.get("Config") or {})
     config["Env"] = [_masked(line) for line in config.get("Env") or ()]
     labels = {name: text for name, text in (config.get("Labels") or {}).items() if text or not names.is_ours(name)}
@@ -60,16 +61,14 @@ def _masked(line: str) -> str:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
-    seen = hosts.parts(run).get(part)
-    if seen is None or not seen.runs:
-        raise Conflict("It does not run now: only what runs uses anything.")
+async def top(hosts: DockerHosts, gauges: HostGpus, run: Run, part: int) -> Measure:
+    seen = hosts.running(run, part, "only what runs uses anything")
     link = hosts.link(seen.host)
     try:
         stats, rows, gpus = await asyncio.gather(
             link.api.stats(seen.id), link.api.top(seen.id, f"-eo {COLUMNS}"), gpus_of(gauges, link, _held(seen, link))
         )
-    except (NotFound, Clash):
+    except (DockerNotFound, DockerConflict):
         raise Conflict("It has just ended.") from None
     processes = read_processes(rows)
     said = [f"{len(processes):,} processes, of which the busiest are shown"] if len(processes) > MOST_PROCESSES else []
@@ -79,7 +78,7 @@ async def top(hosts: Hosts, gauges: Gauges, run: Run, part: int) -> Measure:
 
 
 def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
-    """The busiest first."""
+    """Read the answer of `ps`, the busiest process first."""
     found = [
         ProcessMeasure(
             pid=int(row[0]),
@@ -94,7 +93,7 @@ def read_processes(shown: Fields) -> tuple[ProcessMeasure, ...]:
     return tuple(sorted(found, key=lambda each: (-each.cpu_percent, -each.memory_bytes, each.pid)))
 
 
-def measure(stats: Fields, seen: Seen) -> Measure:
+def measure(stats: Fields, seen: ContainerRecord) -> Measure:
     networks = list((stats.get("networks") or {}).values())
     return Measure(
         at=now(),
@@ -108,18 +107,17 @@ def measure(stats: Fields, seen: Seen) -> Measure:
     )
 
 
-def _held(seen: Seen, link: Link) -> list[GpuMeasure]:
+def _held(seen: ContainerRecord, link: HostLink) -> list[GpuMeasure]:
     known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
-    uuids = [uuid for uuid in seen.labels.get(names.GPUS, "").split(",") if uuid]
-    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in uuids]
+    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in seen.gpus]
 
 
 def unseen(gpu: Gpu) -> GpuMeasure:
     return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
 
 
-async def gpus_of(gauges: Gauges, link: Link, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
-    """What these do, whatever else the host has, or why that cannot be seen."""
+async def gpus_of(gauges: HostGpus, link: HostLink, wanted: Sequence[GpuMeasure]) -> dict[str, Any]:
+    """Measure these GPUs, whatever else the host has, or say why that cannot be seen."""
     if not wanted:
         return {}
     look = await gauges.of(link)
@@ -145,7 +143,7 @@ def _total(cpu: Fields) -> int:
 
 
 def _memory(memory: Fields) -> int:
-    """Without files that are only kept for later, as `docker stats` counts."""
+    """Count memory as `docker stats` does: without files that are only kept for later."""
     details = memory.get("stats") or {}
     cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)
     return max(int(memory.get("usage") or 0) - cache, 0)
@@ -156,28 +154,3 @@ def _moved(stats: Fields, way: str) -> int | None:
     if entries is None:
         return None
     return sum(int(each["value"]) for each in entries if str(each.get("op")).lower() == way)
-
-
-# -- what happened -----------------------------------------------------------------------------------------------------
-
-
-def happenings(hosts: Hosts, run: Run) -> list[Event]:
-    """As far as its containers have kept it."""
-    found: list[Event] = []
-    for part, seen in sorted(hosts.parts(run).items()):
-        about = f"index {part}" if seen.is_array else f"node {part}"
-        if seen.created_at:
-            found.append(_event(seen.created_at, "Created", about, f"{seen.host} made the container {seen.name}."))
-        if seen.started_at:
-            found.append(_event(seen.started_at, "Started", about, "It started."))
-        if seen.error and seen.created_at:
-            found.append(_event(seen.created_at, "NotStarted", about, seen.error, kind="Warning"))
-        if seen.over and seen.ended_at and seen.began:
-            kind = "Warning" if seen.exit_code or seen.taken_away else "Normal"
-            said = "Someone removed its container." if seen.taken_away else f"It ended with code {seen.exit_code}."
-            found.append(_event(seen.ended_at, "Removed" if seen.taken_away else "Ended", about, said, kind=kind))
-    return sorted(found, key=lambda event: event.at)
-
-
-def _event(at: Any, reason: str, about: str, message: str, *, kind: str = "Normal") -> Event:
-    return Event(at=at, kind=kind, reason=reason, about=about, message=message)

@@ -12,39 +12,38 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 
 from penstock.engines.base import LogQuery, Run
-from penstock.engines.docker.api.errors import ApiError, NotFound, Unreachable, shown
-from penstock.engines.docker.api.http import Frames
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerError, DockerNotFound, DockerUnreachable, translated_errors
+from penstock.engines.docker.api.http import FrameReader
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
 
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
 NS = 1_000_000_000
 PAUSE = 0.5
 Changed = Callable[[], AsyncIterator[Run]]
 Ended = Callable[[Run, int], bool]
-"""Will this part never begin?"""
+"""Says whether a part will never begin."""
 
 
-class Logs:
-    def __init__(self, hosts: Hosts, changes: Changed, ended: Ended) -> None:
+class ContainerLogs:
+    def __init__(self, hosts: DockerHosts, changes: Changed, ended: Ended) -> None:
         self._hosts, self._changes, self._ended = hosts, changes, ended
 
     async def read(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         seen = await self._begun(run, part) if query.follow else self._hosts.parts(run).get(part)
         if seen is None or not seen.began or seen.gone:
             return
-        mark = Mark()
+        mark = ReadPosition()
         tail, since = query.tail, query.since
         while True:
             try:
                 async for data in self._once(seen, query.follow, tail, since, mark):
                     yield data
-            except NotFound:
+            except DockerNotFound:
                 return
-            except Unreachable:
+            except DockerUnreachable:
                 if not query.follow:
-                    with shown():
+                    with translated_errors():
                         raise
             if not query.follow or await self._is_over(seen):
                 return
@@ -53,8 +52,8 @@ class Logs:
                 since = since if mark.last else datetime.now(UTC)
             await asyncio.sleep(PAUSE)
 
-    async def _begun(self, run: Run, part: int) -> Seen | None:
-        """Once it has begun; None if it never will."""
+    async def _begun(self, run: Run, part: int) -> ContainerRecord | None:
+        """Wait until a part has begun; None if it never will."""
         changes = self._changes()
         look = asyncio.ensure_future(anext(changes))
         try:
@@ -69,19 +68,19 @@ class Logs:
         finally:
             look.cancel()
 
-    async def _is_over(self, seen: Seen) -> bool:
-        """Asks the host: the stream may have ended because the container did, or for another reason."""
+    async def _is_over(self, seen: ContainerRecord) -> bool:
+        """Ask the host whether the container has ended: its stream may end for other reasons."""
         try:
             link = self._hosts.link(seen.host)
             now = await link.look(seen.id)
-        except ApiError:
+        except DockerError:
             return False
         return now is None or now.over
 
     async def _once(
-        self, seen: Seen, follow: bool, tail: int | None, since: datetime | None, mark: Mark
+        self, seen: ContainerRecord, follow: bool, tail: int | None, since: datetime | None, mark: ReadPosition
     ) -> AsyncIterator[bytes]:
-        link: Link = self._hosts.link(seen.host)
+        link = self._hosts.link(seen.host)
         given = {"follow": "1" if follow else "0", "tail": "all" if tail is None or mark.last else str(tail)}
         if mark.last:
             given["since"] = f"{mark.last // NS}.{mark.last % NS:09d}"
@@ -98,13 +97,13 @@ class Logs:
             yield fresh
 
 
-class Mark:
-    """How far a reader has come."""
+class ReadPosition:
+    """Remembers how far a reader has come."""
 
     def __init__(self) -> None:
         self.last = 0
         self._had = 0
-        """How many of that moment."""
+        """How many lines of that moment the reader has had."""
         self._skip = 0
 
     def back(self) -> None:
@@ -124,7 +123,7 @@ class Mark:
 
 class _Framed:
     def __init__(self) -> None:
-        self._frames = Frames()
+        self._frames = FrameReader()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         for _, line in self._frames.feed(data):
@@ -135,7 +134,7 @@ class _Framed:
 
 
 class _Lines:
-    """Of a terminal: there are no frames, only lines."""
+    """Splits the log of a terminal, which has no frames, only lines."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -10,7 +10,7 @@ from penstock.engines.base import Run
 _OURS = "penstock.dev/"
 _NOT_DOCKERS = re.compile(r"[^A-Za-z0-9_.-]+")
 INSTALLATION = f"{_OURS}installation"
-"""On everything of ours: whose."""
+"""Which Penstock made it; on everything of ours."""
 WORKLOAD = f"{_OURS}workload"
 ATTEMPT = f"{_OURS}attempt"
 PART = f"{_OURS}part"
@@ -22,25 +22,25 @@ PARTS = f"{_OURS}parts"
 """How many nodes, or indexes, the attempt has; nodes belong together, indexes are each for themselves."""
 ARRAY = f"{_OURS}array"
 PLACE = f"{_OURS}place"
-"""Of an array: which of those that run at once."""
+"""Which of the places of an array an index has, of those that run at once."""
 GRACE = f"{_OURS}stop-grace"
 MAX_DURATION = f"{_OURS}max-duration"
 HAS_BASH = f"{_OURS}has-bash"
 GPUS = f"{_OURS}gpus"
-"""The uuids of those that are its own."""
+"""The uuids of the GPUs that are its own."""
 CPUS = f"{_OURS}cpus"
-"""The numbers of those that are its own."""
+"""The numbers of the CPUs that are its own."""
 DISK = f"{_OURS}disk"
 """What it may hold on its disks: JSON of path → bytes, the empty path for all."""
 RECORD = f"{_OURS}record"
 """The workload or volume as the store has it."""
 UP_TO = f"{_OURS}up-to"
-"""Of an array: when this one began, all indexes up to this number had their containers."""
+"""All indexes up to this number had their containers when this one began."""
 INSTEAD_OF = f"{_OURS}instead-of"
 """Ids of containers that were taken back, so that this one could be made."""
 VOLUME = f"{_OURS}volume"
 HELPER = f"{_OURS}helper"
-"""On containers that do something for us and are gone a moment later."""
+"""Marks containers that do something for us and are gone a moment later."""
 EXIT_CODE = "exitCode"
 """Docker tells the code of a container under this name, and a label of the same name instead."""
 
@@ -70,7 +70,7 @@ ON_CONTAINERS = (
 
 
 def is_ours(label: str) -> bool:
-    """Is it one that nobody else may write?"""
+    """Is this a label that nobody else may write?"""
     return label.startswith(_OURS) or label == EXIT_CODE
 
 
@@ -80,7 +80,7 @@ def labelled(installation: str, said: dict[str, str]) -> dict[str, str]:
 
 
 def base_name(installation: str, name: str, run: Run) -> str:
-    """`penstock-train-abcd2345`, of a later attempt `penstock-train-abcd2345-2`."""
+    """Return `penstock-train-abcd2345`, for a later attempt `penstock-train-abcd2345-2`."""
     again = f"-{run.attempt}" if run.attempt > 1 else ""
     return f"{installation}-{name}-{run.workload_id}{again}"
 
@@ -90,13 +90,13 @@ def container_name(installation: str, name: str, run: Run, part: int) -> str:
 
 
 def peer_name(name: str, run: Run, rank: int) -> str:
-    """What the nodes of a run call each other; a DNS label."""
+    """Return the DNS label by which the nodes of a run find each other."""
     mark = f"-{run.workload_id}-{run.attempt}-{rank}"
     return name[: 63 - len(mark)].rstrip("-") + mark
 
 
 def network_name(installation: str, group: str) -> str:
-    """Of a group whose name Docker cannot have, with a mark, so that two never meet."""
+    """Return the name of a group's network. One that Docker cannot have gets a mark, so that two never meet."""
     plain = _NOT_DOCKERS.sub("-", group)
     mark = "" if plain == group else f"-{hashlib.sha256(group.encode()).hexdigest()[:12]}"
     return f"{installation}-{plain}{mark}"
@@ -113,5 +113,5 @@ def number(labels: dict[str, str], label: str, otherwise: int = 0) -> int:
 
 
 def mine(installation: str) -> str:
-    """A filter for all that is ours."""
+    """Return the filter for all that is ours."""
     return f"{INSTALLATION}={installation}"

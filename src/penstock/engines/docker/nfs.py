@@ -1,4 +1,4 @@
-"""Directories of NFS storages as Docker mounts them, and why a mount failed."""
+"""Describe directories of NFS storages as Docker mounts them, and say why a mount failed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ then keeps them mounted. Its arguments: where the export is, and in turn where a
 
 
 def nfs_options(storage: Storage, inside: str, *, read_only: bool) -> Fields:
-    """As Docker's own volume driver wants them; Docker mounts it when the first container needs it."""
+    """Return a directory as Docker's own volume driver wants it; it is mounted when the first container needs it."""
     if not _SERVER.match(storage.server) or not storage.path.startswith("/") or "," in storage.path:
         said = f"'{shorten(storage.mount)}' is not an NFS export"
         raise Invalid(f"The storage {storage.name} cannot be used.", problems=[Problem(said, hint="server:/path")])
@@ -68,7 +68,7 @@ _MEANINGS = {
 
 
 def mount_words(message: str) -> str:
-    """Why a mount failed, without Docker's paths."""
+    """Say why a mount failed, without Docker's paths."""
     found = _MOUNT.search(message)
     said = (found[1] if found else message).strip().rstrip(".")
     return f"{_MEANINGS[said]} ({said})" if said in _MEANINGS else said

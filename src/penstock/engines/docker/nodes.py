@@ -11,18 +11,16 @@ from typing import Any, NamedTuple
 
 from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
-from penstock.engines.docker.api.errors import ApiError
-from penstock.engines.docker.gpus import Gauges
-from penstock.engines.docker.helpers import helped
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.inspect import gpus_of, unseen
+from penstock.engines.docker.usage import HostGpus
 from penstock.engines.shared.counters import Traffic, read_traffic
 from penstock.wire.measures import NodeMeasure
 
 KIBIBYTE = 1 << 10
 TICK = 0.01
-"""Seconds: the kernel tells times no more exactly."""
+"""Seconds: the kernel's counters of time are not more exact."""
 LOOK = """
 cat /proc/loadavg /proc/meminfo
 for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats; sleep $((1-i)); done
@@ -30,8 +28,8 @@ for i in 0 1; do head -n 1 /proc/stat; cat /proc/uptime /proc/diskstats; sleep $
 NO_NETWORK = "what its network moves cannot be seen from a container"
 
 
-async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installation: str) -> NodeMeasure | None:
-    """Beside what looks here, another container looks at its GPUs."""
+async def measure_node(hosts: DockerHosts, gauges: HostGpus, name: str) -> NodeMeasure | None:
+    """Measure a node; another small container looks at its GPUs at the same time."""
     node = next((node for node in hosts.nodes() if node.name == name), None)
     if node is None:
         return None
@@ -46,18 +44,12 @@ async def activity(hosts: Hosts, gauges: Gauges, name: str, image: str, installa
     )
     try:
         link = hosts.link(name)
-        seen, gpus = await asyncio.gather(
-            _seen(link, image, installation, node.cpus_milli), gpus_of(gauges, link, told.gpus)
-        )
-    except ApiError as error:
+        text, gpus = await asyncio.gather(link.helpers.run(["sh", "-c", LOOK]), gpus_of(gauges, link, told.gpus))
+    except DockerError as error:
         return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
-    said = [found["message"] for found in (seen, gpus) if found.get("message")]
-    return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said) or None})
-
-
-async def _seen(link: Link, image: str, installation: str, cpus_milli: int) -> dict[str, Any]:
-    text = await helped(link.api, image, installation, ["sh", "-c", LOOK])
-    return read_activity(text, cpus_milli) | {"message": NO_NETWORK}
+    said = [NO_NETWORK, *([gpus["message"]] if gpus.get("message") else [])]
+    seen = read_activity(text, node.cpus_milli)
+    return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said)})
 
 
 def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
@@ -75,12 +67,12 @@ def read_activity(text: str, cpus_milli: int) -> dict[str, Any]:
     return found
 
 
-class _Look(NamedTuple):
+class _HostCounters(NamedTuple):
     at: float
     cpu: list[int]
     traffic: Traffic
 
 
-def _look(text: str) -> _Look:
+def _look(text: str) -> _HostCounters:
     cpu, at, disks = text.split("\n", 2)
-    return _Look(float(at.split()[0]), [int(each) for each in cpu.split()[1:]], read_traffic(disks, ""))
+    return _HostCounters(float(at.split()[0]), [int(each) for each in cpu.split()[1:]], read_traffic(disks, ""))

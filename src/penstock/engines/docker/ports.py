@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
 
+from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
-from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api, Fields
-from penstock.engines.docker.api.errors import ApiError, Clash, NotFound, shown
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.exec import Entered
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import have
+from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotFound, translated_errors
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.exec import DockerSession
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.errors import Conflict
 
 log = logging.getLogger(__name__)
@@ -28,14 +26,13 @@ WITHOUT_NC = "No port can be reached: the image that docker_helper_image names h
 LONGEST = 24 * 3600
 IDLE_SECONDS = 60.0
 NOT_STARTED = (126, 127)
-"""What Docker and shells say of a program that is not there."""
-NOT_RUNNING = "It does not run now: only what runs can be connected to."
+"""Codes of Docker and shells for a program that is not there."""
 
 
-class Forwarded:
-    """What the port says comes as 1, and its end is code 0; that nothing listens is an error."""
+class DockerPortSession:
+    """A connection to a port: what it says comes as 1, and its end is code 0; that nothing listens is an error."""
 
-    def __init__(self, inside: Entered, port: int, left: asyncio.Event) -> None:
+    def __init__(self, inside: DockerSession, port: int, left: asyncio.Event) -> None:
         self._inside, self._port = inside, port
         self._left = left
         self._said = b""
@@ -72,91 +69,61 @@ class Forwarded:
         self._left.set()
 
 
-class Forwarding:
-    def __init__(self, hosts: Hosts, image: str, installation: str) -> None:
-        self._hosts, self._image, self._installation = hosts, image, installation
+class DockerPorts:
+    def __init__(self, hosts: DockerHosts) -> None:
+        self._hosts = hosts
         self._locks: dict[str, asyncio.Lock] = {}
-        self._beside: dict[str, str] = {}
-        """Container of a job → ours that shares its network."""
+        self._beside: dict[str, tuple[str, AsyncExitStack]] = {}
+        """Container of a job → our helper that shares its network, and what removes the helper."""
         self._open: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for job in list(self._beside):
             await self._end(job)
 
-    def care(self, run: Run) -> None:
-        """Nothing listens in a container that has ended, whoever is still connected."""
+    def watch(self, run: Run) -> None:
+        """Remove the helper of a container that has ended, whoever is still connected."""
         for seen in self._hosts.parts(run).values():
             if seen.over and seen.id in self._beside:
-                self._later(self._end(seen.id))
+                self._tasks.start(self._end(seen.id))
 
-    async def connect(self, run: Run, part: int, port: int) -> Forwarded:
-        seen = self._hosts.parts(run).get(part)
-        if seen is None or not seen.runs:
-            raise Conflict(NOT_RUNNING)
-        with shown():
-            api = self._hosts.link(seen.host).api
+    async def connect(self, run: Run, part: int, port: int) -> DockerPortSession:
+        seen = self._hosts.running(run, part, "only what runs can be connected to")
+        with translated_errors():
+            link = self._hosts.link(seen.host)
             self._open[seen.id] = self._open.get(seen.id, 0) + 1
             left = asyncio.Event()
-            self._later(self._leave(seen, left))
+            self._tasks.start(self._leave(seen, left))
             try:
-                ours = await self._ready(api, seen)
+                ours = await self._helper_beside(link, seen)
                 body: Fields = {
                     "Cmd": ["nc", "127.0.0.1", str(port)],
                     "AttachStdin": True,
                     "AttachStdout": True,
                     "AttachStderr": True,
                 }
-                exec_id, stream = await api.exec(ours, body)
-            except (NotFound, Clash):
+                exec_id, stream = await link.api.exec(ours, body)
+            except (DockerNotFound, DockerConflict):
                 left.set()
                 raise Conflict("It has just ended.") from None
             except BaseException:
                 left.set()
                 raise
-        return Forwarded(Entered(api, exec_id, stream), port, left)
+        return DockerPortSession(DockerSession(link.api, exec_id, stream), port, left)
 
-    async def _ready(self, api: Api, seen: Seen) -> str:
+    async def _helper_beside(self, link: HostLink, seen: ContainerRecord) -> str:
         async with self._locks.setdefault(seen.id, asyncio.Lock()):
-            known = self._beside.get(seen.id)
-            if known is None:
-                known = self._beside[seen.id] = await self._start(api, seen)
-            return known
+            if seen.id not in self._beside:
+                removal = AsyncExitStack()
+                config = {"NetworkMode": f"container:{seen.id}", "CapAdd": [], "PidsLimit": 1024}
+                ours = await removal.enter_async_context(link.helpers.started(["sleep", str(LONGEST)], config=config))
+                self._beside[seen.id] = (ours, removal)
+            return self._beside[seen.id][0]
 
-    async def _start(self, api: Api, seen: Seen) -> str:
-        await have(api, self._image)
-        body: Fields = {
-            "Image": self._image,
-            "Entrypoint": ["sleep"],
-            "Cmd": [str(LONGEST)],
-            "Labels": names.labelled(self._installation, {names.HELPER: "true"}),
-            "HostConfig": {
-                "NetworkMode": f"container:{seen.id}",
-                "CapDrop": ["ALL"],
-                "SecurityOpt": ["no-new-privileges"],
-                "PidsLimit": 1024,
-                "LogConfig": {"Type": "none"},
-            },
-        }
-        made = await api.create(f"{self._installation}-helper-{secrets.token_hex(6)}", body)
-        try:
-            await api.start(made)
-        except BaseException:
-            await api.remove(made)
-            raise
-        return made
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _leave(self, seen: Seen, left: asyncio.Event) -> None:
-        """The last one to go takes our container along, unless someone comes back soon."""
+    async def _leave(self, seen: ContainerRecord, left: asyncio.Event) -> None:
+        """Remove the helper with the last connection, unless someone comes back soon."""
         await left.wait()
         self._open[seen.id] -= 1
         await self._quiet(seen)
@@ -164,8 +131,8 @@ class Forwarding:
             self._open.pop(seen.id, None)
             await self._end(seen.id)
 
-    async def _quiet(self, seen: Seen) -> None:
-        """A while, or until the job is over."""
+    async def _quiet(self, seen: ContainerRecord) -> None:
+        """Wait a while, or until the job is over."""
         for _ in range(int(IDLE_SECONDS)):
             known = self._hosts.parts(seen.run).get(seen.part)
             if self._open.get(seen.id) or known is None or not known.runs:
@@ -173,10 +140,8 @@ class Forwarding:
             await asyncio.sleep(1)
 
     async def _end(self, job: str) -> None:
-        ours = self._beside.pop(job, None)
         self._locks.pop(job, None)
-        if ours is None:
-            return
-        for link in self._hosts.links():
-            with suppress(ApiError):
-                await link.api.remove(ours)
+        if job in self._beside:
+            _, removal = self._beside.pop(job)
+            with suppress(DockerError):
+                await removal.aclose()

@@ -1,4 +1,4 @@
-"""What can never run on these hosts, said at submit."""
+"""Refuse at submit what can never run on Docker hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.engines.shared.refusals import (
 
 
 def refusals(spec: Spec) -> list[Refusal]:
-    """What no node has that its user may run on is the scheduler's to say."""
+    """List what can never run here. What no node has that its user may run on, the scheduler says."""
     return [
         *_no_command(spec),
         *refuse_long_words(spec),
@@ -26,7 +26,7 @@ def refusals(spec: Spec) -> list[Refusal]:
 
 
 def notices(spec: Spec, gpus_seen: Sequence[bool]) -> list[str]:
-    """`gpus_seen` is of each host that has some, whether it can be seen what they do."""
+    """List what a user should know. `gpus_seen` says of each host with GPUs whether it can be seen what they do."""
     said = []
     if spec.nodes > 1:
         said.append("Its nodes run on one Docker host: containers on different hosts have no network between them.")

@@ -1,4 +1,4 @@
-"""The settings about containers, read once, with every mistake named at once."""
+"""Read the settings about containers, and name every mistake at once."""
 
 from __future__ import annotations
 

@@ -9,38 +9,35 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from penstock.background import Tasks
 from penstock.domain.quantities import show_bytes
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, is_full
-from penstock.engines.docker.helpers import helped
-from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.api.errors import DockerError, is_full
+from penstock.engines.docker.helpers import Helpers
 
 log = logging.getLogger(__name__)
 MARK, SHARE = 1 << 30, 20
-"""Nothing starts where less than this is free: so many bytes, and of a smaller disk a twentieth."""
+"""Nothing starts where less than this many bytes are free, or less than a twentieth of a smaller disk."""
 KIBIBYTE = 1024
 SECONDS = 10.0
-"""Between two looks."""
+"""The pause between two looks at a disk that is full."""
 FIX = "penstock volumes df; penstock jobs delete; penstock volumes delete; on the host: docker system prune"
 
 
-class Space:
-    def __init__(self, api: Api, made: ContainerSettings) -> None:
-        self._api, self._made = api, made
+class DiskSpace:
+    def __init__(self, helpers: Helpers) -> None:
+        self._helpers = helpers
         self.free: int | None = None
         """Bytes, as last seen; None: not seen yet."""
         self._total = 0
         self._doubted = False
-        self._looking: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def close(self) -> None:
-        if self._looking:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._tasks.close()
 
     @property
     def full(self) -> str | None:
-        """Why nothing new starts there, as the rest of a sentence about the host."""
+        """Why nothing new starts on the host, as the rest of a sentence that begins with its name."""
         mark = min(MARK, self._total // SHARE)
         if self.free is None or self.free > mark:
             return None
@@ -50,25 +47,24 @@ class Space:
         )
 
     def doubt(self) -> None:
-        """It may be full: look soon, and as long as it is."""
+        """Look soon whether the disk is full, and as long as it is."""
         self._doubted = True
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_until_free())
+        if "look" not in self._tasks:
+            self._tasks.start(self._look_until_free(), "look")
 
     async def _look_until_free(self) -> None:
         while self._doubted or self.full:
             self._doubted = False
             try:
                 await self.look()
-            except ApiError as error:
-                log.info("what the disk of %s has free is not known: %s", self._api.host, error.message)
+            except DockerError as error:
+                log.info("what the disk of %s has free is not known: %s", self._helpers.host, error.message)
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:
-        made = self._made
         try:
-            said = await helped(self._api, made.helper_image, made.installation, ["df", "-Pk", "/"])
-        except ApiError as error:
+            said = await self._helpers.run(["df", "-Pk", "/"])
+        except DockerError as error:
             if not is_full(error):
                 raise
             self.free = 0

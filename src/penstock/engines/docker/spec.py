@@ -1,4 +1,8 @@
-"""The container of one node or index, built field by field and never merged from user text."""
+"""Build the container of one node or index, field by field and never merged from user text.
+
+Its command is the user's program as it is, or the minder around it. Docker has no termination message: what the minder
+writes down stands in a file that is put into the container before it starts, and fetched from it after its end.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ from penstock.domain.workloads import Medium, Scratch
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.script import command, minded
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.volumes import Source
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
+from penstock.engines.shared.minder import BASH as BASH
+from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE, needs_bash
 from penstock.engines.shared.records import without_values
 
 SMALLEST_MEMORY = 6 << 20
@@ -23,28 +27,36 @@ LOG_FILES = 4
 
 
 @dataclass(frozen=True)
-class Place:
+class MountSource:
+    """What is mounted: a Docker volume, or a directory in it."""
+
+    volume: str
+    directory: str | None = None
+
+
+@dataclass(frozen=True)
+class ContainerPlace:
     """Where one part of a run is started, and what it finds there."""
 
     host: str
     part: int
     number: int
-    """Which of the places: the rank; of an array, which of those that run at once."""
+    """The rank; for an array, which of the indexes that run at once."""
     network: str
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
-    volumes: Mapping[str, Source] = field(default_factory=dict)
+    volumes: Mapping[str, MountSource] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
     shared_cpus: str = ""
-    """Those that nobody has alone; empty: all."""
+    """The CPUs that nobody has alone; empty: all."""
     up_to: int = 0
-    """The last of those that are made before any of them starts."""
+    """The last of the parts that are made before any of them starts."""
     instead_of: tuple[str, ...] = ()
     """Containers that are taken back for this one."""
 
 
-def container(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     spec = launch.spec
     words = command(launch)
     peer = names.peer_name(launch.name, _run(launch), place.part)
@@ -71,8 +83,8 @@ def _run(launch: Launch) -> Run:
     return Run(launch.workload_id, launch.attempt)
 
 
-def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, str]:
-    """The user's own first; what is ours cannot be written by them."""
+def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
+    """Return all labels: the user's own, and over them ours."""
     spec = launch.spec
     found = {
         names.WORKLOAD: launch.workload_id,
@@ -106,7 +118,7 @@ def labels(launch: Launch, made: ContainerSettings, place: Place) -> dict[str, s
 
 
 def disk_limits(launch: Launch) -> dict[str, int]:
-    """Path → bytes of the scratch that has a size, and all of it under the empty path."""
+    """Return the bytes of each scratch path that has a size, and of all together under the empty path."""
     limits = {s.path: s.size_bytes for s in launch.spec.scratch if s.medium is Medium.disk and s.size_bytes}
     return limits | ({"": launch.spec.resources.disk_bytes} if launch.spec.resources.disk_bytes else {})
 
@@ -114,7 +126,7 @@ def disk_limits(launch: Launch) -> dict[str, int]:
 # -- what it may have ------------------------------------------------------------------------------------------------
 
 
-def _host_config(launch: Launch, made: ContainerSettings, place: Place) -> Fields:
+def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     limits = launch.spec.resources
     memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else None
     config: Fields = {
@@ -144,7 +156,7 @@ def _host_config(launch: Launch, made: ContainerSettings, place: Place) -> Field
 
 
 def log_config(made: ContainerSettings) -> Fields:
-    """Docker's `local` keeps bytes as they are, which its usual `json-file` does not."""
+    """Log with Docker's `local` driver, which keeps bytes as they are; its usual `json-file` does not."""
     size = max(made.log_limit // LOG_FILES, 1 << 20)
     return {"Type": "local", "Config": {"max-size": str(size), "max-file": str(LOG_FILES)}}
 
@@ -153,20 +165,20 @@ def _shares(milli: int) -> int:
     return max(milli * 1024 // 1000, 2)
 
 
-def cpus_of(launch: Launch, place: Place) -> str:
-    """Those that are its alone."""
+def cpus_of(launch: Launch, place: ContainerPlace) -> str:
+    """Return the CPUs that are its alone."""
     own = launch.cpusets[place.number] if place.number < len(launch.cpusets) else ()
     return ",".join(map(str, own))
 
 
-def gpus_of(launch: Launch, place: Place) -> tuple[str, ...]:
+def gpus_of(launch: Launch, place: ContainerPlace) -> tuple[str, ...]:
     return launch.gpus[place.number] if place.number < len(launch.gpus) else ()
 
 
 # -- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
+def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
     mounts = [_mount(mount, place.volumes[mount.path]) for mount in launch.mounts]
     tmpfs: dict[str, str] = {}
     shared = (memory or place.host_memory) // 2
@@ -182,7 +194,7 @@ def _disks(launch: Launch, place: Place, memory: int | None) -> Fields:
     return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
 
 
-def _mount(mount: BoundMount, source: Source) -> Fields:
+def _mount(mount: BoundMount, source: MountSource) -> Fields:
     options: Fields = {"NoCopy": True} | ({"Subpath": source.directory} if source.directory else {})
     return {
         "Type": "volume",
@@ -200,21 +212,55 @@ def disk_scratch(launch: Launch) -> Iterator[Scratch]:
 # -- variables -------------------------------------------------------------------------------------------------------
 
 
-def variables(launch: Launch, place: Place) -> dict[str, str]:
-    """The user's own first, then what is told about the run, which wins."""
+def variables(launch: Launch, place: ContainerPlace) -> dict[str, str]:
+    """Return all variables: the user's own, and over them what is told about the run."""
     rank = 0 if launch.spec.array else place.part
     facts = run_variables(launch, peers(launch)) | dict.fromkeys(RANKS, str(rank)) | {INDEX: str(place.part)}
     return user_variables(launch) | facts | _gpus(launch, place)
 
 
 def peers(launch: Launch) -> list[str]:
-    """How the nodes of a run reach each other, by rank."""
+    """Return the names by which the nodes of a run reach each other, by rank."""
     nodes = launch.spec.nodes
     return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
-def _gpus(launch: Launch, place: Place) -> dict[str, str]:
+def _gpus(launch: Launch, place: ContainerPlace) -> dict[str, str]:
     uuids = gpus_of(launch, place)
     if not uuids:
         return NO_GPUS
     return {} if place.has_nvidia else {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
+
+
+NOTE = "/.penstock/note"
+_TERMINATION_LOG = "/dev/termination-log"
+AGAIN_CODE = 125
+ONCE = f"[[ -s {NOTE} ]] && exit {AGAIN_CODE}"
+"""A program that has run leaves a note: started once more, whoever did that, it does nothing."""
+PEER_PATIENCE = 120
+"""Seconds a node waits to see the others, which are started within moments of it."""
+
+
+def command(launch: Launch) -> list[str]:
+    """Return the words of the command; empty: the image's own."""
+    spec = launch.spec
+    script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run or ())
+    if not minded(launch):
+        return list(program)
+    given = (
+        str(spec.max_duration or 0),
+        str(launch.stop_grace),
+        PAYLOAD,
+        PREPARE.replace(_TERMINATION_LOG, NOTE),
+        str(PEER_PATIENCE),
+        "",  # the user's code is there before it starts
+        spec.setup or "",
+        script,
+    )
+    return [BASH, "-c", f"{ONCE}\n{MINDER.replace(_TERMINATION_LOG, NOTE)}", "bash", *given, *program]
+
+
+def minded(launch: Launch) -> bool:
+    """Does a minder run the program? Code that is sent along is there before it starts, so only the other two reasons
+    of `needs_bash` count."""
+    return needs_bash(launch.model_copy(update={"workdir_archive": None}))

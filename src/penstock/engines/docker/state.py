@@ -1,71 +1,186 @@
-"""Report how a run is and how it ended, from what was last seen of its containers."""
+"""Compute the report about a run from a snapshot of its containers.
+
+There is one rule about ends that nobody saw: where the minder left no note of how the program ended, and Docker was
+restarted since it started, the node was lost with it. Otherwise the note counts, or Docker's own exit code.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.domain.model import now
-from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
-from penstock.engines.base import Launch, Presence, Report
-from penstock.engines.docker.api.objects import Seen
+from penstock.engines.base import Launch, Presence, Report, Run, Step
+from penstock.engines.docker import names
+from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
-from penstock.engines.docker.outages import BY_DOCKER, Outage
+from penstock.engines.shared import endings
+from penstock.engines.shared.endings import Ending, ended_by_itself, out_of_memory, over_time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
-from penstock.engines.shared.minder import FAILURES
+from penstock.errors import Unavailable
 
-NOT_EXECUTABLE_CODE, NOT_FOUND_CODE, TIME_CODE = 126, 127, 124
+OUTSIDE_PATIENCE = 20.0
+"""Seconds: Docker ends its containers up to a quarter of a minute before it ends itself."""
 BY_SIGNAL = (130, 137, 143)
-"""Ended by INT, KILL or TERM."""
-_PROGRAM = re.compile(r'exec: \\?"(.*?)\\?":')
+"""Codes of what was ended by INT, KILL or TERM."""
+BY_DOCKER = (*BY_SIGNAL, 255)
+"""Codes of what ended with Docker; 255 is what it writes where it found nothing of a container that ran."""
 _LEFT_OVER = re.compile(r"\btask \w+: already exists")
-"""Of a start in which Docker was killed."""
-_PASSED_ON = re.compile(
-    r"^(?:failed to create (?:shim )?task(?: for container)?|OCI runtime create failed|runc create failed|unknown"
-    r"|unable to start container process|container_linux\.go:\d+|starting container process caused"
-    r"|error during container init|process_linux\.go:\d+|container init caused)[:,]? "
-)
+"""What Docker says about a start during which it was killed."""
+BESIDE = {"reason": Reason.ANOTHER_NODE_ENDED, "message": "Another node had ended before it started."}
+STILL_RUNNING = {"state": State.RUNNING, "reason": None, "message": None, "exit_code": None, "ended_at": None}
 
 
 @dataclass(frozen=True)
-class Ending:
-    state: State
-    reason: Reason
-    message: str | None = None
-    exit_code: int | None = None
-    doubtful: bool = False
-    """Someone ended it, and if that was Docker, which is being shut down, it will be seen in a moment."""
+class HostState:
+    """What counts of a registered host when a run is judged."""
+
+    trouble: str | None = None
+    """Why it does not answer; None: it does."""
+    maintenance: bool = False
+    clock_ahead: timedelta = timedelta()
+    """How far its clock is ahead of ours."""
+    docker: str = ""
+    """Identifies its Docker from one start of it to the next."""
+    docker_since: datetime | None = None
+    """When its Docker started, by its own clock, where that is known."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was done to a run that its containers do not know."""
+class RunSnapshot:
+    """All that a report is computed from."""
 
+    run: Run
+    containers: Mapping[int, ContainerRecord]
+    """The container that counts of each part."""
+    hosts: Mapping[str, HostState]
+    """The registered hosts by name."""
+    now: datetime
+    launch: Launch | None = None
+    starting: Step | None = None
+    """How far a start has come that is under way."""
+    steps: tuple[Step, ...] = ()
+    """What it went through until it began."""
+    failed: Mapping[int, Unit] = field(default_factory=dict)
+    """Parts that have no container and never will."""
+    over_disk: Mapping[int, str] = field(default_factory=dict)
+    """Parts that were ended because they held too much on a disk, and of what."""
     stopped: bool = False
-    full: Mapping[int, str] = field(default_factory=dict)
-    """Part → what it held too much of."""
-    outages: Mapping[str, Sequence[Outage]] = field(default_factory=dict)
-    """Host → when its Docker was not there, by the host's clock."""
-    without: str | None = None
-    """A node that has no container, for which the others were ended."""
+    cancelled_at: datetime | None = None
+    """When it was stopped, if nothing of it had begun."""
+
+    @property
+    def array(self) -> bool:
+        return is_array(self.launch, self.containers)
+
+    @property
+    def total(self) -> int:
+        return total_of(self.launch, self.containers)
+
+    @property
+    def without(self) -> str | None:
+        """The sentence about a node that never had a container, for which the others were ended."""
+        lacking = [unit for unit in self.failed.values() if self.launch and self.launch.spec.array is None]
+        return f"Node {lacking[0].rank} has no container." if lacking else None
+
+    def away(self, names: Iterable[str]) -> list[str]:
+        """Why those of these hosts do not answer that do not; without names, of all."""
+        wanted = set(names) or set(self.hosts)
+        return [host.trouble for name, host in self.hosts.items() if name in wanted and host.trouble]
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name not in self.hosts]
 
 
-def units(parts: Mapping[int, Seen], wanted: Wanted) -> dict[int, Unit]:
-    """Of the containers that were started, or could not be."""
-    first = None if any(seen.is_array for seen in parts.values()) else _first_failure(parts, wanted)
-    return {part: _unit(seen, wanted, first) for part, seen in sorted(parts.items()) if seen.began or seen.over}
+def is_array(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> bool:
+    if launch:
+        return launch.spec.array is not None
+    return any(seen.is_array for seen in containers.values())
 
 
-def doubtful(parts: Mapping[int, Seen], wanted: Wanted) -> list[Seen]:
-    """Those whose end may still get another reason."""
-    first = None if any(seen.is_array for seen in parts.values()) else _first_failure(parts, wanted)
-    over = [seen for seen in parts.values() if seen.over and not wanted.without and _own(seen, wanted).doubtful]
-    return [seen for seen in over if not (first and first[0].part != seen.part and _after(seen, first[0]))]
+def total_of(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> int:
+    """How many parts the attempt has."""
+    if launch:
+        return len(launch.indexes) if launch.spec.array else launch.spec.nodes
+    return max((names.number(seen.labels, names.PARTS, 1) for seen in containers.values()), default=1)
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+def report(snapshot: RunSnapshot) -> Report:
+    """Raise Unavailable where its hosts do not answer and nothing is known of it."""
+    found = _report(snapshot)
+    steps = snapshot.steps
+    if steps and any(unit.started_at for unit in found.units):
+        steps = (*steps, Step(state=State.LAUNCHED, reason=Reason.STARTED, message="Docker has started it"))
+    return found.model_copy(update={"steps": steps})
+
+
+def _report(snapshot: RunSnapshot) -> Report:
+    if snapshot.cancelled_at:
+        return Report(presence=Presence.ended, units=tuple(_unstarted(snapshot, snapshot.cancelled_at).values()))
+    found = units(snapshot) | dict(snapshot.failed)
+    if not found:
+        return _not_begun(snapshot)
+    for seen in pending(snapshot):
+        found[seen.part] = found[seen.part].model_copy(update=STILL_RUNNING)
+    ended = all(unit.ended_at for unit in found.values())
+    drained = _drained(snapshot, found)
+    if ended and snapshot.starting is None:
+        if snapshot.stopped:
+            found = _unstarted(snapshot, snapshot.now) | found
+        elif not snapshot.array and has_failed(snapshot):
+            beside = {part: unit.model_copy(update=BESIDE) for part, unit in _unstarted(snapshot, snapshot.now).items()}
+            found = beside | found
+    listed = tuple(found[part] for part in sorted(found))
+    if ended and len(listed) >= snapshot.total:
+        return Report(presence=Presence.ended, units=listed)
+    return _running(snapshot, listed, drained)
+
+
+def _running(snapshot: RunSnapshot, listed: tuple[Unit, ...], said: str | None) -> Report:
+    """Where a host does not answer the run is in doubt, and says so; nothing is started in its place."""
+    containers = snapshot.containers.values()
+    away = snapshot.away({seen.host for seen in containers if not seen.over})
+    if not away or not any(seen.runs for seen in containers):
+        return Report(presence=Presence.running, units=listed, message=said)
+    said = f"{away[0]}: whether it still runs is not known; its node is asked again every few seconds"
+    return Report(presence=Presence.running, units=listed, message=said, state=State.UNKNOWN, reason=Reason.NODE_LOST)
+
+
+def _drained(snapshot: RunSnapshot, found: Mapping[int, Unit]) -> str | None:
+    """Say why the rest of an array does not begin, where no node takes any more of it."""
+    launch, hosts = snapshot.launch, snapshot.hosts
+    left = [index for index in launch.indexes if index not in found] if launch else []
+    drained = [name for name in dict.fromkeys(launch.hosts if launch else ()) if name in hosts]
+    if launch is None or not left or not drained or not all(hosts[name].maintenance for name in drained):
+        return None
+    is_ = "is" if len(drained) == 1 else "are"
+    return f"{', '.join(drained)} {is_} in maintenance: {len(left)} of its indexes wait until that is over"
+
+
+def _not_begun(snapshot: RunSnapshot) -> Report:
+    run, doing = snapshot.run, snapshot.starting
+    if doing:
+        return Report(presence=Presence.waiting, state=doing.state, reason=doing.reason, message=doing.message)
+    if missing := snapshot.missing(run.hosts):
+        said = f"Its node {missing[0]} is not registered any more: what became of it is not known."
+        return Report(presence=Presence.lost, message=said)
+    if away := snapshot.away(run.hosts):
+        raise Unavailable(f"{away[0]}: whether it runs there is not known; it is asked again.")
+    return Report(presence=Presence.absent)
+
+
+def _unstarted(snapshot: RunSnapshot, at: datetime) -> dict[int, Unit]:
+    """Every part as it would be if its turn had never come."""
+    launch = snapshot.launch
+    parts = (launch.indexes or range(launch.spec.nodes)) if launch else range(snapshot.total)
+    return {part: never_started(snapshot.run.attempt, part, array=snapshot.array, at=at) for part in parts}
 
 
 def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit:
@@ -80,35 +195,65 @@ def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit
     )
 
 
-def was_stopped(seen: Seen) -> bool:
-    """It reads as if someone told it to, who is not here any more to say so; or nobody can read how it ended."""
-    by_signal = seen.note.code is None and seen.exit_code in BY_SIGNAL
-    return seen.note.ended == "stop" or by_signal or seen.unknown_code
+# -- what is due ---------------------------------------------------------------------------------------------------
 
 
-def never_ran(launch: Launch) -> Report:
-    """Of one that was stopped before it began."""
-    array = launch.spec.array is not None
-    parts = launch.indexes or range(launch.spec.nodes)
-    return Report(
-        presence=Presence.ended,
-        units=tuple(never_started(launch.attempt, part, array=array, at=now()) for part in parts),
-    )
+def pending(snapshot: RunSnapshot) -> list[ContainerRecord]:
+    """Containers whose end is not judged yet: somebody ended them a moment ago, and if that was Docker, which is being
+    shut down, it will be seen soon."""
+    first = _first_failure(snapshot)
+    found = []
+    for seen in snapshot.containers.values():
+        host = snapshot.hosts.get(seen.host)
+        doubted = _from_outside(seen, snapshot) and not _ended_with(seen, first)
+        soon = host is not None and (host.trouble or _patience_left(seen, host, snapshot.now) > 0)
+        if seen.unwitnessed or (doubted and soon):
+            found.append(seen)
+    return found
 
 
-def ends_others(seen: Seen, wanted: Wanted) -> bool:
-    """It failed, and its peers have nothing to go on with."""
-    return seen.over and _own(seen, wanted).state is not State.EXITED
+def due_in(snapshot: RunSnapshot) -> float | None:
+    """Seconds until the report changes by itself; None: it does not."""
+    left = [_patience_left(seen, host, snapshot.now) for seen, host in _with_hosts(pending(snapshot), snapshot)]
+    return min((min(each, OUTSIDE_PATIENCE) for each in left if each > 0), default=None)
 
 
-def _first_failure(parts: Mapping[int, Seen], wanted: Wanted) -> tuple[Seen, Ending] | None:
+def _with_hosts(found: Iterable[ContainerRecord], snapshot: RunSnapshot) -> list[tuple[ContainerRecord, HostState]]:
+    return [(seen, snapshot.hosts[seen.host]) for seen in found if seen.host in snapshot.hosts]
+
+
+def _patience_left(seen: ContainerRecord, host: HostState, now: datetime) -> float:
+    theirs = now + host.clock_ahead
+    return OUTSIDE_PATIENCE - (theirs - (seen.ended_at or theirs)).total_seconds()
+
+
+def has_failed(snapshot: RunSnapshot) -> bool:
+    """Is one of its nodes to blame, so that its peers have nothing to go on with?"""
+    over = [seen for seen in snapshot.containers.values() if seen.over]
+    return bool(snapshot.failed) or any(_own(seen, snapshot).state is not State.EXITED for seen in over)
+
+
+# -- its units -----------------------------------------------------------------------------------------------------
+
+
+def units(snapshot: RunSnapshot) -> dict[int, Unit]:
+    """A unit for each container that was started, or could not be."""
+    first = _first_failure(snapshot)
+    known = sorted(snapshot.containers.items())
+    return {part: _unit(seen, snapshot, first) for part, seen in known if seen.began or seen.over}
+
+
+def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, Ending] | None:
     """The node that ended the others: the first that did not succeed, and was not told to end."""
-    failed = [(seen, _own(seen, wanted)) for seen in parts.values() if seen.over and not _was_told(seen, wanted)]
+    containers = snapshot.containers.values()
+    if any(seen.is_array for seen in containers):
+        return None
+    failed = [(seen, _own(seen, snapshot)) for seen in containers if seen.over and not _was_told(seen, snapshot)]
     failed = [(seen, end) for seen, end in failed if end.state is not State.EXITED]
     return min(failed, key=lambda pair: (pair[0].ended_at is None, pair[0].ended_at, pair[0].part), default=None)
 
 
-def _unit(seen: Seen, wanted: Wanted, first: tuple[Seen, Ending] | None) -> Unit:
+def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRecord, Ending] | None) -> Unit:
     fields: dict[str, Any] = {
         "attempt": seen.run.attempt,
         "index": seen.part if seen.is_array else 0,
@@ -119,11 +264,11 @@ def _unit(seen: Seen, wanted: Wanted, first: tuple[Seen, Ending] | None) -> Unit
     }
     if not seen.over:
         return Unit(**fields, state=State.RUNNING)
-    end = _own(seen, wanted)
-    if first and first[0].part != seen.part and _after(seen, first[0]) and _was_told(seen, wanted):
-        end = _another(first[0], first[1], seen)
-    elif wanted.without and _was_told(seen, wanted):
-        end = Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, wanted.without, seen.exit_code)
+    end = _own(seen, snapshot)
+    if first and _ended_with(seen, first) and _was_told(seen, snapshot):
+        end = Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, _what_ended_it(*first), seen.exit_code)
+    elif snapshot.without and _was_told(seen, snapshot):
+        end = Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, snapshot.without, seen.exit_code)
     return Unit(
         **fields,
         state=end.state,
@@ -134,134 +279,116 @@ def _unit(seen: Seen, wanted: Wanted, first: tuple[Seen, Ending] | None) -> Unit
     )
 
 
-def _after(seen: Seen, other: Seen) -> bool:
-    return other.ended_at is None or seen.ended_at is None or seen.ended_at >= other.ended_at
+def _ended_with(seen: ContainerRecord, first: tuple[ContainerRecord, Ending] | None) -> bool:
+    """Did it end after the node that failed first?"""
+    if first is None or first[0].part == seen.part:
+        return False
+    return first[0].ended_at is None or seen.ended_at is None or seen.ended_at >= first[0].ended_at
 
 
-def _was_told(seen: Seen, wanted: Wanted) -> bool:
-    """Someone told it to end: us, or someone else. What it ended with is not its own doing."""
-    if not seen.began or wanted.stopped or seen.part in wanted.full or seen.note.ended == "time":
+def _was_told(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+    """Did someone tell it to end, we or another? What it ended with is not its own doing then."""
+    if not seen.began or snapshot.stopped or seen.part in snapshot.over_disk or seen.note.ended == "time":
         return False
     return seen.note.ended == "stop" or (
         seen.note.code is None and seen.exit_code in BY_SIGNAL and not seen.out_of_memory
     )
 
 
-def _another(first: Seen, end: Ending, seen: Seen) -> Ending:
+def _what_ended_it(first: ContainerRecord, end: Ending) -> str:
     if first.taken_away:
-        said = f"The container of node {first.part} was removed."
-    elif end.reason is Reason.NODE_LOST and end.exit_code is None:
-        said = f"How node {first.part} ended is not known."
-    elif first.error or end.exit_code is None:
-        said = f"Node {first.part} could not be started."
-    else:
-        said = f"Node {first.part} ended with {describe(end.exit_code)}."
-    return Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, said, seen.exit_code)
+        return f"The container of node {first.part} was removed."
+    if end.reason is Reason.NODE_LOST and end.exit_code is None:
+        return f"How node {first.part} ended is not known."
+    if first.error or end.exit_code is None:
+        return f"Node {first.part} could not be started."
+    return f"Node {first.part} ended with {describe(end.exit_code)}."
 
 
-def _own(seen: Seen, wanted: Wanted) -> Ending:
-    """Of one that is over, as if it were alone."""
+# -- how one container ended -------------------------------------------------------------------------------------------
+
+
+def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> Ending:
+    """Judge a container that is over as if it were alone."""
     code, note = seen.exit_code, seen.note
     if seen.error:
-        return _not_started(seen)
-    if seen.part in wanted.full:
-        return Ending(State.CRASHED, Reason.DISK_LIMIT, wanted.full[seen.part], code or 1)
+        return not_started(seen.error, seen.host)
+    if seen.part in snapshot.over_disk:
+        return Ending(State.CRASHED, Reason.DISK_LIMIT, snapshot.over_disk[seen.part], code or 1)
     if note.ended == "time" or _outlived(seen):
-        limit = f" ({show_duration(seen.max_duration)})" if seen.max_duration else ""
-        return Ending(State.CRASHED, Reason.TIME_LIMIT, f"It ran longer than max_duration{limit}.", code or TIME_CODE)
-    if wanted.stopped and (note.ended == "stop" or seen.taken_away or _by_signal_or_asked(seen)):
+        return over_time(seen.max_duration, code)
+    if snapshot.stopped and (note.ended == "stop" or seen.taken_away or note.code is None or code in BY_SIGNAL):
         known = not (seen.taken_away or seen.unknown_code)
         return Ending(State.STOPPED, Reason.STOPPED_BY_USER, None, code if known else None)
     if seen.taken_away:
         said = f"Its container was removed on {seen.host} by someone else."
         return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said)
     if seen.out_of_memory and code:
-        return Ending(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(seen), code)
-    if outside := _ended_outside(seen, wanted):
-        return outside
-    return _by_itself(code, note.phase)
+        return out_of_memory(seen.host, seen.memory_limit, _peak(seen), code)
+    if _restarted_since(seen, snapshot) and (seen.unknown_code or _reads_as_told(seen)):
+        return _lost_with_docker(seen)
+    if note.ended == "stop":
+        said = f"It was told to end on {seen.host} by someone else, or Docker there was shut down."
+        return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said, code)
+    if seen.has_bash and _reads_as_told(seen):  # its minder would have left a note, whatever became of the program
+        said = f"It was killed as a whole: {seen.host} or Docker there was restarted, or someone killed it."
+        return Ending(State.CRASHED, Reason.NODE_LOST, said, code)
+    return ended_by_itself(code, note.phase)
 
 
-def _by_signal_or_asked(seen: Seen) -> bool:
-    """A program without a minder does not say why it ended: while a stop is wanted, that is why."""
-    return seen.note.code is None or seen.exit_code in BY_SIGNAL
-
-
-def _by_itself(code: int, phase: str) -> Ending:
-    if not code:
-        return Ending(State.EXITED, Reason.FINISHED, None, 0)
-    if phase in FAILURES:
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[phase], code)
-    if phase == "setup":
-        said = f"setup ended with {describe(code)}; run did not start."
-        return Ending(State.CRASHED, Reason.SETUP_FAILED, said, code)
-    return Ending(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
-
-
-def _ended_outside(seen: Seen, wanted: Wanted) -> Ending | None:
-    """Docker ends its containers when it is stopped itself, and says no more than with what code."""
-    told = seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
-    if told and any(outage.took(seen) for outage in wanted.outages.get(seen.host, ())):
+def _lost_with_docker(seen: ContainerRecord) -> Ending:
+    if _reads_as_told(seen):
         said = f"Docker on {seen.host} was restarted, which ended it."
         return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
-    if seen.unknown_code:
-        said = f"Docker on {seen.host} was restarted and does not know how it ended."
-        return Ending(State.CRASHED, Reason.NODE_LOST, said)
-    if not told:
-        return None
-    if seen.note.ended == "stop":
-        said = f"It was told to end on {seen.host} by someone else, or Docker there was shut down."
-        return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said, seen.exit_code, doubtful=True)
-    if seen.has_bash:  # its minder would have left a note, whatever became of the program
-        said = f"It was killed as a whole: {seen.host} or Docker there was restarted, or someone killed it."
-        return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code, doubtful=True)
-    return replace(_by_itself(seen.exit_code, seen.note.phase), doubtful=True)
+    return Ending(
+        State.CRASHED, Reason.NODE_LOST, f"Docker on {seen.host} was restarted and does not know how it ended."
+    )
 
 
-def _outlived(seen: Seen) -> bool:
-    """Of a program without a minder: it is the engine that ends it when its time is over."""
+def _restarted_since(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+    """Was its Docker restarted since this container started?"""
+    host = snapshot.hosts.get(seen.host)
+    if seen.witness == "" or host is None or seen.witness is None:
+        return seen.witness == ""
+    began = host.docker_since
+    return seen.witness != host.docker or bool(began and seen.started_at and seen.started_at < began)
+
+
+def _reads_as_told(seen: ContainerRecord) -> bool:
+    """Does it read as if Docker, or someone beside us, had ended it?"""
+    return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
+
+
+def _from_outside(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+    """Did someone end it whom we do not know, so that it may yet turn out to have been Docker?"""
+    if not seen.over or seen.error or seen.taken_away or snapshot.stopped or snapshot.without:
+        return False
+    if seen.part in snapshot.over_disk or _outlived(seen) or (seen.out_of_memory and seen.exit_code):
+        return False
+    return _reads_as_told(seen) and not _restarted_since(seen, snapshot)
+
+
+def was_stopped(seen: ContainerRecord) -> bool:
+    """Does it read as if a server that is gone had stopped it, or can nobody read how it ended?"""
+    by_signal = seen.note.code is None and seen.exit_code in BY_SIGNAL
+    return seen.note.ended == "stop" or by_signal or seen.unknown_code
+
+
+def _outlived(seen: ContainerRecord) -> bool:
+    """Did a program without a minder run its full time? It is the engine that ends it then."""
     if seen.has_bash or not seen.max_duration or not seen.started_at or not seen.ended_at:
         return False
     return seen.ended_at - seen.started_at >= timedelta(seconds=seen.max_duration)
 
 
-def _peak(seen: Seen) -> int | None:
+def _peak(seen: ContainerRecord) -> int | None:
     return seen.note.peak or max(seen.peak, seen.memory_limit if seen.out_of_memory else 0) or None
 
 
-def _out_of_memory(seen: Seen) -> str:
-    if not seen.memory_limit:
-        return f"Its node {seen.host} ran out of memory."
-    peak = _peak(seen)
-    used = f"; it used up to {peak / (1 << 20):.0f}Mi" if peak else ""
-    return f"It went over its memory limit of {show_bytes(seen.memory_limit)}{used}."
-
-
-def _not_started(seen: Seen) -> Ending:
-    return not_started(seen.error, seen.host)
-
-
 def not_started(error: str, host: str) -> Ending:
-    """With the code a shell would have ended with."""
     if _LEFT_OVER.search(error):
         return Ending(State.CRASHED, Reason.NODE_LOST, f"Docker on {host} was restarted while it started it.")
-    program = _PROGRAM.search(error)
-    if program and any(words in error for words in ("not found in $PATH", "no such file or directory")):
-        said = f"The program {program[1]} was not found in the image."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
-    if program:
-        why = plain(error).removesuffix(": unknown").rpartition(": ")[2]
-        said = f"The program {program[1]} cannot be executed: {why}."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
     if is_about_mounts(error):
-        return Ending(
-            State.CRASHED, Reason.LAUNCH_FAILED, f"A volume cannot be mounted on {host}: {mount_words(error)}."
-        )
-    return Ending(State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started on {host}: {plain(error)}.")
-
-
-def plain(message: str) -> str:
-    """What the engine says, without the names of all who passed it on."""
-    while found := _PASSED_ON.match(message):
-        message = message[found.end() :]
-    return message.removesuffix(": unknown").rstrip(".")
+        said = f"A volume cannot be mounted on {host}: {mount_words(error)}."
+        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said)
+    return endings.not_started(error, f" on {host}")

@@ -10,21 +10,20 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume, parts_of, path_inside
-from penstock.engines.base import BoundMount, Event, Launch, VolumeReport
+from penstock.engines.base import BoundMount, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import ApiError, Clash, Unreachable, is_full
-from penstock.engines.docker.helpers import helped, holding
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_full
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
+from penstock.engines.docker.spec import MountSource
 from penstock.engines.shared.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 
@@ -35,16 +34,8 @@ WITH_SUBPATHS = (1, 45)
 KIBIBYTE = 1024
 
 
-@dataclass(frozen=True)
-class Source:
-    """What a mount comes from: a Docker volume, and the directory in it if it is not all of it."""
-
-    volume: str
-    directory: str | None = None
-
-
-class Claims:
-    def __init__(self, hosts: Hosts, made: ContainerSettings) -> None:
+class DockerClaims:
+    def __init__(self, hosts: DockerHosts, made: ContainerSettings) -> None:
         self._hosts, self._made = hosts, made
         self._storages: dict[str, Storage] = {}
         self._homes: dict[str, str] = {}
@@ -61,29 +52,31 @@ class Claims:
     # -- where it is -------------------------------------------------------------------------------------------------
 
     def storage_of(self, volume: Volume) -> Storage | None:
-        """None: on the disk of whichever host it was made on, or is to be."""
+        """Return the storage a volume is on; None: the disk of whichever host it was made on, or is to be."""
         if volume.storage is None or volume.awaits_node:
             return None
         if volume.storage not in self._storages:
             raise PenstockError(f"The storage {volume.storage} of volume {volume.name} is not there any more.")
         return self._storages[volume.storage]
 
+    def _nfs_of(self, volume: Volume) -> Storage | None:
+        storage = self.storage_of(volume)
+        return storage if storage and storage.kind is StorageKind.nfs else None
+
     def name_of(self, volume: Volume) -> str:
         return f"{self._made.installation}-{volume.object_name}"
 
     async def home_of(self, volume: Volume) -> str | None:
-        """The host whose disk it is on; None: it is not on any that answers, or can be had from all."""
-        storage = self.storage_of(volume)
-        if storage and storage.kind is StorageKind.nfs:
+        """Return the host whose disk a volume is on; None: it is not on any that answers, or can be had from all."""
+        if self._nfs_of(volume):
             return None
-        known = self._homes.get(volume.id)
-        if known:
-            return known
-        await self._look([volume])
+        if volume.id not in self._homes:
+            await self._look([volume])
         return self._homes.get(volume.id)
 
     async def node_of(self, volume: Volume) -> str | None:
-        """The host that whatever uses it must run on; None: any. What was never made will be where its storage is."""
+        """Return the host that whatever uses a volume must run on; None: any. What was never made will be where its
+        storage is."""
         home = await self.home_of(volume)
         storage = self._storages.get(volume.storage or "")
         if home or (storage and storage.kind is StorageKind.nfs):
@@ -112,31 +105,29 @@ class Claims:
     # -- make and delete ---------------------------------------------------------------------------------------------
 
     async def create(self, volume: Volume, account: Account) -> None:
-        storage = self.storage_of(volume)
-        if storage and storage.kind is StorageKind.nfs:
-            link = self._hosts.first()
-            await self._nfs(link, volume, storage, make=not volume.readonly)
+        if nfs := self._nfs_of(volume):
+            await self._nfs(self._hosts.first(), volume, nfs, make=not volume.readonly)
             return
         async with self._making:
-            home = await self.home_of(volume)
+            storage, home = self.storage_of(volume), await self.home_of(volume)
             wanted = home or (storage.node if storage else None)
             link = self._hosts.link(wanted) if wanted else self._emptiest()
             await self._local(link, volume, account)
             self._homes[volume.id] = link.host.name
 
-    def _emptiest(self) -> Link:
-        """What uses a volume runs where it is: so they are spread."""
+    def _emptiest(self) -> HostLink:
+        """Return the host with the fewest volumes: what uses a volume runs where it is, so they are spread."""
         there = Counter(self._homes.values())
         links = [link for link in self._hosts.links() if link.looked.is_set() and not link.host.maintenance]
         return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
 
-    async def _local(self, link: Link, volume: Volume, account: Account) -> None:
+    async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
         labels = self._labels(volume) | {names.RECORD: volume_record(volume, account)}
         made = await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
         self._refuse_foreign(made, volume, link)
         if self._made.run_as:
             words = ["chown", self._made.run_as, MOUNTED]
-            await self._help(link, words, {self.name_of(volume): MOUNTED}, read_only=False)
+            await link.helpers.run(words, volumes={self.name_of(volume): MOUNTED}, read_only=False)
 
     def _labels(self, volume: Volume) -> dict[str, str]:
         return {
@@ -147,7 +138,7 @@ class Claims:
             names.GROUP: volume.group,
         }
 
-    def _refuse_foreign(self, made: Fields, volume: Volume, link: Link) -> None:
+    def _refuse_foreign(self, made: Fields, volume: Volume, link: HostLink) -> None:
         if (made.get("Labels") or {}).get(names.VOLUME) != volume.id:
             raise Conflict(
                 f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
@@ -155,7 +146,7 @@ class Claims:
             )
 
     async def delete(self, volume: Volume) -> None:
-        """What is on an NFS storage stays there: only the hosts forget the way to it."""
+        """Delete a volume. What is on an NFS storage stays there: only the hosts forget the way to it."""
         storage = self._storages.get(volume.storage or "")
         everywhere = storage is not None and storage.kind is StorageKind.nfs
         links = list(self._hosts.links())
@@ -171,12 +162,12 @@ class Claims:
                 await self._delete(link, volume)
         self._homes.pop(volume.id, None)
 
-    async def _delete(self, link: Link, volume: Volume) -> None:
+    async def _delete(self, link: HostLink, volume: Volume) -> None:
         mine = {"label": [names.mine(self._made.installation), f"{names.VOLUME}={volume.id}"]}
         try:
             for each in await link.api.volumes(mine):
                 await link.api.remove_volume(str(each["Name"]))
-        except Clash as error:
+        except DockerConflict as error:
             if "in use" not in error.message:
                 raise
             raise _in_use(volume, link.host.name, await self._mounting(link, volume)) from None
@@ -209,10 +200,10 @@ class Claims:
         return VolumeReport(phase=Phase.Lost, message="no node has its Docker volume")
 
     async def usage(self, volume: Volume) -> int:
-        storage, name = self.storage_of(volume), self.name_of(volume)
-        if storage and storage.kind is StorageKind.nfs:
+        name = self.name_of(volume)
+        if nfs := self._nfs_of(volume):
             link = self._hosts.first()
-            await self._nfs(link, volume, storage, make=not volume.readonly)
+            await self._nfs(link, volume, nfs, make=not volume.readonly)
             [size] = await self.measured(link, [name])
             return size
         home = await self.home_of(volume)
@@ -221,57 +212,54 @@ class Claims:
         link = self._hosts.link(home)
         try:
             [size], _ = await asyncio.gather(self.measured(link, [name]), link.space.look())
-        except ApiError as error:
+        except DockerError as error:
             if not is_full(error):
                 raise
             size = await link.api.volume_size(name)  # there is no room for what looks
         return size
 
-    async def measured(self, link: Link, volumes: Sequence[str]) -> list[int]:
-        """What each of these Docker volumes holds, in bytes."""
+    async def measured(self, link: HostLink, volumes: Sequence[str]) -> list[int]:
+        """Return what each of these Docker volumes holds, in bytes."""
         if not volumes:
             return []
-        paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
-        said = await self._help(link, ["du", "-sk", *paths.values()], paths)
+        paths = _paths(volumes)
+        said = await link.helpers.run(["du", "-sk", *paths.values()], volumes=paths)
         sizes = {path: int(size) for size, path in (line.split(None, 1) for line in said.splitlines())}
         return [sizes[path] * KIBIBYTE for path in paths.values()]
 
-    async def emptied(self, link: Link, volumes: Sequence[str]) -> None:
-        paths = {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
+    async def emptied(self, link: HostLink, volumes: Sequence[str]) -> None:
+        paths = _paths(volumes)
         find = ["find", *paths.values(), "-mindepth", "1", "-maxdepth", "1"]
-        await self._help(link, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], paths, read_only=False)
+        await link.helpers.run([*find, "-exec", "rm", "-rf", "--", "{}", "+"], volumes=paths, read_only=False)
 
     async def users(self, volume: Volume) -> list[str]:
         links = [link for link in self._hosts.links() if link.looked.is_set()]
         found = await asyncio.gather(*(self._users(link, volume) for link in links))
         return sorted(user for users in found for user in users)
 
-    async def _users(self, link: Link, volume: Volume) -> list[str]:
-        """Containers that use it and are none of ours."""
+    async def _users(self, link: HostLink, volume: Volume) -> list[str]:
+        """Name the containers that use a volume and are none of ours."""
         return [
             f"{_named(each)} on {link.host.name}"
             for each in await self._mounting(link, volume)
             if (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
         ]
 
-    async def _mounting(self, link: Link, volume: Volume) -> list[Fields]:
-        """Those that have ended have it, too, until they are removed."""
+    async def _mounting(self, link: HostLink, volume: Volume) -> list[Fields]:
+        """List the containers that have a volume: those that have ended have it, too, until they are removed."""
         return await link.api.containers({"volume": [self.name_of(volume)]})
-
-    def events(self, volume: Volume) -> list[Event]:
-        return []
 
     # -- for a run ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def mounts(self, link: Link, launch: Launch) -> AsyncIterator[dict[str, Source]]:
-        """Mount path → where it comes from on this host, where it is made ready. What is on NFS storages is mounted as
-        long as the block lasts, so that containers that start meanwhile get just what was looked at."""
+    async def mounts(self, link: HostLink, launch: Launch) -> AsyncIterator[dict[str, MountSource]]:
+        """Make the volumes of a launch ready on this host and say where each mount path comes from. What is on NFS
+        storages is mounted as long as the block lasts, so that containers that start meanwhile get just what was
+        looked at."""
         found = {mount.path: await self._source(link, mount, launch.account) for mount in launch.mounts}
         shared: dict[str, dict[str, str]] = {}
         for mount in launch.mounts:
-            storage = self.storage_of(mount.volume)
-            if storage and storage.kind is StorageKind.nfs:
+            if storage := self._nfs_of(mount.volume):
                 inside = path_inside(mount.volume, mount.sub_path)
                 shared.setdefault(storage.name, {})[found[mount.path].volume] = inside
         async with AsyncExitStack() as held:
@@ -279,13 +267,12 @@ class Claims:
                 await held.enter_async_context(self._held(link, self._storages[name], directories))
             yield found
 
-    async def _source(self, link: Link, mount: BoundMount, account: Account) -> Source:
+    async def _source(self, link: HostLink, mount: BoundMount, account: Account) -> MountSource:
         volume, below = mount.volume, mount.sub_path
-        storage = self.storage_of(volume)
-        if storage and storage.kind is StorageKind.nfs:
+        if nfs := self._nfs_of(volume):
             make = not (mount.read_only or volume.readonly)
-            return Source(await self._nfs(link, volume, storage, below, make=make))
-        home = await self.home_of(volume)
+            return MountSource(await self._nfs(link, volume, nfs, below, make=make))
+        storage, home = self.storage_of(volume), await self.home_of(volume)
         if home is None and not volume.made and storage and storage.node == link.host.name:
             await self.create(volume, account)
             home = link.host.name
@@ -297,7 +284,7 @@ class Claims:
             )
         name = self.name_of(volume)
         if below is None:
-            return Source(name)
+            return MountSource(name)
         parts = parts_of(below, volume.group)
         if link.api.version < WITH_SUBPATHS:
             raise PenstockError(
@@ -305,45 +292,43 @@ class Claims:
                 hint="mount all of it, or keep the data on an NFS storage",
             )
         await self._walk(link, name, parts, make=not mount.read_only)
-        return Source(name, below)
+        return MountSource(name, below)
 
     # -- NFS -----------------------------------------------------------------------------------------------------------
 
-    async def _nfs(self, link: Link, volume: Volume, storage: Storage, below: str | None = None, *, make: bool) -> str:
-        """Its name on this host. The directory is there by then."""
+    async def _nfs(
+        self, link: HostLink, volume: Volume, storage: Storage, below: str | None = None, *, make: bool
+    ) -> str:
+        """Return the name of a Docker volume for a directory on an NFS storage, once the directory is there."""
         inside = path_inside(volume, below)
         mark = f"-{hashlib.sha256(below.encode()).hexdigest()[:12]}" if below else ""
         name = f"{self.name_of(volume)}{mark}"
-        await self._make_directory(link, storage, inside.split("/"), make=make)
+        async with self._export(link, storage, read_only=not make) as root:
+            with _storage_errors(link, storage):
+                await self._walk(link, root, inside.split("/"), make=make)
         made = await link.api.create_volume(
             {"Name": name, "Labels": self._labels(volume)} | nfs_options(storage, inside, read_only=volume.readonly)
         )
         self._refuse_foreign(made, volume, link)
         return name
 
-    async def _make_directory(self, link: Link, storage: Storage, parts: Sequence[str], *, make: bool) -> None:
-        async with self._export(link, storage, read_only=not make) as root:
-            with _storage_errors(link, storage):
-                await self._walk(link, root, parts, make=make)
-
     @asynccontextmanager
-    async def _held(self, link: Link, storage: Storage, directories: Mapping[str, str]) -> AsyncIterator[None]:
+    async def _held(self, link: HostLink, storage: Storage, directories: Mapping[str, str]) -> AsyncIterator[None]:
         """Keep directories of a storage mounted; they are Docker volume → path. Docker follows every link when it
         mounts one, and whoever may write beside it can put one there at any moment: so what it has mounted is compared
         with what lies at the path, and Docker mounts a volume once for all containers that have it."""
-        places = {name: f"{MOUNTED}-{number}" for number, name in enumerate(directories)}
+        places = _paths(directories)
         words = ["sh", "-c", HOLD, "sh", MOUNTED]
         words += [word for name, path in directories.items() for word in (places[name], path)]
-        image, installation = self._made.helper_image, self._made.installation
         async with AsyncExitStack() as held:
             root = await held.enter_async_context(self._export(link, storage, read_only=True))
             with _storage_errors(link, storage):
-                await held.enter_async_context(holding(link.api, image, installation, words, {root: MOUNTED} | places))
+                await held.enter_async_context(link.helpers.hold(words, {root: MOUNTED} | places))
             yield
 
     @asynccontextmanager
-    async def _export(self, link: Link, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
-        """A Docker volume of all of a storage, as long as the block lasts."""
+    async def _export(self, link: HostLink, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
+        """Make a Docker volume of all of a storage, as long as the block lasts."""
         root = f"{self._made.installation}-storage-{storage.name}-{secrets.token_hex(4)}"
         labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
         await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=read_only))
@@ -352,23 +337,19 @@ class Claims:
         finally:
             await link.api.remove_volume(root)
 
-    async def _walk(self, link: Link, name: str, parts: Sequence[str], *, make: bool) -> None:
+    async def _walk(self, link: HostLink, name: str, parts: Sequence[str], *, make: bool) -> None:
         words = ["sh", "-c", WALK, "sh", MOUNTED, "make" if make else "", *parts]
-        await self._help(link, words, {name: MOUNTED}, read_only=not make)
-
-    async def _help(self, link: Link, words: Sequence[str], volumes: dict[str, str], *, read_only: bool = True) -> str:
-        made = self._made
-        return await helped(link.api, made.helper_image, made.installation, words, volumes=volumes, read_only=read_only)
+        await link.helpers.run(words, volumes={name: MOUNTED}, read_only=not make)
 
 
 @contextmanager
-def _storage_errors(link: Link, storage: Storage) -> Iterator[None]:
-    """Say plainly why a storage cannot be had on a host."""
+def _storage_errors(link: HostLink, storage: Storage) -> Iterator[None]:
+    """Say plainly why a storage cannot be used on a host."""
     try:
         yield
-    except Unreachable:
+    except DockerUnreachable:
         raise
-    except ApiError as error:
+    except DockerError as error:
         verb = "mounted" if is_about_mounts(error.message) else "used"
         raise PenstockError(
             f"The storage {storage.name} ({storage.mount}) cannot be {verb} on {link.host.name}: "
@@ -376,12 +357,17 @@ def _storage_errors(link: Link, storage: Storage) -> Iterator[None]:
         ) from error
 
 
+def _paths(volumes: Iterable[str]) -> dict[str, str]:
+    """Say where a helper finds each of these Docker volumes."""
+    return {name: f"{MOUNTED}-{number}" for number, name in enumerate(volumes)}
+
+
 def _named(container: Fields) -> str:
     return str(container["Names"][0]).lstrip("/")
 
 
 def _in_use(volume: Volume, host: str, containers: Sequence[Fields]) -> InUse:
-    """By ended ones as well: their containers have their logs."""
+    """Say what uses a volume; containers that have ended do as well, since they have their logs."""
     named = f" by {', '.join(map(_named, containers[:10]))}" if containers else ""
     ids = dict.fromkeys(id_ for each in containers if (id_ := (each.get("Labels") or {}).get(names.WORKLOAD)))
     ends = "; ".join(f"penstock delete wk {id_}" for id_ in list(ids)[:3])

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import Unreachable
-from penstock.engines.docker.api.http import Exchange
-from penstock.engines.docker.api.transport import Wire, dial, read_address
-from tests.engines.docker.carrying import by_ssh
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerUnreachable
+from penstock.engines.docker.api.http import HttpConnection
+from penstock.engines.docker.api.transport import Transport, dial, read_address
+from tests.engines.docker.engines import by_ssh
 from tests.hosts.lot import Hosts
 
 PATIENCE = 60
@@ -41,9 +41,9 @@ async def cut() -> None:
 
 
 @asynccontextmanager
-async def reached(hosts: Hosts) -> AsyncIterator[Api]:
+async def reached(hosts: Hosts) -> AsyncIterator[DockerApi]:
     address = read_address(hosts.hosts[0].ssh)
-    api = Api("host-1", address, ssh=["ssh", "-F", str(hosts.keys.config)])
+    api = DockerApi("host-1", address, ssh=["ssh", "-F", str(hosts.keys.config)])
     try:
         yield api
     finally:
@@ -65,19 +65,19 @@ async def test_a_call_that_nobody_answers_in_time_is_not_asked_again(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over each of the connections there are, that would take many times as long."""
-    machine, ask = hosts.hosts[0], Exchange.ask
+    machine, ask = hosts.hosts[0], HttpConnection.ask
     asked = []
 
-    async def counted(exchange: Exchange, method: str, target: str, *more: Any) -> int:
+    async def counted(exchange: HttpConnection, method: str, target: str, *more: Any) -> int:
         asked.append(target)
         return await ask(exchange, method, target, *more)
 
-    api = Api("host-1", read_address(machine.unix))
+    api = DockerApi("host-1", read_address(machine.unix))
     await asyncio.gather(*(api.info() for _ in range(3)))
-    monkeypatch.setattr(Exchange, "ask", counted)
+    monkeypatch.setattr(HttpConnection, "ask", counted)
     machine.pause()
     try:
-        with pytest.raises(Unreachable, match="does not answer in time"):
+        with pytest.raises(DockerUnreachable, match="does not answer in time"):
             await api.ping(0.5)
     finally:
         machine.resume()
@@ -111,7 +111,7 @@ def test_one_that_the_other_side_has_reset_takes_nothing_more(loop: Loop) -> Non
     under(loop, work())
 
 
-async def takes_nothing(wire: Wire) -> None:
+async def takes_nothing(wire: Transport) -> None:
     with suppress(ConnectionResetError):
         assert await wire.read() == b""
     with pytest.raises(ConnectionError):

@@ -14,7 +14,7 @@ from penstock.domain.states import State
 from penstock.domain.volumes import Volume
 from penstock.engines.base import Launch, Presence
 from penstock.engines.docker.engine import DockerEngine
-from tests.engines.docker.opening import document, opened, settings_for
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, an_array, ended, log_of, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
@@ -26,7 +26,7 @@ PROGRAM = "echo ran; echo $NODE_RANK $JOB_COMPLETION_INDEX >>/data/times"
 
 async def killed(launch: Launch, machine: Host, place: Path, number: int, when: str) -> bool:
     """Whether it came that far."""
-    program = [sys.executable, "-m", "tests.engines.docker.starting"]
+    program = [sys.executable, "-m", "tests.engines.docker.killed_server"]
     process = await asyncio.create_subprocess_exec(
         *program, str(place), machine.unix, launch.model_dump_json(), str(number), when
     )

@@ -12,8 +12,8 @@ from penstock.engines.base import Launch, Report
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.runs import start, steps
 from penstock.settings import Settings
-from tests.engines.docker.late import Arrives, Late
-from tests.engines.docker.opening import document, left_behind, opened, settings_for
+from tests.engines.docker.delayed_start import Arrives, DelayedStart
+from tests.engines.docker.engines import document, left_behind, opened, settings_for
 from tests.engines.launches import a_launch, a_volume, an_array, ended, log_of, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
@@ -24,7 +24,7 @@ LONG = "echo ran >>/data/times; sleep 5; exit 3"
 
 async def started_late(hosts: Hosts, place: Path, arrives: Arrives, program: str) -> tuple[Report, str]:
     """How it ended, and what every run of it has written."""
-    between = Late(hosts.hosts[0].socket, place / "docker.sock", arrives)
+    between = DelayedStart(hosts.hosts[0].socket, place / "docker.sock", arrives)
     async with between.listening() as address, opened(settings_for(hosts, place), ()) as engine:
         await engine.use_hosts([document(hosts.hosts[0], address)])
         volume = a_volume()
@@ -78,7 +78,7 @@ async def test_a_start_without_an_answer_on_a_host_that_is_gone_for_good_is_in_d
 ) -> None:
     monkeypatch.setattr(start, "RETRY", 10.0)  # it is gone before it is asked again
     machine = hosts.hosts[0]
-    between = Late(machine.socket, tmp_path / "docker.sock", Arrives.never)
+    between = DelayedStart(machine.socket, tmp_path / "docker.sock", Arrives.never)
     async with between.listening() as address, opened(settings_for(hosts, tmp_path), ()) as engine:
         await engine.use_hosts([document(machine, address)])
         await looked_at(engine)

@@ -12,16 +12,16 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Report, Run
 from penstock.engines.docker import host
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, Unreachable
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.runs.runs import Runs
-from tests.engines.docker.opening import document, opened, settings_for
+from penstock.engines.docker.runs.runs import DockerRuns
+from tests.engines.docker.engines import document, opened, settings_for
 from tests.engines.launches import a_launch, ended, log_of, printed, run_of
 from tests.hosts.lot import Hosts
 
 STUBBORN = ("sh", "-c", "trap 'echo told' TERM; echo up; while :; do sleep 0.1; done")
-LOST = Unreachable("the answer was lost", host="host-1")
+LOST = DockerUnreachable("the answer was lost", host="host-1")
 
 
 class Losing:
@@ -30,10 +30,10 @@ class Losing:
     def __init__(self, patch: pytest.MonkeyPatch, signal: str, error: Exception | None) -> None:
         self._signal, self._error = signal, error
         self.lost = asyncio.Event()
-        self._kill = Api.kill
-        patch.setattr(Api, "kill", lambda api, ref, signal: self._sent(api, ref, signal))
+        self._kill = DockerApi.kill
+        patch.setattr(DockerApi, "kill", lambda api, ref, signal: self._sent(api, ref, signal))
 
-    async def _sent(self, api: Api, ref: str, signal: str) -> None:
+    async def _sent(self, api: DockerApi, ref: str, signal: str) -> None:
         if signal != self._signal or self.lost.is_set():
             await self._kill(api, ref, signal)
             return
@@ -94,17 +94,17 @@ async def test_one_whose_time_is_up_while_its_host_is_away_ends_when_it_is_back(
 ) -> None:
     monkeypatch.setattr(host, "PING_SECONDS", 0.5)
     monkeypatch.setattr(host, "PING_PATIENCE", 1.0)
-    machine, tell = hosts.hosts[0], Runs._tell
+    machine, tell = hosts.hosts[0], DockerRuns._tell
     in_vain = asyncio.Event()
 
     async def told(*given: Any) -> None:
         try:
             await tell(*given)
-        except ApiError:
+        except DockerError:
             in_vain.set()
             raise
 
-    monkeypatch.setattr(Runs, "_tell", told)
+    monkeypatch.setattr(DockerRuns, "_tell", told)
     async with opened(settings_for(hosts, tmp_path), ()) as engine:
         await engine.use_hosts([document(machine, machine.tcp)])
         launch = a_launch(STUBBORN, max_duration=8, stop_grace=1, resources=Resources(image="busybox:1"))

@@ -11,34 +11,34 @@ import json
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from penstock.engines.docker.api import errors
-from penstock.engines.docker.api.errors import ApiError, NotFound, NotReached, Unreachable
-from penstock.engines.docker.api.http import Body, Broken, Exchange, Stream
-from penstock.engines.docker.api.transport import Address, dial
+from penstock.engines.docker.api.errors import DockerNotConnected, DockerNotFound, DockerUnreachable
+from penstock.engines.docker.api.http import ConnectionBroken, HttpConnection, ProgramStream, RequestBody
+from penstock.engines.docker.api.transport import DockerAddress, dial
 
 NEWEST = (1, 51)
-"""Of the API's versions that we know; an engine that is newer is spoken to in this one."""
+"""The newest version of the API that we know; a Docker that is newer is spoken to in this one."""
 FIRST = (1, 41)
 IDLE = 4
 CONNECT_SECONDS = 10.0
 CALL_SECONDS = 30.0
 WORK_SECONDS = 300.0
-"""For calls that make the engine work: create, start, remove."""
+"""The limit of calls that make Docker work: create, start, remove."""
 Fields = dict[str, Any]
-_LOST = (OSError, Broken, ssl.SSLError, EOFError)
+_LOST = (OSError, ConnectionBroken, ssl.SSLError, EOFError)
 
 
-class Api:
+class DockerApi:
     def __init__(
-        self, host: str, address: Address, tls: ssl.SSLContext | None = None, ssh: Sequence[str] = ("ssh",)
+        self, host: str, address: DockerAddress, tls: ssl.SSLContext | None = None, ssh: Sequence[str] = ("ssh",)
     ) -> None:
         self.host = host
         self._address, self._tls, self._ssh = address, tls, ssh
-        self._idle: list[Exchange] = []
+        self._idle: list[HttpConnection] = []
         self._closed = False
         self.version = FIRST
 
@@ -54,15 +54,14 @@ class Api:
     # -- the engine ------------------------------------------------------------------------------------------------
 
     async def agree(self) -> Fields:
-        """Its version; from now on it is spoken to in one that both know."""
+        """Ask for its version and speak to it from now on in one that both know."""
         found: Fields = await self._call("GET", "/version", versioned=False)
         theirs = tuple(int(part) for part in str(found.get("ApiVersion", "1.41")).split(".") if part.isdecimal())
         self.version = min((theirs[0], theirs[1]), NEWEST) if len(theirs) > 1 else FIRST
         return found
 
     async def info(self) -> Fields:
-        found: Fields = await self._call("GET", "/info")
-        return found
+        return await self._get("/info")
 
     async def ping(self, seconds: float) -> None:
         await self._call("GET", "/_ping", seconds=seconds, versioned=False)
@@ -71,8 +70,8 @@ class Api:
     async def events(
         self, filters: Mapping[str, Sequence[str]], since: str | None = None, until: str | None = None
     ) -> AsyncIterator[AsyncGenerator[Fields, None]]:
-        """Entered once the engine tells: what happens after that is not missed. Of what was before, as far as it
-        remembers: the last 256 events of its own life."""
+        """Follow events: the block is entered once Docker tells, so what happens after that is not missed. Of what was
+        before, it remembers the last 256 events of its own life."""
         times = {"since": since, "until": until}
         given = {"filters": _filters(filters)} | {name: time for name, time in times.items() if time}
         async with self._stream("/events", given) as pieces:
@@ -83,17 +82,13 @@ class Api:
     # -- images ----------------------------------------------------------------------------------------------------
 
     async def image(self, name: str) -> Fields | None:
-        try:
-            found: Fields = await self._call("GET", f"/images/{quote(name, safe='/:@')}/json")
-        except NotFound:
-            return None
-        return found
+        return await self._find(f"/images/{quote(name, safe='/:@')}/json")
 
     async def pull(self, name: str, login: str | None) -> AsyncGenerator[Fields, None]:
-        """What the engine says on the way; an `error` among it is the end."""
+        """Yield what Docker says on the way; an `error` among it is the end."""
         given = {"fromImage": name} if _is_tagged(name) else {"fromImage": name, "tag": "latest"}
         headers = ((b"X-Registry-Auth", login.encode()),) if login else ()
-        body = Body(0, _nothing(), headers=headers)
+        body = RequestBody(0, _nothing(), headers=headers)
         work = WORK_SECONDS  # it says nothing before the registry has answered
         async with self._stream("/images/create", given, method="POST", body=body, seconds=work) as pieces:
             async for said in _documents(pieces):
@@ -111,25 +106,17 @@ class Api:
         return str(made["Id"])
 
     async def container(self, ref: str, *, size: bool = False) -> Fields | None:
-        seconds = WORK_SECONDS if size else CALL_SECONDS
-        try:
-            found: Fields = await self._call(
-                "GET", f"/containers/{ref}/json", {"size": "1"} if size else {}, seconds=seconds
-            )
-        except NotFound:
-            return None
-        return found
+        given, seconds = ({"size": "1"}, WORK_SECONDS) if size else ({}, CALL_SECONDS)
+        return await self._find(f"/containers/{ref}/json", given, seconds=seconds)
 
     async def start(self, ref: str) -> None:
-        """Asked once only: an answer that was lost says nothing about whether it began."""
+        """Ask once only: an answer that was lost says nothing about whether it began."""
         await self._call("POST", f"/containers/{ref}/start", seconds=WORK_SECONDS, once=True)
 
     async def kill(self, ref: str, signal: str) -> None:
-        """What does not run any more has heard it."""
-        try:
+        """Send a signal; what does not run any more has heard it."""
+        with suppress(DockerNotFound, errors.DockerConflict):
             await self._call("POST", f"/containers/{ref}/kill", {"signal": signal})
-        except (NotFound, errors.Clash):
-            return
 
     async def wait(self, ref: str, seconds: float) -> int:
         found = await self._call("POST", f"/containers/{ref}/wait", seconds=seconds)
@@ -139,50 +126,48 @@ class Api:
         await self._call("POST", f"/containers/{ref}/rename", {"name": name})
 
     async def update(self, ref: str, body: Fields) -> None:
-        """Other limits, whether it runs or not."""
+        """Change limits of a container, whether it runs or not."""
         await self._call("POST", f"/containers/{ref}/update", body=body)
 
     async def remove(self, ref: str, *, force: bool = True) -> None:
-        """With what is on its scratch disks; one that runs only by force."""
+        """Remove a container with what is on its scratch disks; one that runs only by force."""
         given = {"v": "1"} | ({"force": "1"} if force else {})
         try:
             await self._call("DELETE", f"/containers/{ref}", given, seconds=WORK_SECONDS)
-        except NotFound:
+        except DockerNotFound:
             return
-        except errors.Clash as error:
+        except errors.DockerConflict as error:
             if "already in progress" not in error.message:
                 raise
 
-    async def put(self, ref: str, path: str, body: Body) -> None:
-        """Unpacks an archive in a container, whether it has been started or not."""
+    async def put(self, ref: str, path: str, body: RequestBody) -> None:
+        """Unpack an archive in a container, whether it has been started or not."""
         await self._call("PUT", f"/containers/{ref}/archive", {"path": path}, body, seconds=WORK_SECONDS)
 
     async def fetch(self, ref: str, path: str) -> bytes | None:
-        """An archive of what is at a path in a container."""
+        """Return an archive of what is at a path in a container."""
         try:
             found = await self._call("GET", f"/containers/{ref}/archive", {"path": path}, raw=True)
-        except NotFound:
+        except DockerNotFound:
             return None
         return bytes(found)
 
     def logs(self, ref: str, **given: str) -> Any:
-        """A context that gives the pieces of the log as they come."""
+        """Return a context that gives the pieces of the log as they come."""
         return self._stream(f"/containers/{ref}/logs", {"stdout": "1", "stderr": "1", "timestamps": "1"} | given)
 
     async def top(self, ref: str, columns: str) -> Fields:
-        found: Fields = await self._call("GET", f"/containers/{ref}/top", {"ps_args": columns})
-        return found
+        return await self._get(f"/containers/{ref}/top", {"ps_args": columns})
 
     async def stats(self, ref: str, *, once: bool = False) -> Fields:
-        """Of two moments a second apart, or of this one."""
+        """Return the counters of two moments a second apart, or `once` of this moment."""
         given = {"stream": "false"} | ({"one-shot": "true"} if once else {})
-        found: Fields = await self._call("GET", f"/containers/{ref}/stats", given)
-        return found
+        return await self._get(f"/containers/{ref}/stats", given)
 
     # -- programs inside -------------------------------------------------------------------------------------------
 
-    async def exec(self, ref: str, body: Fields) -> tuple[str, Stream]:
-        """A program's id and its input and output."""
+    async def exec(self, ref: str, body: Fields) -> tuple[str, ProgramStream]:
+        """Start a program; return its id, and its input and output."""
         made = await self._call("POST", f"/containers/{ref}/exec", body=body)
         tty = bool(body.get("Tty"))
         exchange = await self._fresh()
@@ -197,23 +182,18 @@ class Api:
             if isinstance(error, (*_LOST, TimeoutError)):
                 raise self._lost(error) from error
             raise
-        return str(made["Id"]), Stream(exchange.wire, exchange.left(), tty=tty)
+        return str(made["Id"]), ProgramStream(exchange.wire, exchange.left(), tty=tty)
 
     async def resize(self, exec_id: str, columns: int, rows: int) -> None:
         await self._call("POST", f"/exec/{exec_id}/resize", {"h": str(rows), "w": str(columns)})
 
     async def exec_state(self, exec_id: str) -> Fields:
-        found: Fields = await self._call("GET", f"/exec/{exec_id}/json")
-        return found
+        return await self._get(f"/exec/{exec_id}/json")
 
     # -- networks and volumes --------------------------------------------------------------------------------------
 
     async def network(self, name: str) -> Fields | None:
-        try:
-            found: Fields = await self._call("GET", f"/networks/{name}")
-        except NotFound:
-            return None
-        return found
+        return await self._find(f"/networks/{name}")
 
     async def networks(self, filters: Mapping[str, Sequence[str]]) -> list[Fields]:
         found: list[Fields] = await self._call("GET", "/networks", {"filters": _filters(filters)})
@@ -226,32 +206,23 @@ class Api:
         await self._call("DELETE", f"/networks/{network_id}")
 
     async def volumes(self, filters: Mapping[str, Sequence[str]]) -> list[Fields]:
-        found = await self._call("GET", "/volumes", {"filters": _filters(filters)})
+        found = await self._get("/volumes", {"filters": _filters(filters)})
         return list(found.get("Volumes") or ())
 
-    async def volume(self, name: str) -> Fields | None:
-        try:
-            found: Fields = await self._call("GET", f"/volumes/{name}")
-        except NotFound:
-            return None
-        return found
-
     async def volume_size(self, name: str) -> int:
-        """As the engine itself counts; it counts all there is."""
-        found = await self._call("GET", "/system/df", seconds=WORK_SECONDS)
+        """Return a volume's size as Docker itself counts; it counts all volumes for that."""
+        found = await self._get("/system/df", seconds=WORK_SECONDS)
         sizes = {str(each["Name"]): int(each["UsageData"]["Size"]) for each in found.get("Volumes") or ()}
         return max(sizes.get(name, 0), 0)
 
     async def create_volume(self, body: Fields) -> Fields:
-        """As it is: one of this name that was there before is left as it was."""
+        """Make a volume and return it; one of this name that was there before is left as it was."""
         found: Fields = await self._call("POST", "/volumes/create", body=body)
         return found
 
     async def remove_volume(self, name: str) -> None:
-        try:
+        with suppress(DockerNotFound):
             await self._call("DELETE", f"/volumes/{name}", seconds=WORK_SECONDS)
-        except NotFound:
-            return
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -259,29 +230,41 @@ class Api:
         prefix = f"/v{self.version[0]}.{self.version[1]}" if versioned else ""
         return f"{prefix}{path}?{urlencode(given)}" if given else f"{prefix}{path}"
 
-    def _lost(self, error: BaseException) -> Unreachable:
+    def _lost(self, error: BaseException) -> DockerUnreachable:
         if isinstance(error, TimeoutError) and not str(error):
             said = "does not answer in time"
         else:
             said = f"cannot be reached: {_words(error)}"
         if self._tls and isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
             said += " (does it trust our certificate?)"
-        return Unreachable(f"Docker on {self.host} {said}", host=self.host)
+        return DockerUnreachable(f"Docker on {self.host} {said}", host=self.host)
 
-    async def _fresh(self) -> Exchange:
+    async def _fresh(self) -> HttpConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return Exchange(await dial(self._address, self._tls, self._ssh))
+                return HttpConnection(await dial(self._address, self._tls, self._ssh))
         except (*_LOST, TimeoutError) as error:
             lost = self._lost(error)
-            raise NotReached(lost.message, host=lost.host) from error
+            raise DockerNotConnected(lost.message, host=lost.host) from error
+
+    async def _get(self, path: str, given: Mapping[str, str] | None = None, *, seconds: float = CALL_SECONDS) -> Fields:
+        found: Fields = await self._call("GET", path, given, seconds=seconds)
+        return found
+
+    async def _find(
+        self, path: str, given: Mapping[str, str] | None = None, *, seconds: float = CALL_SECONDS
+    ) -> Fields | None:
+        try:
+            return await self._get(path, given, seconds=seconds)
+        except DockerNotFound:
+            return None
 
     async def _call(
         self,
         method: str,
         path: str,
         given: Mapping[str, str] | None = None,
-        body: Fields | Body | None = None,
+        body: Fields | RequestBody | None = None,
         *,
         seconds: float = CALL_SECONDS,
         versioned: bool = True,
@@ -289,7 +272,7 @@ class Api:
         once: bool = False,
     ) -> Any:
         target = self._target(path, given or {}, versioned=versioned)
-        sends = body if isinstance(body, Body) else None
+        sends = body if isinstance(body, RequestBody) else None
         while True:
             exchange = self._idle.pop() if self._idle and not (sends or once) else await self._fresh()
             again, kept = exchange.used, False
@@ -321,10 +304,10 @@ class Api:
         given: Mapping[str, str],
         *,
         method: str = "GET",
-        body: Body | None = None,
+        body: RequestBody | None = None,
         seconds: float = CALL_SECONDS,
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """Until it ends; it may be cut off at any time."""
+        """Yield the pieces of an answer until it ends; it may be cut off at any time."""
         exchange = await self._fresh()
         try:
             try:
@@ -339,7 +322,7 @@ class Api:
         finally:
             await exchange.close()
 
-    async def _pieces(self, exchange: Exchange) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, exchange: HttpConnection) -> AsyncGenerator[bytes, None]:
         try:
             async for piece in exchange.pieces():
                 yield piece
@@ -361,9 +344,9 @@ def _filters(filters: Mapping[str, Sequence[str]]) -> str:
     return json.dumps({name: list(values) for name, values in filters.items()})
 
 
-def _json(body: Any) -> Body:
+def _json(body: Any) -> RequestBody:
     data = json.dumps(body).encode()
-    return Body(len(data), _once(data))
+    return RequestBody(len(data), _once(data))
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
@@ -383,7 +366,7 @@ def _read(answer: bytes) -> Any:
 
 
 async def _documents(pieces: AsyncIterator[bytes]) -> AsyncGenerator[Fields, None]:
-    """One on each line."""
+    """Yield the JSON document of each line."""
     rest = b""
     async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
@@ -394,6 +377,3 @@ async def _documents(pieces: AsyncIterator[bytes]) -> AsyncGenerator[Fields, Non
 
 def _is_tagged(name: str) -> bool:
     return ":" in name.rpartition("/")[2] or "@" in name
-
-
-__all__ = ["Api", "ApiError", "Fields"]

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a Docker engine, mapped to our own errors."""
+"""The errors of Docker's API, and what they are as errors of ours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from penstock.errors import Conflict, PenstockError, StorageFull, Unavailable
 
 SERVER_ERROR = 500
-"""The status from which on it is the engine that cannot, and not we who ask for something wrong."""
+"""From this status on it is Docker that cannot, and not we who ask for something wrong."""
 
 
-class ApiError(Exception):
-    """The engine's own words in `message`."""
+class DockerError(Exception):
+    """An answer that is an error, with Docker's own words in `message`."""
 
     def __init__(self, message: str, *, host: str, status: int = 0) -> None:
         super().__init__(message)
@@ -22,27 +22,27 @@ class ApiError(Exception):
         self.status = status
 
 
-class NotFound(ApiError):
+class DockerNotFound(DockerError):
     pass
 
 
-class Clash(ApiError):
-    """The name is taken, or the present state forbids it."""
+class DockerConflict(DockerError):
+    """The name is taken, or the present state of a container forbids it."""
 
 
-class Unreachable(ApiError):
+class DockerUnreachable(DockerError):
     """No answer, or the answer was lost: what was asked for may have been done all the same."""
 
 
-class NotReached(Unreachable):
-    """There was no connection: nothing was asked for."""
+class DockerNotConnected(DockerUnreachable):
+    """There was no connection, so nothing was asked for."""
 
 
-_BY_STATUS = {404: NotFound, 409: Clash}
+_BY_STATUS = {404: DockerNotFound, 409: DockerConflict}
 
 
-def from_answer(host: str, status: int, body: bytes) -> ApiError:
-    return _BY_STATUS.get(status, ApiError)(words_of(body) or f"it answered {status}", host=host, status=status)
+def from_answer(host: str, status: int, body: bytes) -> DockerError:
+    return _BY_STATUS.get(status, DockerError)(words_of(body) or f"it answered {status}", host=host, status=status)
 
 
 def words_of(body: bytes) -> str:
@@ -54,23 +54,23 @@ def words_of(body: bytes) -> str:
 
 
 @contextmanager
-def shown() -> Iterator[None]:
-    """Errors of an engine become ours."""
+def translated_errors() -> Iterator[None]:
+    """Raise Docker's errors as errors of ours."""
     try:
         yield
-    except ApiError as error:
-        raise as_ours(error) from error
+    except DockerError as error:
+        raise translate(error) from error
 
 
-def is_full(error: ApiError) -> bool:
-    """Is there no room on a disk of the host?"""
+def is_full(error: DockerError) -> bool:
+    """Is a disk of the host full?"""
     return "no space left on device" in error.message
 
 
-def as_ours(error: ApiError) -> PenstockError:
+def translate(error: DockerError) -> PenstockError:
     said = f"Docker on {error.host}: {error.message.rstrip('.')}."
-    if isinstance(error, Unreachable):
+    if isinstance(error, DockerUnreachable):
         return Unavailable(f"{error.message.rstrip('.')}.", hint="penstock doctor shows which nodes answer")
     if is_full(error):
         return StorageFull(f"The disk of {error.host} is full.", hint=said)
-    return (Conflict if isinstance(error, Clash) else PenstockError)(said)
+    return (Conflict if isinstance(error, DockerConflict) else PenstockError)(said)

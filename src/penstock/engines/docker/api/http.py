@@ -9,19 +9,19 @@ from typing import Any
 
 import h11
 
-from penstock.engines.docker.api.transport import Wire
+from penstock.engines.docker.api.transport import Transport
 
 CLOSED = "the connection was closed"
 UPGRADE = ((b"Connection", b"Upgrade"), (b"Upgrade", b"tcp"))
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """The connection ended before the answer did."""
 
 
 @dataclass(frozen=True)
-class Body:
-    """What goes with a question."""
+class RequestBody:
+    """The body of a request, sent piece by piece."""
 
     size: int
     pieces: AsyncIterator[bytes]
@@ -29,18 +29,18 @@ class Body:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Exchange:
-    """One connection; one question at a time."""
+class HttpConnection:
+    """One connection, with one request at a time."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Transport) -> None:
         self.wire = wire
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
         self.status = 0
         self.used = False
-        """It has answered before, so the engine may have closed it meanwhile."""
+        """It has answered before, so Docker may have closed it meanwhile."""
 
-    async def ask(self, method: str, target: str, body: Body | None = None, *, upgrade: bool = False) -> int:
-        """Sends all of it and returns the status of the answer; 101: the connection is a stream now."""
+    async def ask(self, method: str, target: str, body: RequestBody | None = None, *, upgrade: bool = False) -> int:
+        """Send a request and return the status of the answer; 101: the connection is a stream now."""
         headers = [(b"Host", b"docker"), *(UPGRADE if upgrade else ())]
         if body is not None or method != "GET":
             headers.append((b"Content-Length", str(body.size if body else 0).encode()))
@@ -60,7 +60,7 @@ class Exchange:
                 await self.wire.write(data)
         except OSError as error:
             if said := await self.wire.trouble():
-                raise Broken(said) from error
+                raise ConnectionBroken(said) from error
             raise
 
     async def _answer(self) -> int:
@@ -78,16 +78,16 @@ class Exchange:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
-                raise Broken(str(error) if data else CLOSED) from error
+                raise ConnectionBroken(str(error) if data else CLOSED) from error
             if event is not h11.NEED_DATA:
                 return event
             data = await self.wire.read()
             if not data and self._http.their_state in (h11.SEND_RESPONSE, h11.IDLE):
-                raise Broken(await self.wire.trouble() or CLOSED)
+                raise ConnectionBroken(await self.wire.trouble() or CLOSED)
             self._http.receive_data(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The answer's body as it comes."""
+        """Yield the answer's body as it comes."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Data):
@@ -99,11 +99,11 @@ class Exchange:
         return b"".join([piece async for piece in self.pieces()])
 
     def left(self) -> bytes:
-        """What came behind a 101 already."""
+        """Return what came behind a 101 already."""
         return bytes(self._http.trailing_data[0])
 
     def again(self) -> bool:
-        """Ready for the next question, if the connection can have one."""
+        """Get ready for the next request, and say whether the connection can have one."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -117,14 +117,14 @@ class Exchange:
 _HEADER = struct.Struct(">BxxxL")
 
 
-class Frames:
-    """Takes the mixture apart, whatever pieces it comes in."""
+class FrameReader:
+    """Takes the two outputs of a program apart that come mixed, in whatever pieces."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Whole frames only."""
+        """Return the frames that are whole by now."""
         found = []
         rest = self._rest + data
         while len(rest) >= _HEADER.size:
@@ -137,12 +137,12 @@ class Frames:
         return found
 
 
-class Stream:
+class ProgramStream:
     """A connection that has become the input and the outputs of a program; a terminal has only one output."""
 
-    def __init__(self, wire: Wire, first: bytes, *, tty: bool) -> None:
+    def __init__(self, wire: Transport, first: bytes, *, tty: bool) -> None:
         self._wire, self._first = wire, first
-        self._frames = None if tty else Frames()
+        self._frames = None if tty else FrameReader()
 
     async def send(self, data: bytes) -> None:
         await self._wire.write(data)

@@ -1,4 +1,4 @@
-"""A container as it was last seen on its host."""
+"""The record of a container as it was last seen on its host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNS = ("running", "paused", "restarting")
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContainerRecord:
     id: str
     name: str
     host: str
@@ -43,8 +43,9 @@ class Seen:
     note: Note = field(default_factory=Note)
     gone: bool = False
     """Someone else removed it."""
-    heard: bool | None = None
-    """Docker was there when it ended, so that its code is true; None: that was not asked yet."""
+    witness: str | None = None
+    """The life of Docker (`Link.docker`) that saw it end, so that its code is true; empty: none did; None: not asked
+    yet."""
     peak: int = field(default=0, compare=False)
     """Bytes of memory, of a program without a minder, as far as it was seen."""
     programs: frozenset[str] = field(default=frozenset(), compare=False)
@@ -56,12 +57,12 @@ class Seen:
 
     @property
     def prepared(self) -> bool:
-        """It is there and, as far as Docker knows, was never started."""
+        """Is it there and, as far as Docker knows, was never started?"""
         return self.status == "created" and not self.began and not self.error
 
     @property
     def taken_away(self) -> bool:
-        """That is how it ended: Docker kills what it removes. One that had ended before has its own end."""
+        """Did its removal end it? Docker kills what it removes; one that had ended before has its own end."""
         return self.gone and (self.status not in ("exited", "dead") or self.exit_code == KILLED_CODE)
 
     @property
@@ -73,18 +74,23 @@ class Seen:
         return self.gone or self.status in ("exited", "dead", "removing") or bool(self.error)
 
     @property
-    def unheard(self) -> bool:
-        """It ended, and whether Docker was there to see it is still to be asked."""
-        return self.over and not self.error and not self.gone and self.heard is None
+    def unwitnessed(self) -> bool:
+        """Has it ended, while it is still to be asked whether Docker was there to see it?"""
+        return self.over and not self.error and not self.gone and self.witness is None
 
     @property
     def unknown_code(self) -> bool:
-        """Docker was not there when it ended, and it has left no note."""
-        return self.heard is False and self.note.code is None
+        """Is its exit code unknown? Docker was not there when it ended, and it has left no note."""
+        return self.witness == "" and self.note.code is None
 
     @property
     def has_bash(self) -> bool:
         return bool(self.labels.get(names.HAS_BASH))
+
+    @property
+    def gpus(self) -> list[str]:
+        """The uuids of the GPUs that are its own."""
+        return [uuid for uuid in self.labels.get(names.GPUS, "").split(",") if uuid]
 
     @property
     def is_array(self) -> bool:
@@ -99,8 +105,8 @@ class Seen:
         return names.number(self.labels, names.MAX_DURATION)
 
 
-def seen_of(found: dict[str, Any], host: str) -> Seen | None:
-    """Of Docker's answer about a container; None if it is not of a run of ours."""
+def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
+    """Read Docker's answer about a container; None if it is not of a run of ours."""
     config, state = found["Config"], found["State"]
     labels = dict(config.get("Labels") or {})
     run = names.run_of(labels)
@@ -110,7 +116,7 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
     started, ended = read_time(state.get("StartedAt")), read_time(state.get("FinishedAt"))
     if started is None and not state.get("Error") and status in (*RUNS, "exited", "dead"):
         started = created  # killed while it started it, Docker does not know when that was
-    return Seen(
+    return ContainerRecord(
         id=found["Id"],
         name=str(found.get("Name", "")).lstrip("/"),
         host=host,
@@ -132,7 +138,7 @@ def seen_of(found: dict[str, Any], host: str) -> Seen | None:
 
 
 def read_time(text: str | None) -> datetime | None:
-    """Docker writes nanoseconds, and the year 1 for never."""
+    """Read a time of Docker's, which writes nanoseconds, and the year 1 for never."""
     match = _TIME.match(text or "")
     if not match or match[1].startswith("0001"):
         return None
@@ -142,7 +148,7 @@ def read_time(text: str | None) -> datetime | None:
 
 
 def note_in(archive: bytes | None) -> Note:
-    """A container can put anything there: only a small plain file is read."""
+    """Read the minder's note. A container can put anything there, so only a small plain file is read."""
     try:
         with tarfile.open(fileobj=io.BytesIO(archive or b"")) as found:
             entry = found.next()

@@ -27,12 +27,12 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z")
 EXAMPLES = "for example unix:///run/docker.sock, ssh://user@host or tcp://host:2376"
 
 
-class NotAnAddress(ValueError):
+class InvalidAddress(ValueError):
     """str() says why not."""
 
 
 @dataclass(frozen=True)
-class Address:
+class DockerAddress:
     scheme: str
     """`unix`, `ssh` or `tcp`."""
     path: str = ""
@@ -41,16 +41,16 @@ class Address:
     user: str = ""
 
 
-def read_address(text: str) -> Address:
-    """Nothing of it can be taken for an option by ssh."""
+def read_address(text: str) -> DockerAddress:
+    """Read an address, of which nothing can be taken for an option by ssh."""
     shown = shorten(text)
     try:
         parts = urlsplit(text)
         name, port = parts.hostname or "", parts.port
     except ValueError:
-        raise NotAnAddress(f"'{shown}' is not an address") from None
+        raise InvalidAddress(f"'{shown}' is not an address") from None
     if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/") and text.isprintable():
-        return Address("unix", path=parts.path)
+        return DockerAddress("unix", path=parts.path)
     plain = _NAME.match(name) and parts.path in ("", "/") and not parts.query and not parts.fragment
     if (
         parts.scheme == "ssh"
@@ -58,42 +58,42 @@ def read_address(text: str) -> Address:
         and parts.password is None
         and (not parts.username or _USER.match(parts.username))
     ):
-        return Address("ssh", name=name, port=port, user=parts.username or "")
+        return DockerAddress("ssh", name=name, port=port, user=parts.username or "")
     if parts.scheme == "tcp" and plain and "@" not in parts.netloc:
-        return Address("tcp", name=name, port=port)
-    raise NotAnAddress(f"'{shown}' is not the address of a Docker engine")
+        return DockerAddress("tcp", name=name, port=port)
+    raise InvalidAddress(f"'{shown}' is not the address of a Docker engine")
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     async def read(self) -> bytes:
-        """Empty at the end."""
+        """Return the next bytes, none at the end."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """OSError: it has ended."""
+        """Raise OSError where the connection has ended."""
         ...
 
     async def end_input(self) -> None:
-        """Of one that has ended: nothing is left to do."""
+        """Say that nothing more comes from us; where the connection has ended, nothing is left to do."""
         ...
 
     async def close(self) -> None: ...
     async def trouble(self) -> str:
-        """What whoever carries the bytes said about their end."""
+        """Return what whoever carries the bytes said about their end."""
         ...
 
 
-async def dial(address: Address, tls: ssl.SSLContext | None, ssh: Sequence[str]) -> Wire:
-    """`ssh` is the program with the options an admin gave."""
+async def dial(address: DockerAddress, tls: ssl.SSLContext | None, ssh: Sequence[str]) -> Transport:
+    """Connect to an address. `ssh` is the program with the options an admin gave."""
     if address.scheme == "unix":
-        return _Plain(*await asyncio.open_unix_connection(address.path))
+        return _PlainTransport(*await asyncio.open_unix_connection(address.path))
     if address.scheme == "ssh":
         return await _over_ssh(address, ssh)
     port = address.port or (TLS_PORT if tls else PLAIN_PORT)
-    plain = _Plain(*await asyncio.open_connection(address.name, port))
+    plain = _PlainTransport(*await asyncio.open_connection(address.name, port))
     if tls is None:
         return plain
-    secret = _Tls(plain, tls, address.name)
+    secret = _TlsTransport(plain, tls, address.name)
     try:
         await secret.greet()
     except BaseException:
@@ -104,14 +104,15 @@ async def dial(address: Address, tls: ssl.SSLContext | None, ssh: Sequence[str])
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """That a connection has ended is an OSError to asyncio, and a RuntimeError to the loop that servers run on."""
+    """Raise an OSError where a connection has ended, as asyncio does: uvloop, which servers run on, raises a
+    RuntimeError."""
     try:
         yield
     except RuntimeError as error:
         raise ConnectionResetError("the connection was closed") from error
 
 
-class _Plain:
+class _PlainTransport:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
@@ -136,8 +137,8 @@ class _Plain:
         return ""
 
 
-class _Tls:
-    def __init__(self, plain: _Plain, context: ssl.SSLContext, name: str) -> None:
+class _TlsTransport:
+    def __init__(self, plain: _PlainTransport, context: ssl.SSLContext, name: str) -> None:
         self._plain = plain
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
@@ -166,7 +167,7 @@ class _Tls:
         await self._flush()
 
     async def end_input(self) -> None:
-        """Says that nothing more comes from us, and does not wait for the same from the other side."""
+        """Say that nothing more comes from us, and do not wait for the same from the other side."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         await self._flush()
@@ -189,20 +190,20 @@ class _Tls:
             await self._plain.write(data)
 
 
-async def _over_ssh(address: Address, ssh: Sequence[str]) -> Wire:
+async def _over_ssh(address: DockerAddress, ssh: Sequence[str]) -> Transport:
     words = [*ssh, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
     words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]
     words += ["-p", str(address.port)] if address.port else []
     words += ["-l", address.user] if address.user else []
     pipe = asyncio.subprocess.PIPE
-    return _Ssh(
+    return _SshTransport(
         await asyncio.create_subprocess_exec(
             *words, "--", address.name, *DIAL, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
     )
 
 
-class _Ssh:
+class _SshTransport:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin
         assert process.stdout

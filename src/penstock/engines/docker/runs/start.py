@@ -1,8 +1,8 @@
-"""Bring up what a run still lacks, step by step, until it runs or never will.
+"""Start what a run still lacks, until it runs or never will.
 
 An index or a node whose container someone removed while no server looked is not started again: it may have run. All
 containers that start together are made before the first of them starts, so that one which is missing although another
-of them began has been there. Of one that is missing as a whole Docker may remember that it ran (`remembering`).
+of them began has been there. Of a run that is missing as a whole Docker may remember that it ran (`events`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,28 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from penstock.background import Backoff, Tasks
 from penstock.domain.model import now
 from penstock.domain.quantities import show_duration
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
-from penstock.engines.base import HeldUp, Launch, Report, Run, Step
+from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.errors import SERVER_ERROR, ApiError, Unreachable, as_ours, is_full
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.hosts import Hosts
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable, is_full, translate
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import PullFailed
-from penstock.engines.docker.runs.steps import InDoubt, Launching, NetworkGone, Part, Say, doubt, forgotten
+from penstock.engines.docker.runs.steps import (
+    LaunchSteps,
+    NetworkRemoved,
+    PartToStart,
+    Say,
+    StartFailed,
+    doubt,
+    forgotten,
+)
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import never_started, not_started
 from penstock.errors import Conflict, PenstockError
@@ -39,103 +49,99 @@ ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
 Told = Callable[[Run], None]
 
 
-class Stuck(ApiError):
-    """It was tried again and again."""
-
-    def __init__(self, error: ApiError, attempts: int) -> None:
-        super().__init__(error.message, host=error.host, status=error.status)
-        self.attempts = attempts
-
-
-class Unregistered(ApiError):
-    """Nobody will ever know whether it ran: its node is gone for good."""
-
-
-class Starts:
-    def __init__(
-        self, hosts: Hosts, launching: Launching, changed: Told, brought: Told, made: ContainerSettings
-    ) -> None:
-        self._hosts, self._launching = hosts, launching
-        self._changed, self._brought = changed, brought
+class RunStarter:
+    def __init__(self, hosts: DockerHosts, steps: LaunchSteps, changed: Told, made: ContainerSettings) -> None:
+        self._hosts, self._steps = hosts, steps
+        self._changed = changed
         self._made = made
+        self._tasks = Tasks()
 
-    def bring(self, run: Run, kept: Kept, launch: Launch) -> None:
-        """Returns at once; what there is to do next is looked at again when it is done."""
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def cancel(self, active: ActiveRun) -> None:
+        if (progress := active.launching) and progress.task:
+            progress.task.cancel()
+            await asyncio.gather(progress.task, return_exceptions=True)
+            active.launching = None
+
+    def start(self, run: Run, active: ActiveRun, launch: Launch) -> None:
+        """Start in the background what can start now, unless a start is under way."""
+        self._hosts.recall(run)
         parts = self._hosts.parts(run)
-        if (
-            kept.bringing
-            or kept.given_up
-            or not (_to_start(launch, kept, parts, self._closed(launch, parts)) or _removed(launch, kept, parts))
-        ):
+        if active.launching or active.given_up:
             return
-        kept.bringing = Bringing(launch)
-        kept.bringing.task = asyncio.create_task(self._bring_up(run, kept, kept.bringing))
+        if _to_start(launch, active, parts, self._closed(launch, parts)) or _removed(launch, active, parts):
+            active.launching = LaunchProgress(launch)
+            active.launching.task = self._tasks.start(self._launch(run, active, active.launching))
 
-    def _closed(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
-        """Nodes where no further index begins: nobody registers them any more, or they are in maintenance. What has
-        not begun at all was placed there before that."""
+    def _closed(self, launch: Launch, parts: Mapping[int, ContainerRecord]) -> list[str]:
+        """Return the nodes where no further index begins: they are not registered any more, or in maintenance. A run
+        that has not begun at all was placed there before that."""
         return [*self._hosts.missing(launch.hosts), *(self._hosts.drained(launch.hosts) if parts else ())]
 
-    async def _bring_up(self, run: Run, kept: Kept, bringing: Bringing) -> None:
+    async def _launch(self, run: Run, active: ActiveRun, progress: LaunchProgress) -> None:
         def say(state: State, reason: Reason, message: str) -> None:
-            if state is State.PULLING and bringing.state is State.REQUESTED_PULLING:
+            if state is State.PULLING and progress.state is State.REQUESTED_PULLING:
                 return  # asked for once more: why the try before failed is still all there is to say
-            if state is not State.UNKNOWN and state is not bringing.state and not began(kept):
-                kept.steps.append(Step(state=state, reason=reason, message=message))
-            if (bringing.state, bringing.message) != (state, message):
-                bringing.state, bringing.reason, bringing.message = state, reason, message
+            if state is not State.UNKNOWN and state is not progress.state and not self._began(run):
+                active.steps.append(Step(state=state, reason=reason, message=message))
+            if (progress.state, progress.message) != (state, message):
+                progress.state, progress.reason, progress.message = state, reason, message
                 self._changed(run)
 
         try:
-            await self._until_up(run, kept, bringing, say)
+            await self._until_up(run, active, progress, say)
         except HeldUp as held:
-            kept.held_up = held
-            kept.steps.clear()
-        except (ApiError, PenstockError) as error:
-            await self._give_up(run, kept, bringing.launch, error)
+            progress.held_up = held
+        except (DockerError, PenstockError) as error:
+            await self._give_up(run, active, progress.launch, error)
         except Exception as error:
             log.exception("%s: a defect", run.workload_id)
-            await self._give_up(run, kept, bringing.launch, PenstockError(f"a defect of the server: {error}"))
+            await self._give_up(run, active, progress.launch, PenstockError(f"a defect of the server: {error}"))
         finally:
-            kept.bringing = None
+            if progress.held_up is None:
+                active.launching = None
             self._changed(run)
-        self._brought(run)
 
-    async def _until_up(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
-        """Tries again what may be better in a moment; raises what will not."""
-        pause, refused = RETRY, 0
+    def _began(self, run: Run) -> bool:
+        return any(seen.began for seen in self._hosts.parts(run).values())
+
+    async def _until_up(self, run: Run, active: ActiveRun, progress: LaunchProgress, say: Say) -> None:
+        """Try again what may be better in a moment; raise what will not."""
+        backoff, refused = Backoff(RETRY, LONGEST_RETRY), 0
         while True:
-            wait = pause
+            wait = backoff.next()
             try:
-                await self._try(run, kept, bringing, say)
-                kept.pull_waited = 0
+                await self._try(run, active, progress, say)
+                active.pull_waited = 0
                 return
-            except Unreachable as error:
-                state = State.UNKNOWN if bringing.state in ASKED else bringing.state
+            except DockerUnreachable as error:
+                state = State.UNKNOWN if progress.state in ASKED else progress.state
                 say(state, Reason.NODE_LOST, f"{error.message}; trying again")
-            except NetworkGone as error:
+            except NetworkRemoved as error:
                 say(State.LAUNCHING, Reason.PLACED, f"{error.message} on {error.host}; it is made again")
             except PullFailed as error:
-                wait = self._until_next_pull(run, kept, error)
+                wait = self._until_next_pull(run, active, error)
                 say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
-            except ApiError as error:
+            except DockerError as error:
                 await self._hold_up_if_full(run, error)
                 refused, wait = refused + 1, float(self._made.launch_pause)
                 if error.status < SERVER_ERROR:
                     raise
-                if refused >= self._made.launch_attempts:
-                    raise Stuck(error, refused) from error
                 said = _why(error)[2]
+                if refused >= self._made.launch_attempts:
+                    said = f"It could not be launched in {refused} attempts. {said}"
+                    raise StartFailed(State.STUCK, Reason.LAUNCH_FAILED, said, error.host) from error
                 say(State.LAUNCHING, Reason.LAUNCH_FAILED, f"{said} Attempt {refused + 1} follows.")
             await asyncio.sleep(wait)
-            pause = min(pause * 2, LONGEST_RETRY)
 
-    async def _hold_up_if_full(self, run: Run, error: ApiError) -> None:
-        """Raise HeldUp where the host has no room for it and nothing of it began: others go first that need none."""
+    async def _hold_up_if_full(self, run: Run, error: DockerError) -> None:
+        """Raise HeldUp where the host's disk is full and nothing of the run began: others go first that need none."""
         link = self._hosts.get(error.host)
         if link is None or not is_full(error):
             return
-        with suppress(ApiError):
+        with suppress(DockerError):
             await link.space.look()
         link.space.doubt()
         parts = self._hosts.parts(run).values()
@@ -144,14 +150,14 @@ class Starts:
                 await self._hosts.link(seen.host).remove(seen)
             raise HeldUp(Reason.NO_AVAILABLE_RESOURCES, f"{error.host} {link.space.full}", LONGEST_RETRY)
 
-    def _until_next_pull(self, run: Run, kept: Kept, error: PullFailed) -> float:
-        """Seconds until the image is asked for again. Raise HeldUp where nothing of the run is there yet, so that
-        others can have its place meanwhile, and the error itself where asking again is of no use any more."""
-        left = self._made.pull_patience - kept.pull_waited
+    def _until_next_pull(self, run: Run, active: ActiveRun, error: PullFailed) -> float:
+        """Return the seconds until the image is asked for again. Raise HeldUp where nothing of the run is there yet,
+        so that others can have its place meanwhile, and the error itself where asking again is of no use any more."""
+        left = self._made.pull_patience - active.pull_waited
         if not error.passing or left <= 0:
             raise error
-        wait = min(max(kept.pull_waited, PULL_PAUSE), LONGEST_PULL_PAUSE, left)
-        kept.pull_waited += wait
+        wait = min(max(active.pull_waited, PULL_PAUSE), LONGEST_PULL_PAUSE, left)
+        active.pull_waited += wait
         if self._hosts.parts(run):
             return wait
         patience = show_duration(self._made.pull_patience)
@@ -161,45 +167,40 @@ class Starts:
         )
         raise HeldUp(Reason.PULLING_IMAGE, said, wait)
 
-    async def _try(self, run: Run, kept: Kept, bringing: Bringing, say: Say) -> None:
-        launch, there = bringing.launch, self._hosts.parts(run)
+    async def _try(self, run: Run, active: ActiveRun, progress: LaunchProgress, say: Say) -> None:
+        launch, there = progress.launch, self._hosts.parts(run)
         if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
-            raise Unreachable(f"{unseen[0]}: what of it is there is not known", host="")
+            raise DockerUnreachable(f"{unseen[0]}: what of it is there is not known", host="")
         missing = self._hosts.missing(launch.hosts)
-        for part in _removed(launch, kept, there):
-            unit = never_started(run.attempt, part, array=launch.spec.array is not None, at=now())
+        for part in _removed(launch, active, there):
             said = f"Its node {missing[0]} is not registered any more: {NOT_KNOWN}" if missing else REMOVED
-            lost = {"state": State.UNKNOWN, "reason": Reason.OUTCOME_UNKNOWN, "message": said}
-            kept.failed[part] = unit.model_copy(update=lost)
+            active.failed[part] = _failed(launch, part, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, said)
         hosts = self._hosts_of(launch, there)
         if missing and set(missing) == set(launch.hosts):
             said = f"Its node {missing[0]} is not registered any more"
-            if bringing.state in ASKED:
-                raise Unregistered(f"{said}: {NOT_KNOWN}", host=missing[0])
+            if progress.state in ASKED:
+                raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}: {NOT_KNOWN}", missing[0])
             raise PenstockError(f"{said}.")
-        await self._doubt(run, kept, bringing)
+        await self._doubt(run, active, progress)
         wanted = [
-            Part(part, place, hosts[place])
-            for part, place in _to_start(launch, kept, there, self._closed(launch, there))
+            PartToStart(part, place, hosts[place])
+            for part, place in _to_start(launch, active, there, self._closed(launch, there))
         ]
         if wanted:
-            await self._launching.start(launch, wanted, say, bringing.fresh)
+            await self._steps.start(launch, wanted, say, progress.fresh)
 
-    async def _doubt(self, run: Run, kept: Kept, bringing: Bringing) -> None:
-        """What may have run without Docker's knowing is not started: an index, or with a node all of them."""
-        array = bringing.launch.spec.array is not None
+    async def _doubt(self, run: Run, active: ActiveRun, progress: LaunchProgress) -> None:
+        """Do not start what may have run without Docker's knowing: of an array that index, of several nodes none."""
         for link in self._hosts.links():
-            there = [seen for seen in link.of(run) if seen.prepared and not seen.gone and seen.id not in bringing.fresh]
-            for seen in await forgotten(link, [seen for seen in there if seen.part not in kept.failed]):
+            there = [seen for seen in link.of(run) if seen.prepared and not seen.gone and seen.id not in progress.fresh]
+            for seen in await forgotten(link, [seen for seen in there if seen.part not in active.failed]):
                 error = doubt(seen.host)
-                if not array:
+                if progress.launch.spec.array is None:
                     raise error
-                state, reason, said = _why(error)
-                unit = never_started(run.attempt, seen.part, array=True, at=now())
-                kept.failed[seen.part] = unit.model_copy(update={"state": state, "reason": reason, "message": said})
+                active.failed[seen.part] = _failed(progress.launch, seen.part, *_why(error))
 
-    def _hosts_of(self, launch: Launch, parts: Mapping[int, Seen]) -> list[str]:
-        """By place. Without any it is the first that answers, and afterwards always the same."""
+    def _hosts_of(self, launch: Launch, parts: Mapping[int, ContainerRecord]) -> list[str]:
+        """Return the host of each place. Without any it is the first that answers, and afterwards always the same."""
         if launch.hosts:
             found = list(launch.hosts)
         else:
@@ -214,33 +215,31 @@ class Starts:
             )
         return found
 
-    async def _give_up(self, run: Run, kept: Kept, launch: Launch, error: ApiError | PenstockError) -> None:
-        """It will never start: what was only created goes, and all that did not begin has failed. In doubt it stays:
-        without it, the next server would see nothing that could have run."""
+    async def _give_up(self, run: Run, active: ActiveRun, launch: Launch, error: DockerError | PenstockError) -> None:
+        """Let all that did not begin fail, and remove what was only created. In doubt that stays: without it, the next
+        server would see nothing that could have run."""
+        in_doubt = isinstance(error, StartFailed) and error.state is State.UNKNOWN
         for seen in self._hosts.parts(run).values():
-            if not seen.began and not seen.gone and not isinstance(error, InDoubt):
-                with suppress(ApiError):
+            if not (seen.began or seen.gone or in_doubt):
+                with suppress(DockerError):
                     await self._hosts.link(seen.host).remove(seen)
-        kept.given_up = True
-        state, reason, said = _why(error)
+        active.given_up = True
         there = self._hosts.parts(run)
-        array = launch.spec.array is not None
-        code = not_started(error.message, error.host).exit_code if isinstance(error, ApiError) else None
+        code = not_started(error.message, error.host).exit_code if isinstance(error, DockerError) else None
         for part in launch.indexes or range(launch.spec.nodes):
-            if part not in kept.failed and not (part in there and there[part].began):
-                unit = never_started(run.attempt, part, array=array, at=now())
-                kept.failed[part] = unit.model_copy(
-                    update={"state": state, "reason": reason, "message": said, "exit_code": code}
-                )
+            if part not in active.failed and not (part in there and there[part].began):
+                active.failed[part] = _failed(launch, part, *_why(error), code)
 
 
-def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], closed: Sequence[str]) -> list[tuple[int, int]]:
-    """Part and place of all that can start now: what has no container or one that was only created. `closed` are
-    nodes where no further index begins."""
+def _to_start(
+    launch: Launch, active: ActiveRun, parts: Mapping[int, ContainerRecord], closed: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Return part and place of all that can start now: what has no container, or one that was only created. `closed`
+    are nodes where no further index begins."""
     last = _last_made(launch, parts)
-    open_ = [seen for seen in parts.values() if not seen.over and seen.part not in kept.failed]
+    open_ = [seen for seen in parts.values() if not seen.over and seen.part not in active.failed]
     waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in open_ if seen.prepared]
-    known = {*parts, *kept.failed}
+    known = {*parts, *active.failed}
     if launch.spec.array is None:
         return sorted([*waiting, *((rank, rank) for rank in range(last + 1, launch.spec.nodes) if rank not in known)])
     busy = {names.number(seen.labels, names.PLACE) for seen in open_}
@@ -250,46 +249,45 @@ def _to_start(launch: Launch, kept: Kept, parts: Mapping[int, Seen], closed: Seq
     return [*waiting, *zip(left, free, strict=False)]
 
 
-def _removed(launch: Launch, kept: Kept, parts: Mapping[int, Seen]) -> list[int]:
-    """Those that had a container, and it is not there."""
+def _removed(launch: Launch, active: ActiveRun, parts: Mapping[int, ContainerRecord]) -> list[int]:
+    """Return the parts that had a container which is not there any more."""
     last = _last_made(launch, parts)
-    known = {*parts, *kept.failed}
+    known = {*parts, *active.failed}
     return [part for part in launch.indexes or range(launch.spec.nodes) if part <= last and part not in known]
 
 
-def _last_made(launch: Launch, parts: Mapping[int, Seen]) -> int:
-    """The last part that had a container when the newest of those that began did; -1: none."""
+def _last_made(launch: Launch, parts: Mapping[int, ContainerRecord]) -> int:
+    """Return the last part that had a container when the newest of those that began did; -1: none."""
     if launch.spec.array is None:
         return launch.spec.nodes - 1 if any(seen.began for seen in parts.values()) else -1
     return max((names.number(seen.labels, names.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
 
 
-def began(kept: Kept) -> bool:
-    """Its containers were started: what comes after is no step on the way."""
-    return bool(kept.steps) and kept.steps[-1].state is State.LAUNCHED
+def _failed(
+    launch: Launch, part: int, state: State, reason: Reason, message: str, exit_code: int | None = None
+) -> Unit:
+    unit = never_started(launch.attempt, part, array=launch.spec.array is not None, at=now())
+    update = {"state": state, "reason": reason, "message": message, "exit_code": exit_code}
+    return unit.model_copy(update=update)
 
 
 def sentence(words: str) -> str:
     return words[:1].upper() + words[1:].rstrip(".") + "."
 
 
-def _why(error: ApiError | PenstockError) -> tuple[State, Reason, str]:
-    if isinstance(error, InDoubt):
-        return State.UNKNOWN, Reason.NODE_LOST, f"{error.message}."
-    if isinstance(error, Unregistered):
-        return State.UNKNOWN, Reason.OUTCOME_UNKNOWN, error.message
+def _why(error: DockerError | PenstockError) -> tuple[State, Reason, str]:
+    if isinstance(error, StartFailed):
+        return error.state, error.reason, error.message
     if isinstance(error, PullFailed):
         return State.CRASHED, Reason.PULL_FAILED, sentence(error.message)
-    ours = as_ours(error) if isinstance(error, ApiError) else error
+    ours = translate(error) if isinstance(error, DockerError) else error
     said = f"{ours.message} {ours.hint or ''}".strip()
-    if isinstance(error, Stuck):
-        return State.STUCK, Reason.LAUNCH_FAILED, f"It could not be launched in {error.attempts} attempts. {said}"
     return State.CRASHED, Reason.LAUNCH_FAILED, said
 
 
 @dataclass
-class Bringing:
-    """A start under way, and how far it has come."""
+class LaunchProgress:
+    """How far a start has come that is under way."""
 
     launch: Launch
     task: asyncio.Task[None] | None = None
@@ -298,6 +296,8 @@ class Bringing:
     state: State = State.ASSIGNED
     reason: Reason = Reason.PLACED
     message: str | None = None
+    held_up: HeldUp | None = None
+    """Why it cannot be started now, until `advance` gives its place back."""
 
     def __post_init__(self) -> None:
         if self.launch.hosts:
@@ -305,41 +305,23 @@ class Bringing:
 
 
 @dataclass
-class Kept:
+class ActiveRun:
     launch: Launch | None = None
-    bringing: Bringing | None = None
+    launching: LaunchProgress | None = None
     steps: list[Step] = field(default_factory=list)
     """What it went through until it began."""
     grace: int | None = None
     """Told to stop, with so many seconds."""
     failed: dict[int, Unit] = field(default_factory=dict)
     """Parts that have no container, and why."""
-    held_up: HeldUp | None = None
-    """Why it cannot be started now, for whoever asks next: it gives its place back."""
     pull_waited: float = 0
     """Seconds it has waited between tries to pull its image."""
     given_up: bool = False
     """What has no container by now will never have one."""
-    never: Report | None = None
-    """Stopped before it began."""
-    asked_for: bool = False
-    """Whoever keeps the records has asked for it, started or not ended: of one that is over nothing more is started,
-    though its containers be there."""
-    full: dict[int, str] = field(default_factory=dict)
+    cancelled_at: datetime | None = None
+    """When it was stopped before it began."""
+    over_disk: dict[int, str] = field(default_factory=dict)
     """Parts that held too much on a disk."""
     told: set[str] = field(default_factory=set)
     """Containers that were told to end."""
     timers: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
-
-
-def is_array(kept: Kept, parts: Mapping[int, Seen]) -> bool:
-    if kept.launch:
-        return kept.launch.spec.array is not None
-    return any(seen.is_array for seen in parts.values())
-
-
-def total_of(kept: Kept, parts: Mapping[int, Seen]) -> int:
-    """How many parts the attempt has."""
-    if kept.launch:
-        return len(kept.launch.indexes) if kept.launch.spec.array else kept.launch.spec.nodes
-    return max((names.number(seen.labels, names.PARTS, 1) for seen in parts.values()), default=1)

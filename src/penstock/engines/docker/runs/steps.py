@@ -16,7 +16,7 @@ import asyncio
 import io
 import re
 import tarfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,20 +27,20 @@ from penstock.domain.paths import WORKDIR
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import Api
-from penstock.engines.docker.api.errors import ApiError, Clash, NotReached, Unreachable
-from penstock.engines.docker.api.http import Body
-from penstock.engines.docker.api.objects import Seen
-from penstock.engines.docker.cpus import Cpus, shared
-from penstock.engines.docker.host import Link
-from penstock.engines.docker.hosts import Hosts
-from penstock.engines.docker.images import Pulls, is_name, refuse_marked, registry_name
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotConnected, DockerUnreachable
+from penstock.engines.docker.api.http import RequestBody
+from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.cpus import DedicatedCpus, shared
+from penstock.engines.docker.events import ContainerPast, read_memory
+from penstock.engines.docker.gpus import is_installed
+from penstock.engines.docker.host import HostLink
+from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
-from penstock.engines.docker.outages import Past, memory_of
-from penstock.engines.docker.script import NOTE, minded
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import Place, container, disk_scratch
-from penstock.engines.docker.volumes import Claims, Source
+from penstock.engines.docker.spec import NOTE, ContainerPlace, container, disk_scratch, minded
+from penstock.engines.docker.volumes import DockerClaims
 from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
@@ -50,77 +50,83 @@ Say = Callable[[State, Reason, str], None]
 T = TypeVar("T")
 
 
-class NetworkGone(ApiError):
+class StartFailed(DockerError):
+    """A start is given up, and ends in this state; UNKNOWN: it may have happened, and nobody can tell any more."""
+
+    def __init__(self, state: State, reason: Reason, message: str, host: str) -> None:
+        super().__init__(message, host=host)
+        self.state, self.reason = state, reason
+
+
+class NetworkRemoved(DockerError):
     """Someone removed the network of the group before the container could start; it is made again."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One to be started, and where."""
+class PartToStart:
+    """A part of a run that is to be started, and where."""
 
     part: int
     number: int
     host: str
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A part, and what its container is made with."""
-
-    part: Part
-    network: str
-    volumes: dict[str, Source]
-    up_to: int
-
-
-class Launching:
+class LaunchSteps:
     def __init__(
         self,
-        hosts: Hosts,
-        claims: Claims,
-        pulls: Pulls,
-        cpus: Cpus,
+        hosts: DockerHosts,
+        claims: DockerClaims,
+        pulls: ImagePulls,
+        cpus: DedicatedCpus,
         made: ContainerSettings,
     ) -> None:
         self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
 
-    async def start(self, launch: Launch, parts: Sequence[Part], say: Say, fresh: set[str]) -> None:
-        """`fresh` are the containers that were made for it and not yet asked to start."""
+    async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
+        """Take all steps for these parts. `fresh` are the containers that were made and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
         await all_of(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
         async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
-            places = {name: await self._prepare(link, launch, held) for name, link in links.items()}
+            networks = {name: await link.networks.of(launch.group) for name, link in links.items()}
+            volumes = {
+                name: await held.enter_async_context(self._claims.mounts(link, launch)) for name, link in links.items()
+            }
             say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
-            await self._start(launch, parts, places, links, fresh)
+            places = [
+                ContainerPlace(
+                    host=part.host,
+                    part=part.part,
+                    number=part.number,
+                    network=networks[part.host],
+                    host_memory=int(links[part.host].info.get("MemTotal") or 1 << 30),
+                    has_nvidia=is_installed(links[part.host].info),
+                    volumes=volumes[part.host],
+                    up_to=max(each.part for each in parts),
+                )
+                for part in parts
+            ]
+            await self._start(launch, places, fresh)
 
-    async def _start(
-        self,
-        launch: Launch,
-        parts: Sequence[Part],
-        places: Mapping[str, tuple[str, dict[str, Source]]],
-        links: Mapping[str, Link],
-        fresh: set[str],
-    ) -> None:
+    async def _start(self, launch: Launch, places: Sequence[ContainerPlace], fresh: set[str]) -> None:
         limit = asyncio.Semaphore(AT_ONCE)
-        up_to = max(part.part for part in parts)
 
-        async def create(part: Part) -> tuple[Link, Seen]:
+        async def create(place: ContainerPlace) -> tuple[HostLink, ContainerRecord]:
             async with limit:
-                network, volumes = places[part.host]
-                return await self._create(links[part.host], launch, Wanted(part, network, volumes, up_to), fresh)
+                link = self._hosts.link(place.host)
+                return link, await self._create(link, launch, place, fresh)
 
-        async def go(link: Link, seen: Seen) -> None:
+        async def go(link: HostLink, seen: ContainerRecord) -> None:
             async with limit:
                 await self._go(link, seen, launch, fresh)
 
-        made = await all_of(create(part) for part in parts)
-        await all_of(self._cpus.keep_apart(link) for link in links.values())
+        made = await all_of(create(place) for place in places)
+        await all_of(self._cpus.keep_apart(link) for link in {link.host.name: link for link, _ in made}.values())
         await all_of(go(link, seen) for link, seen in made)
 
     # -- what it needs -----------------------------------------------------------------------------------------------
 
-    async def _image(self, link: Link, launch: Launch, say: Say) -> None:
+    async def _image(self, link: HostLink, launch: Launch, say: Say) -> None:
         image = launch.spec.resources.image or self._made.image
         if not is_name(image):
             raise PenstockError(f"'{shorten(image)}' is not the name of an image.")
@@ -134,55 +140,44 @@ class Launching:
 
         await self._pulls.have(link.api, image, said)
 
-    async def _prepare(self, link: Link, launch: Launch, held: AsyncExitStack) -> tuple[str, dict[str, Source]]:
-        network = await link.networks.of(launch.group)
-        return network, await held.enter_async_context(self._claims.mounts(link, launch))
-
     # -- the container -----------------------------------------------------------------------------------------------
 
-    async def _create(self, link: Link, launch: Launch, wanted: Wanted, fresh: set[str]) -> tuple[Link, Seen]:
-        """The container that is there, or a new one: never one whose start may have been asked for."""
+    async def _create(self, link: HostLink, launch: Launch, place: ContainerPlace, fresh: set[str]) -> ContainerRecord:
+        """Return the container that is there, or a new one: never one whose start may have been asked for."""
         run = Run(launch.workload_id, launch.attempt)
-        name = names.container_name(self._made.installation, launch.name, run, wanted.part.part)
+        name = names.container_name(self._made.installation, launch.name, run, place.part)
         while True:
-            there = [seen for seen in link.of(run) if seen.part == wanted.part.part and not seen.gone]
+            there = [seen for seen in link.of(run) if seen.part == place.part and not seen.gone]
             if began := [seen for seen in there if not seen.prepared]:
-                return link, began[0]
+                return began[0]
             doubtful = [seen for seen in there if seen.id not in fresh]
             try:
                 new = next((seen for seen in there if seen.id in fresh), None)
-                new = new or await self._make(link, launch, wanted, name, doubtful)
+                new = new or await self._make(link, launch, place, name, doubtful)
                 break
-            except Clash:  # it was made before, or someone else took its name
+            except DockerConflict:  # it was made before, or someone else took its name
                 await self._look_at(link, name, run)
         for seen in doubtful:
             if ran := await withdrawn(link, seen):
                 await link.remove(new)
-                return link, ran
+                return ran
         fresh.add(new.id)  # not before: until then it is all that knows of those it was made instead of
-        return link, new
+        return new
 
-    async def _make(self, link: Link, launch: Launch, wanted: Wanted, name: str, doubtful: Sequence[Seen]) -> Seen:
-        """Those it is made instead of are there until it is: what is missing was removed by someone else."""
+    async def _make(
+        self, link: HostLink, launch: Launch, place: ContainerPlace, name: str, doubtful: Sequence[ContainerRecord]
+    ) -> ContainerRecord:
+        """Make a container instead of doubtful ones, which stay until it is there: what is missing was removed by
+        someone else."""
         for seen in doubtful:
             if seen.name == name:
                 await link.api.rename(seen.id, f"{name}.{seen.id[:12]}")
-        place = Place(
-            host=wanted.part.host,
-            part=wanted.part.part,
-            number=wanted.part.number,
-            network=wanted.network,
-            host_memory=int(link.info.get("MemTotal") or 1 << 30),
-            has_nvidia="nvidia" in (link.info.get("Runtimes") or {}),
-            volumes=wanted.volumes,
-            shared_cpus=shared(link),
-            up_to=wanted.up_to,
-            instead_of=tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id)),
-        )
+        instead = tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id))
+        place = replace(place, shared_cpus=shared(link), instead_of=instead)
         await link.api.create(name, container(launch, self._made, place))
         return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
 
-    async def _look_at(self, link: Link, name: str, run: Run) -> Seen:
+    async def _look_at(self, link: HostLink, name: str, run: Run) -> ContainerRecord:
         seen = await link.look(name)
         if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
             raise Conflict(
@@ -191,31 +186,31 @@ class Launching:
             )
         return seen
 
-    async def _go(self, link: Link, seen: Seen, launch: Launch, fresh: set[str]) -> None:
-        """Asks a new one to start, once."""
+    async def _go(self, link: HostLink, seen: ContainerRecord, launch: Launch, fresh: set[str]) -> None:
+        """Ask a new container to start, once."""
         if seen.id not in fresh:
             return
         try:
             await self._fill(link, seen, launch)
             fresh.discard(seen.id)
             await link.api.start(seen.id)
-        except NotReached:
+        except DockerNotConnected:
             fresh.add(seen.id)
             raise
-        except Unreachable:
+        except DockerUnreachable:
             raise
-        except ApiError as error:
+        except DockerError as error:
             await self._not_started(link, seen, launch, error)
         await link.look(seen.id)
 
-    async def _fill(self, link: Link, seen: Seen, launch: Launch) -> None:
+    async def _fill(self, link: HostLink, seen: ContainerRecord, launch: Launch) -> None:
         if files := _files(launch):
-            await link.api.put(seen.id, "/", Body(len(files), _once(files), "application/x-tar"))
+            await link.api.put(seen.id, "/", RequestBody(len(files), _once(files), "application/x-tar"))
         if launch.workdir_archive is not None:
             await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
 
-    async def _not_started(self, link: Link, seen: Seen, launch: Launch, error: ApiError) -> None:
-        """Docker notes beside the container why it could not be started, if it came that far."""
+    async def _not_started(self, link: HostLink, seen: ContainerRecord, launch: Launch, error: DockerError) -> None:
+        """Raise, unless Docker has noted beside the container why it could not be started."""
         if is_about_mounts(error.message):
             volumes = [mount.volume for mount in launch.mounts]
             named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
@@ -223,14 +218,14 @@ class Launching:
             raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
         if _NO_NETWORK.match(error.message) and not launch.spec.parts > 1:
             await link.remove(seen, force=False)
-            raise NetworkGone(error.message, host=error.host, status=error.status) from error
+            raise NetworkRemoved(error.message, host=error.host, status=error.status) from error
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):
             raise error
 
 
 async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
-    """All come to their end, then the first failure is raised: nothing goes on behind it."""
+    """Let all come to their end, then raise the first failure: nothing goes on behind it."""
     done = await asyncio.gather(*work, return_exceptions=True)
     for each in done:
         if isinstance(each, BaseException):
@@ -239,7 +234,7 @@ async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def _files(launch: Launch) -> bytes:
-    """What must be there before it starts: the minder's note, and directories that everyone can write to."""
+    """Pack what must be there before it starts: the minder's note, and directories that everyone can write to."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         if minded(launch):
@@ -258,8 +253,8 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-def _archive(path: Path) -> Body:
-    return Body(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
+def _archive(path: Path) -> RequestBody:
+    return RequestBody(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
@@ -269,27 +264,24 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
 
 
 PATIENCE = 10.0
-"""Seconds in which an engine that remembers has told."""
+"""Seconds in which a Docker that remembers has told."""
 
 
-class InDoubt(ApiError):
-    """It may have run: nobody can tell any more."""
-
-
-async def forgotten(link: Link, prepared: Sequence[Seen]) -> list[Seen]:
-    """Those of which Docker does not remember that it made them, or what they were made instead of: it was killed or
-    restarted since, and what it calls created may have run."""
+async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
+    """Return the containers of which Docker does not remember that it made them, or what they were made instead of: it
+    was killed or restarted since, and what it calls created may have run."""
     if not prepared:
         return []
-    memory = await memory_of(link.api)
+    memory = await read_memory(link.api)
     return [seen for seen in prepared if not all(memory.made(each) for each in (*instead_of(seen), seen.id))]
 
 
-async def withdrawn(link: Link, seen: Seen) -> Seen | None:
-    """None: it is gone and never ran, and neither did those it was made instead of. Otherwise as it is, or was."""
+async def withdrawn(link: HostLink, seen: ContainerRecord) -> ContainerRecord | None:
+    """Take back a container that may have been started. Return None if it is gone and never ran, and neither did those
+    it was made instead of; otherwise the container as it is, or was."""
     try:
         await link.remove(seen, force=False)
-    except Clash:
+    except DockerConflict:
         return await link.look(seen.id)
     past = await _remembered(link.api, [*instead_of(seen), seen.id])
     for each in past.values():
@@ -300,23 +292,23 @@ async def withdrawn(link: Link, seen: Seen) -> Seen | None:
     return None
 
 
-def instead_of(seen: Seen) -> list[str]:
-    """Ids of the containers that were taken back before this one was made."""
+def instead_of(seen: ContainerRecord) -> list[str]:
+    """Return the ids of the containers that were taken back before this one was made."""
     return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
 
 
-def _as_it_was(link: Link, seen: Seen, past: Past) -> Seen:
+def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> ContainerRecord:
     if past.exit_code is None:
         raise doubt(link.api.host)
-    found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at, exit_code=past.exit_code)
-    found = replace(found, heard=True)
+    found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at)
+    found = replace(found, exit_code=past.exit_code, witness=link.docker)
     link.keep(found)
     return found
 
 
-async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
-    """Once it is known to the end of each."""
-    found = {each: Past() for each in ids}
+async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, ContainerPast]:
+    """Return what Docker remembers of containers that were removed, once it has told of the removal of each."""
+    found = {each: ContainerPast() for each in ids}
     filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
     try:
         async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
@@ -326,9 +318,9 @@ async def _remembered(api: Api, ids: Sequence[str]) -> dict[str, Past]:
                     return found
     except TimeoutError:
         raise doubt(api.host) from None
-    raise Unreachable(f"Docker on {api.host} has closed the connection", host=api.host)
+    raise DockerUnreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
-def doubt(host: str) -> InDoubt:
-    said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran"
-    return InDoubt(said, host=host)
+def doubt(host: str) -> StartFailed:
+    said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran."
+    return StartFailed(State.UNKNOWN, Reason.NODE_LOST, said, host)

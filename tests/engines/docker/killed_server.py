@@ -11,11 +11,12 @@ from typing import Any
 
 from penstock.domain.nodes import Host
 from penstock.engines.base import Launch, Presence, Run
-from penstock.engines.docker.api.client import Api
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.engine import DockerEngine
 from penstock.settings import Settings
+from tests.engines.launches import observed
 
-_ask = Api._call
+_ask = DockerApi._call
 
 
 async def main(place: Path, address: str, text: str, number: int, when: str) -> None:
@@ -25,7 +26,7 @@ async def main(place: Path, address: str, text: str, number: int, when: str) -> 
     await engine.use_hosts([Host(name="host-1", group="lab", address=address)])
     calls = 0
 
-    async def call(self: Api, method: str, path: str, *args: Any, **more: Any) -> Any:
+    async def call(self: DockerApi, method: str, path: str, *args: Any, **more: Any) -> Any:
         nonlocal calls
         writes = method != "GET"
         calls += writes
@@ -37,10 +38,10 @@ async def main(place: Path, address: str, text: str, number: int, when: str) -> 
             os.kill(os.getpid(), signal.SIGKILL)
         return answer
 
-    Api._call = call  # type: ignore[method-assign]
+    DockerApi._call = call  # type: ignore[method-assign]
     await engine.start(launch)
     run = Run(launch.workload_id, launch.attempt)
-    while (await engine.observe(run)).presence is not Presence.ended:
+    while (await observed(engine, run)).presence is not Presence.ended:
         await asyncio.sleep(0.01)
     print("ended", flush=True)
 

@@ -23,7 +23,7 @@ class Arrives(StrEnum):
     """Or, if there is none, before the next request to start it."""
 
 
-class Late:
+class DelayedStart:
     def __init__(self, engine: Path, here: Path, arrives: Arrives) -> None:
         self._engine, self._here = engine, here
         self._arrives = arrives

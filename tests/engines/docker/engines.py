@@ -1,8 +1,9 @@
-"""An engine to try."""
+"""Docker engines to try, and the ssh programs that carry their connections."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,3 +69,17 @@ async def answering(engine: DockerEngine) -> None:
     async with asyncio.timeout(60):
         while not all(node.ready for node in await engine.nodes()):
             await asyncio.sleep(0.05)
+
+
+def by_ssh(process: int | None = None) -> list[int]:
+    """Those that this process, or another, has started and not yet seen end: oldest first."""
+    pid = process or os.getpid()
+    children = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return sorted(child for child in children if _is_ssh(child))
+
+
+def _is_ssh(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "ssh\n"
+    except OSError:
+        return False  # it has just ended

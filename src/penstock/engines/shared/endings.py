@@ -1,0 +1,77 @@
+"""How a unit ended: state, reason, sentence and exit code, in the same words wherever its container ran."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock.domain.quantities import show_bytes, show_duration
+from penstock.domain.states import Reason, State
+from penstock.engines.shared.exit_codes import describe
+from penstock.engines.shared.minder import FAILURES
+
+NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
+TIME_CODE = 124
+"""What `timeout` ends with: whoever waits for a workload must not take it for a success."""
+_PROGRAM = re.compile(r'exec: \\?"(.*?)\\?":')
+_PASSED_ON = re.compile(
+    r"^(?:failed to (?:create|start) (?:shim |containerd )?task(?: for container)?|OCI runtime create failed"
+    r"|runc create failed|unknown|unable to start container process|container_linux\.go:\d+"
+    r"|starting container process caused|error during container init|process_linux\.go:\d+"
+    r"|container init caused)[:,]? "
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    state: State
+    reason: Reason
+    message: str | None = None
+    exit_code: int | None = None
+
+
+def ended_by_itself(code: int, phase: str) -> Ending:
+    """Judge a program that nobody told to end, by the phase that the minder noted."""
+    if not code:
+        return Ending(State.EXITED, Reason.FINISHED, None, 0)
+    if phase in FAILURES:
+        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[phase], code)
+    if phase == "setup":
+        said = f"setup ended with {describe(code)}; run did not start."
+        return Ending(State.CRASHED, Reason.SETUP_FAILED, said, code)
+    return Ending(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
+
+
+def over_time(limit: int | None, code: int | None) -> Ending:
+    shown = f" ({show_duration(limit)})" if limit else ""
+    return Ending(State.CRASHED, Reason.TIME_LIMIT, f"It ran longer than max_duration{shown}.", code or TIME_CODE)
+
+
+def out_of_memory(node: str, limit: int, peak: int | None, code: int) -> Ending:
+    """`limit` 0: it had none, so its node had no memory left."""
+    used = f"; it used up to {mebibytes(peak)}" if peak else ""
+    said = f"It went over its memory limit of {show_bytes(limit)}" if limit else f"Its node {node} ran out of memory"
+    return Ending(State.CRASHED, Reason.OUT_OF_MEMORY, f"{said}{used}.", code)
+
+
+def not_started(error: str, where: str = "", code: int | None = None) -> Ending:
+    """Judge a runtime's error about a program it could not start, with the code a shell would have ended with."""
+    program, said = _PROGRAM.search(error), plain(error)
+    if program and any(words in error for words in ("not found in $PATH", "no such file or directory")):
+        message = f"The program {program[1]} was not found in the image."
+        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, message, NOT_FOUND_CODE)
+    if program:
+        message = f"The program {program[1]} cannot be executed: {said.rpartition(': ')[2]}."
+        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, message, NOT_EXECUTABLE_CODE)
+    return Ending(State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started{where}: {said}.", code)
+
+
+def plain(message: str) -> str:
+    """Return what a container runtime says without the names of all that passed it on."""
+    while found := _PASSED_ON.match(message):
+        message = message[found.end() :]
+    return message.removesuffix(": unknown").rstrip(".")
+
+
+def mebibytes(amount: int) -> str:
+    return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"
