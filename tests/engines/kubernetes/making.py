@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from tests.rig.processes import pause_after
 
@@ -34,12 +34,12 @@ def pod(name: str, script: str, *, restart: str = "Never", **more: Any) -> dict[
     return {"metadata": {"name": name}, "spec": spec | more}
 
 
-async def started(api: Api, namespace: str, name: str, script: str, **more: Any) -> Pod:
+async def started(api: KubernetesApi, namespace: str, name: str, script: str, **more: Any) -> Pod:
     """A pod whose container has begun, or has ended already."""
     return await becomes(api, await api.create(Pod, pod(name, script, **more), namespace), _has_begun)
 
 
-async def becomes(api: Api, pod: Pod, holds: Callable[[Pod], bool]) -> Pod:
+async def becomes(api: KubernetesApi, pod: Pod, holds: Callable[[Pod], bool]) -> Pod:
     """The pod once that holds for it."""
     found = await api.get(Pod, pod.name, pod.namespace)
     if holds(found):

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.domain.model import iso, now
 from penstock.engines.base import Launch, LogQuery, Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.others import Service
@@ -50,7 +50,7 @@ class Observed:
     rig: Rig
     namespace: str
     settings: Settings
-    api: Api
+    api: KubernetesApi
     cluster: Cluster
     observing: Observing
 
@@ -118,7 +118,7 @@ class Observed:
 async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> AsyncIterator[Observed]:
     """On the directory of an earlier one it is a server that starts anew."""
     given = {"default_cpus": "20m", "kubernetes_image": IMAGE, "pull_patience": "3s", "placement_timeout": "4s"}
-    api = Api.open(chosen.pop("kubeconfig", rig.kubeconfig))
+    api = KubernetesApi.open(chosen.pop("kubeconfig", rig.kubeconfig))
     settings = Settings(data_dir=place, engine="kubernetes", **(given | chosen))
     cluster = Cluster(api, namespace)
     observing = Observing(api, cluster, settings)

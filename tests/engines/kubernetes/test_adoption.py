@@ -19,7 +19,7 @@ from penstock.domain.workloads import Array, Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.kubernetes import adoption, names
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.shared.records import volume_record
@@ -147,7 +147,14 @@ def _make_claim(rig: Rig, namespace: str, volume: Volume) -> None:
     annotations = {names.OWNER: "eve/eve", names.RECORD: volume_record(volume, the_account())}
     metadata = {"name": "forged", "namespace": namespace, "labels": labels, "annotations": annotations}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    rig.apply({"apiVersion": Claim.kind.api_version, "kind": Claim.kind.name, "metadata": metadata, "spec": spec})
+    rig.apply(
+        {
+            "apiVersion": PersistentVolumeClaim.kind.api_version,
+            "kind": PersistentVolumeClaim.kind.name,
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
 
 
 @pytest.mark.parametrize(

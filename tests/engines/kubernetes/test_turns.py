@@ -12,7 +12,7 @@ import pytest
 from penstock.engines.kubernetes.logs import collect
 from penstock.engines.kubernetes.logs.collect import BATCH, LONGEST_REST
 from penstock.engines.kubernetes.logs.files import KeptLog, prepare
-from penstock.engines.kubernetes.logs.lines import Line
+from penstock.engines.kubernetes.logs.lines import LogLine
 from penstock.engines.shared.logstore import LogReader
 
 LINE = b"x" * 1023 + b"\n"
@@ -20,12 +20,12 @@ SIZE = 8 * BATCH
 LIMIT = 1 << 30
 
 
-async def endless(enough: Callable[[], bool]) -> AsyncGenerator[Line, None]:
+async def endless(enough: Callable[[], bool]) -> AsyncGenerator[LogLine, None]:
     """As fast as they are wanted, and never a pause in which others could do something."""
     for number in range(100 * SIZE // len(LINE)):
         if enough():
             return
-        yield Line(number, LINE)
+        yield LogLine(number, LINE)
     raise AssertionError("it never was enough")
 
 

@@ -21,11 +21,11 @@ from penstock.engines.base import Found, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.shared.records import read_volume
 
-T = TypeVar("T", Job, Claim)
+T = TypeVar("T", Job, PersistentVolumeClaim)
 
 FIRST = datetime(2020, 1, 1, tzinfo=UTC)
 A_DAY = timedelta(days=1)
@@ -90,7 +90,7 @@ def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
     return workload
 
 
-def _volume(claim: Claim, namespaces: Namespaces) -> tuple[Volume, Account] | None:
+def _volume(claim: PersistentVolumeClaim, namespaces: Namespaces) -> tuple[Volume, Account] | None:
     record = claim.annotations.get(names.RECORD)
     if claim.labels.get(names.MANAGED) != names.PENSTOCK or record is None:
         return None
@@ -104,7 +104,7 @@ def _volume(claim: Claim, namespaces: Namespaces) -> tuple[Volume, Account] | No
     return read
 
 
-def _check(recorded: Workload | Volume, found: Job | Claim, namespaces: Namespaces) -> None:
+def _check(recorded: Workload | Volume, found: Job | PersistentVolumeClaim, namespaces: Namespaces) -> None:
     """A later version of Penstock may have written it, or anyone who may write into the namespace."""
     moment = recorded.created_at
     if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):

@@ -6,13 +6,13 @@ import asyncio
 import re
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, NotFound
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject
+from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node, NodeMetrics
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, NodeMetrics
 from penstock.engines.kubernetes.api.objects.others import (
     Lease,
     Namespace,
@@ -24,37 +24,39 @@ from penstock.engines.kubernetes.api.objects.others import (
     ServiceAccount,
 )
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
+from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
 from penstock.engines.kubernetes.gpus import Exporters
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
-from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting.kueue import QueuedWorkload
 from penstock.settings import Settings
 from penstock.wire.server import Check
 
 OLDEST, NEWEST = 30, 36
 WATCH = ("list", "watch")
-Right = tuple[str, type[Object], str]
+Right = tuple[str, type[KubernetesObject], str]
 """Verb, kind, part of it."""
 
 IN_NAMESPACE: tuple[Right, ...] = (
     *((verb, Job, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
-    *((verb, Claim, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
+    *((verb, PersistentVolumeClaim, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
     *((verb, Service, "") for verb in (*WATCH, "create", "patch", "delete")),
     *((verb, Secret, "") for verb in ("get", "create")),
     *((verb, Pod, "") for verb in ("get", *WATCH, "delete")),
     ("get", Pod, "log"),
     *((verb, Pod, part) for part in ("exec", "portforward") for verb in ("get", "create")),
-    *((verb, Event, "") for verb in WATCH),
+    *((verb, KubernetesEvent, "") for verb in WATCH),
 )
 FOR_THE_LEASE: tuple[Right, ...] = tuple((verb, Lease, "") for verb in ("get", "create", "patch"))
 FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
 """Asked for only by jobs that are in a queue."""
 FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
 """Where NVIDIA's exporter is, if it is to be asked."""
-IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
-FOR_KUBELETS: tuple[Right, ...] = (("get", Node, "metrics"), ("get", Node, "stats"))
+IN_CLUSTER: tuple[Right, ...] = tuple(
+    (verb, kind, "") for kind in (KubernetesNode, Pod, KubernetesStorageClass) for verb in WATCH
+)
+FOR_KUBELETS: tuple[Right, ...] = (("get", KubernetesNode, "metrics"), ("get", KubernetesNode, "stats"))
 """Of the account whose token they are shown."""
 FOR_ITS_TOKEN: tuple[Right, ...] = (("create", ServiceAccount, "token"),)
 """Of that account and no other."""
@@ -66,7 +68,9 @@ FOR_NAMESPACES: tuple[Right, ...] = (
     *((verb, ServiceAccount, "") for verb in WATCH),
     *((verb, kind, "") for kind in (ResourceQuota, NetworkPolicy) for verb in ("create", "patch")),
 )
-OF_ALL: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Job, Claim, Service, Event) for verb in WATCH)
+OF_ALL: tuple[Right, ...] = tuple(
+    (verb, kind, "") for kind in (Job, PersistentVolumeClaim, Service, KubernetesEvent) for verb in WATCH
+)
 """What is watched in all namespaces."""
 FOR_BINDING: tuple[Right, ...] = (("get", Namespace, ""), ("create", Namespace, ""), ("create", RoleBinding, ""))
 """Where each namespace gives the other rights."""
@@ -76,9 +80,9 @@ PATIENCE = 4.0
 
 
 async def all_checks(
-    api: Api,
+    api: KubernetesApi,
     cluster: Cluster,
-    claims: Claims,
+    claims: KubernetesClaims,
     namespaces: Namespaces,
     exporters: Exporters,
     activity: Activity,
@@ -92,10 +96,10 @@ async def all_checks(
     return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster), *seen]
 
 
-async def _reached(api: Api) -> list[Check]:
+async def _reached(api: KubernetesApi) -> list[Check]:
     try:
         version = await api.hurried(PATIENCE).version()
-    except ApiError as error:
+    except KubernetesError as error:
         return [Check(name="cluster", ok=False, detail=error.message, fix=error.hint)]
     return [Check(name="cluster", ok=True, detail=f"{api.server} answers"), _version(version)]
 
@@ -108,22 +112,22 @@ def _version(version: str) -> Check:
     return Check(name="kubernetes", ok=ok, detail=said, required=False)
 
 
-async def _namespace(api: Api, namespaces: Namespaces) -> list[Check]:
+async def _namespace(api: KubernetesApi, namespaces: Namespaces) -> list[Check]:
     """Only where we may ask: with the rights of one namespace it is there."""
     name = namespaces.scope
     if name is None:
         return []
     try:
         await api.get(Namespace, name)
-    except NotFound:
+    except KubernetesNotFound:
         said, fix = f"{name} is not there", f"kubectl create namespace {name}"
         return [Check(name="namespace", ok=False, detail=said, fix=fix)]
-    except ApiError:
+    except KubernetesError:
         return []
     return [Check(name="namespace", ok=True, detail=name)]
 
 
-async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check:
+async def _rights(api: KubernetesApi, namespaces: Namespaces, settings: Settings) -> Check:
     in_namespace, for_namespaces = IN_NAMESPACE, FOR_NAMESPACES
     if settings.kubernetes_namespace_role:  # the rest it has only where the role is bound to it
         in_namespace, for_namespaces = OF_ALL, FOR_BINDING
@@ -140,7 +144,7 @@ async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check
 
     try:
         lacking = [said for said in await asyncio.gather(*(lacks(*each) for each in wanted)) if said]
-    except ApiError as error:
+    except KubernetesError as error:
         return Check(name="rights", ok=False, detail=error.message, fix=error.hint)
     if lacking:
         fix = "apply deploy/kubernetes, or give its account what its Role lists"
@@ -148,7 +152,7 @@ async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check
     return Check(name="rights", ok=True, detail="all that is needed is allowed")
 
 
-def _default_class(claims: Claims) -> Check:
+def _default_class(claims: KubernetesClaims) -> Check:
     classes = claims.classes()
     default = next((each.name for each in classes if each.default), None)
     if default:

@@ -36,24 +36,24 @@ from penstock.engines.base import (
 from penstock.engines.kubernetes import adoption, doctor
 from penstock.engines.kubernetes import inspect as looking
 from penstock.engines.kubernetes import refusals as refusing
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import shown
 from penstock.engines.kubernetes.exec import enter
 from penstock.engines.kubernetes.gpus import Exporters
-from penstock.engines.kubernetes.helpers import Measuring
+from penstock.engines.kubernetes.helpers import VolumeMeter
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
 from penstock.engines.kubernetes.nodes.kubelet import Kubelets
 from penstock.engines.kubernetes.ports import forward
-from penstock.engines.kubernetes.runs import Runs, require_end
+from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.spec import pod as pods
 from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.secrets import NamedSecrets
-from penstock.engines.kubernetes.spec.workdir import Sending
-from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.spec.workdir import WorkdirSender
+from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
 from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
 from penstock.engines.kubernetes.watch import Observing
@@ -85,7 +85,7 @@ class KubernetesEngine:
         """Also without a cluster that answers: then everything says so until it does."""
         settings, closing = self._settings, self._closing
         config = Path(settings.kubernetes_config) if settings.kubernetes_config else None
-        self._api = Api.open(config, settings.kubernetes_context or None)
+        self._api = KubernetesApi.open(config, settings.kubernetes_context or None)
         closing.push_async_callback(self._api.close)
         self._namespaces = Namespaces(self._api.hurried(RUNS_PATIENCE), settings)
         self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
@@ -105,18 +105,18 @@ class KubernetesEngine:
             kubelets = Kubelets(self._api, settings.kubernetes_kubelet_account, settings.kubernetes_kubelet_ca)
             closing.push_async_callback(kubelets.close)
         self._activity = Activity(self._api, self._cluster, self._exporters, kubelets)
-        self._runs = Runs(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
+        self._runs = KubernetesRuns(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
         self._observing = Observing(self._api, self._cluster, settings, ended=self._runs.never_ran)
         await self._observing.open()
         closing.push_async_callback(self._observing.close)
-        self._sending = Sending(self._api, self._cluster, settings.data_dir)
+        self._sending = WorkdirSender(self._api, self._cluster, settings.data_dir)
         self._sending.open()
         closing.push_async_callback(self._sending.close)
-        self._claims = Claims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
+        self._claims = KubernetesClaims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
         closing.callback(self._claims.close)
-        self._measuring = Measuring(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
+        self._measuring = VolumeMeter(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
         closing.push_async_callback(self._measuring.close)
 
     async def close(self) -> None:

@@ -15,9 +15,9 @@ from contextlib import suppress
 
 from penstock.engines.base import Run, Terminal
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, NotFound, shown
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound, shown
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.shared.minder import BASH
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 LEAVE_SECONDS = 10.0
 
 
-class Entered:
+class ExecInContainer:
     """A session as every engine has it; what goes wrong in it is one of Penstock's own errors."""
 
-    def __init__(self, api: Api, pod: Pod, session: ExecSession, mark: str | None) -> None:
+    def __init__(self, api: KubernetesApi, pod: Pod, session: ExecSession, mark: str | None) -> None:
         self._api, self._pod = api, pod
         self._session = session
         self._mark = mark
@@ -80,7 +80,7 @@ class Entered:
 
     async def _end(self, mark: str) -> None:
         command = [BASH, "-c", LEAVE, "bash", mark]
-        with suppress(ApiError, TimeoutError):
+        with suppress(KubernetesError, TimeoutError):
             async with (
                 asyncio.timeout(LEAVE_SECONDS),
                 await self._api.exec(
@@ -91,8 +91,8 @@ class Entered:
 
 
 async def enter(
-    api: Api, cluster: Cluster, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
-) -> Entered:
+    api: KubernetesApi, cluster: Cluster, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
+) -> ExecInContainer:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: a program can be started only in what runs.")
@@ -103,9 +103,9 @@ async def enter(
             session = await api.exec(
                 pod.name, pod.namespace, words, container=names.CONTAINER, stdin=True, tty=terminal is not None
             )
-        except NotFound:
+        except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
-    entered = Entered(api, pod, session, mark)
+    entered = ExecInContainer(api, pod, session, mark)
     if terminal:
         await entered.resize(terminal)
     return entered

@@ -23,9 +23,9 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import GpuUse, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, Denied, Forbidden, Trouble
+from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError, KubernetesForbidden, Trouble
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.nodes.inventory import requests
 from penstock.wire.measures import GpuMeasure
@@ -134,7 +134,7 @@ PATIENCE, AT_ONCE, MOST_BYTES = 5.0, 100, 8 << 20
 NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
 
 
-class Look(NamedTuple):
+class GpuSample(NamedTuple):
     gpus: Mapping[Place, Sequence[GpuMeasure]]
     """By pod; those that cannot be seen are not there."""
     troubles: Mapping[str, Trouble]
@@ -142,7 +142,7 @@ class Look(NamedTuple):
 
 
 class Exporters:
-    def __init__(self, api: Api, cluster: Cluster, namespace: str, every: float) -> None:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, namespace: str, every: float) -> None:
         """It is looked `every` so many seconds: no look is to take longer."""
         self._patience = min(PATIENCE, every)
         self._api, self._cluster, self.namespace = api.hurried(self._patience), cluster, namespace
@@ -166,9 +166,9 @@ class Exporters:
             if allowed:
                 allowed = await self._api.may("get", Pod, self.namespace, subresource="proxy")
                 await self._find()
-        except Forbidden:
+        except KubernetesForbidden:
             allowed = False
-        except ApiError:
+        except KubernetesError:
             return []
         return [allowed and node.name in self._there for node in self._cluster.nodes_with_gpus()]
 
@@ -179,7 +179,7 @@ class Exporters:
         untold = {node: trouble for node in nodes if (trouble := self._untold(node, look))}
         return {**untold, **look.troubles}
 
-    def _untold(self, node: str, look: Look) -> Trouble | None:
+    def _untold(self, node: str, look: GpuSample) -> Trouble | None:
         for pod in self._cluster.pods.by("node", node):
             has_some = pod.status.phase == "Running" and requests(pod).get(names.GPU)
             if has_some and (pod.namespace, pod.name) not in look.gpus:
@@ -189,10 +189,10 @@ class Exporters:
                 )
         return None
 
-    async def look(self, nodes: Collection[str]) -> Look:
+    async def look(self, nodes: Collection[str]) -> GpuSample:
         pages, troubles = await self._pages(nodes)
         gpus = [read_gpus(page) for page in pages.values()]
-        return Look({place: found for each in gpus for place, found in each.items()}, troubles)
+        return GpuSample({place: found for each in gpus for place, found in each.items()}, troubles)
 
     async def of_nodes(self, nodes: Collection[str]) -> tuple[dict[str, tuple[GpuMeasure, ...]], dict[str, Trouble]]:
         """What the GPUs of these do, whoever has them, and why those of others cannot be seen."""
@@ -205,7 +205,7 @@ class Exporters:
         if not self._there.keys() >= set(nodes):
             try:
                 await self._find()
-            except ApiError as error:
+            except KubernetesError as error:
                 return {}, dict.fromkeys(nodes, self._trouble(error))
         answers = dict(zip(nodes, await asyncio.gather(*(self._ask(node) for node in nodes)), strict=True))
         told = {node: said for node, said in answers.items() if isinstance(said, str)}
@@ -223,13 +223,13 @@ class Exporters:
         try:
             async with self._places:
                 page = await self._api.page(pod, self.namespace, PORT, PATH, seconds=self._patience, most=MOST_BYTES)
-        except ApiError as error:
+        except KubernetesError as error:
             self._there.pop(node, None)  # there may be another by now
             return self._trouble(error, pod)
         return page.decode(errors="replace")
 
-    def _trouble(self, error: ApiError, pod: str | None = None) -> Trouble:
-        if isinstance(error, Forbidden | Denied):
+    def _trouble(self, error: KubernetesError, pod: str | None = None) -> Trouble:
+        if isinstance(error, KubernetesForbidden | AdmissionDenied):
             return Trouble(error.message, "kubectl apply -k deploy/kubernetes/gpu-use")
         named = f" {pod}" if pod else ""
         return Trouble(error.message, f"kubectl describe pod -n {self.namespace}{named}")

@@ -8,15 +8,15 @@ from functools import partial
 
 from penstock.domain.volumes import Phase, Volume
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, shown
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, shown
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod, Terminated
+from penstock.engines.kubernetes.api.objects.pods import ContainerStateTerminated, Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.kubernetes.api.wait import first
 from penstock.engines.kubernetes.settings import PodSettings, security
 from penstock.engines.kubernetes.spec.pod import Fields, container_security, placement
-from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 
 SECONDS, PATIENCE = 60, 15
@@ -27,8 +27,8 @@ LINE, LONGEST = 4096, 15
 """Bytes of an answer that are read, and digits of a number that are believed."""
 
 
-class Measuring:
-    def __init__(self, api: Api, claims: Claims, made: PodSettings, image: str) -> None:
+class VolumeMeter:
+    def __init__(self, api: KubernetesApi, claims: KubernetesClaims, made: PodSettings, image: str) -> None:
         self._api = api
         self._claims = claims
         self._made = made
@@ -82,7 +82,7 @@ class Measuring:
                 async with await self._api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
                     if (found := _bytes(await _beginning(session))) is not None:
                         return found
-            except (ExecFailed, ApiError):
+            except (ExecFailed, KubernetesError):
                 continue  # its image has no `du`, or it ended meanwhile
         return None
 
@@ -136,7 +136,7 @@ class Measuring:
         }
 
 
-def _ended(pod: Pod) -> Terminated | None:
+def _ended(pod: Pod) -> ContainerStateTerminated | None:
     status = pod.container(names.CONTAINER)
     return status.state.terminated if status else None
 

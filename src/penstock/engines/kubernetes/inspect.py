@@ -14,14 +14,14 @@ from typing import Any
 from penstock.domain.secrets import masked, passwords_removed
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import NotFound, shown
-from penstock.engines.kubernetes.api.objects.base import Object
+from penstock.engines.kubernetes.api.errors import KubernetesNotFound, shown
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.others import Service
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
 from penstock.engines.kubernetes.api.streams import ExecFailed
 from penstock.engines.kubernetes.exec import running_pod
 from penstock.engines.kubernetes.usage import LOOK, read_usage
@@ -40,7 +40,7 @@ Fields = dict[str, Any]
 # -- inspect -------------------------------------------------------------------------------------------------------
 
 
-async def inspect(api: Api, cluster: Cluster, run: Run) -> Fields:
+async def inspect(api: KubernetesApi, cluster: Cluster, run: Run) -> Fields:
     """Only what is known to be the run's: labels alone can be written by others."""
     jobs, pods = cluster.jobs_of(run), cluster.pods_of(run)
     claims = {(pod.namespace, claim) for pod in pods for claim in pod.claims()}
@@ -54,7 +54,9 @@ async def inspect(api: Api, cluster: Cluster, run: Run) -> Fields:
     return dict(passwords_removed({kind: [_clean(raw) for raw in each] for kind, each in found.items()}))
 
 
-async def _all(api: Api, kind: type[Object], known: Iterable[Object], run: Run) -> list[Fields]:
+async def _all(
+    api: KubernetesApi, kind: type[KubernetesObject], known: Iterable[KubernetesObject], run: Run
+) -> list[Fields]:
     uids = {each.uid: each.namespace for each in known}
     found = [
         raw for place in sorted(set(uids.values())) for raw in await api.raw_list(kind, place, names.selector(run))
@@ -62,10 +64,10 @@ async def _all(api: Api, kind: type[Object], known: Iterable[Object], run: Run) 
     return [raw for raw in found if raw["metadata"].get("uid") in uids]
 
 
-async def _one(api: Api, namespace: str, name: str) -> Fields | None:
+async def _one(api: KubernetesApi, namespace: str, name: str) -> Fields | None:
     try:
-        return await api.raw(Claim, name, namespace)
-    except NotFound:
+        return await api.raw(PersistentVolumeClaim, name, namespace)
+    except KubernetesNotFound:
         return None
 
 
@@ -83,7 +85,7 @@ def _clean(raw: Any) -> Any:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(api: Api, cluster: Cluster, run: Run, part: int) -> Measure:
+async def top(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: only what runs uses anything.")
@@ -94,14 +96,14 @@ async def top(api: Api, cluster: Cluster, run: Run, part: int) -> Measure:
         raise Unavailable(f"It did not say within {SECONDS:.0f} seconds what it uses.") from None
 
 
-async def _look_inside(api: Api, pod: Pod) -> Measure:
+async def _look_inside(api: KubernetesApi, pod: Pod) -> Measure:
     """Ask the container of a run what it uses."""
     mark = secrets.token_hex(16)
     shell = BASH if names.HAS_BASH in pod.annotations else "sh"
     return read_usage(await _said(api, pod, [shell, "-c", LOOK, shell, mark]), mark)
 
 
-async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
+async def _said(api: KubernetesApi, pod: Pod, command: list[str]) -> bytes:
     said = bytearray()
     with shown():
         try:
@@ -109,7 +111,7 @@ async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
                 async for channel, data in session:
                     if channel == 1 and len(said) < MOST_BYTES:
                         said += data
-        except NotFound:
+        except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
         except ExecFailed as failed:
             if failed.exit_code != 127:

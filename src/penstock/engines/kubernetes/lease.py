@@ -20,8 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Passing
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import (
+    AlreadyExists,
+    KubernetesConflict,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesNotFound,
+    KubernetesUnavailable,
+)
 from penstock.engines.kubernetes.api.objects.others import Lease
 from penstock.errors import PenstockError, StartRefused, Unavailable
 
@@ -40,7 +47,7 @@ class HeldLease:
     """`await open()` returns when it is held, or goes on trying where the cluster does not answer or allow it;
     StartRefused if another server has it."""
 
-    def __init__(self, api: Api, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
+    def __init__(self, api: KubernetesApi, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
         self._api = api.hurried(PATIENCE)
         self._namespace = namespace
         self._id = installation_of(data_dir)
@@ -60,10 +67,10 @@ class HeldLease:
                 if await self._take():
                     break
                 await asyncio.sleep(LOOK)
-        except (Passing, Forbidden, Unavailable) as error:
+        except (KubernetesUnavailable, KubernetesForbidden, Unavailable) as error:
             self.why = error.message
             self._work = asyncio.create_task(self._keep_trying())
-        except ApiError as error:
+        except KubernetesError as error:
             raise error.shown() from error
         else:
             self._work = asyncio.create_task(self._renew())
@@ -75,7 +82,7 @@ class HeldLease:
             await asyncio.gather(self._work, return_exceptions=True)
         if self.held.is_set():
             self.held.clear()
-            with suppress(ApiError):
+            with suppress(KubernetesError):
                 await self._write({"holderIdentity": None})
 
     def require(self) -> None:
@@ -94,7 +101,7 @@ class HeldLease:
                     self._is_lost(error.message)
                     return
                 self.why = error.message
-            except ApiError as error:
+            except KubernetesError as error:
                 self.why = error.message
         await self._renew()
 
@@ -109,7 +116,7 @@ class HeldLease:
                 await self._write(self._fields() | {"leaseTransitions": found.spec.lease_transitions + 1})
             else:
                 return False
-        except (AlreadyExists, Conflict):
+        except (AlreadyExists, KubernetesConflict):
             return False
         self.why = None
         self.held.set()
@@ -144,7 +151,7 @@ class HeldLease:
         metadata = {"name": NAME, "annotations": {PROCESS: self._process}}
         try:
             made = await self._api.create(Lease, {"metadata": metadata, "spec": spec}, self._namespace)
-        except NotFound as error:
+        except KubernetesNotFound as error:
             hint = f"kubectl create namespace {self._namespace}"
             raise Unavailable(f"the namespace {self._namespace} is not there", hint=hint) from error
         self._version = made.metadata.resource_version
@@ -171,9 +178,9 @@ class HeldLease:
             await asyncio.sleep(RENEW)
             try:
                 await self._write({"renewTime": now().strftime(FIELDS)})
-            except (Conflict, NotFound):
+            except (KubernetesConflict, KubernetesNotFound):
                 await self._look()
-            except ApiError as error:
+            except KubernetesError as error:
                 log.warning("the Lease of %s is not renewed: %s", self._namespace, error.message)
 
     async def _look(self) -> None:
@@ -186,7 +193,7 @@ class HeldLease:
                 self._version = found.metadata.resource_version
             else:
                 self._is_lost(self._said(found))
-        except (ApiError, Unavailable) as error:
+        except (KubernetesError, Unavailable) as error:
             log.warning("the Lease of %s cannot be read: %s", self._namespace, error.message)
 
     def _is_lost(self, why: str) -> None:

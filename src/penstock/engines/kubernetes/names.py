@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from penstock.engines.base import Run
-from penstock.engines.kubernetes.api.objects.base import Object
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.pods import Pod
 
@@ -84,7 +84,7 @@ def job_name(name: str, run: Run, index: int | None = None) -> str:
     return name[: _JOB_NAME_LIMIT - len(mark)].rstrip("-") + mark
 
 
-def run_of(found: Object) -> Run | None:
+def run_of(found: KubernetesObject) -> Run | None:
     """The run an object of ours belongs to."""
     labels = found.labels
     workload_id, attempt = labels.get(TASK_ID, ""), labels.get(ATTEMPT, "")
@@ -93,7 +93,7 @@ def run_of(found: Object) -> Run | None:
     return Run(workload_id, int(attempt))
 
 
-def is_for(group: str, found: Object) -> bool:
+def is_for(group: str, found: KubernetesObject) -> bool:
     """Is it given to this group?"""
     return bool(group) and group in re.split(r"[,\s]+", found.annotations.get(GROUPS, ""))
 

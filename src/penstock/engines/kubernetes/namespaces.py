@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Forbidden
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, KubernetesForbidden
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.others import (
     Namespace,
@@ -34,7 +34,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class Namespaces:
-    def __init__(self, api: Api, settings: Settings) -> None:
+    def __init__(self, api: KubernetesApi, settings: Settings) -> None:
         self._api = api
         self._settings = settings
         self.base = settings.kubernetes_namespace or api.namespace
@@ -75,10 +75,10 @@ class Namespaces:
         await asyncio.shield(making)
         return name
 
-    def missing(self, name: str, error: ApiError) -> PenstockError:
+    def missing(self, name: str, error: KubernetesError) -> PenstockError:
         """What to say when the cluster has no such namespace, after all; the next try makes it anew where it may. With
         a namespace, the right to make anything in it is gone, too."""
-        if isinstance(error, Forbidden) and not self._settings.kubernetes_namespace_role:
+        if isinstance(error, KubernetesForbidden) and not self._settings.kubernetes_namespace_role:
             return error.shown()
         self._ready.pop(name, None)
         hint = f"kubectl create namespace {name}" if self.scope else None

@@ -17,9 +17,9 @@ import httpx2
 from wsproto.events import CloseConnection, Event, Message, TextMessage
 
 from penstock.engines.base import Run, Terminal
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import NotFound, shown
+from penstock.engines.kubernetes.api.errors import KubernetesNotFound, shown
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.kubernetes.exec import running_pod
 from penstock.errors import Conflict
@@ -63,7 +63,7 @@ class ForwardSession(ExecSession):
             self._channel = None
 
 
-class Forwarded:
+class ForwardedPort:
     """A connection as every engine has it; what goes wrong in it is one of Penstock's own errors."""
 
     def __init__(self, session: ForwardSession) -> None:
@@ -106,16 +106,16 @@ class Forwarded:
         await self._session.close()
 
 
-async def forward(api: Api, cluster: Cluster, run: Run, part: int, port: int) -> Forwarded:
+async def forward(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: only what runs can be connected to.")
     with shown():
         try:
             response = await api.forward(pod.name, pod.namespace, port)
-        except NotFound:
+        except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
-    return Forwarded(ForwardSession(response, api.server, port))
+    return ForwardedPort(ForwardSession(response, api.server, port))
 
 
 def _short(said: str, port: int) -> str:

@@ -18,12 +18,19 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import HeldUp, Launch, Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Denied, Forbidden, Invalid, NotFound
+from penstock.engines.kubernetes.api.errors import (
+    AdmissionDenied,
+    AlreadyExists,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesInvalid,
+    KubernetesNotFound,
+)
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
 from penstock.engines.kubernetes.api.objects.others import Service
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.namespaces import Namespaces
@@ -31,7 +38,7 @@ from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.pod import Fields
-from penstock.engines.kubernetes.state.last_seen import sighting
+from penstock.engines.kubernetes.state.last_seen import record_pod
 from penstock.engines.kubernetes.waiting.kueue import suspending
 from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.errors import Conflict, PenstockError
@@ -46,8 +53,8 @@ AT_ONCE = 8
 """Calls for one run at the same time: an array that repeats a thousand indexes must not push others aside."""
 
 
-class Runs:
-    def __init__(self, api: Api, cluster: Cluster, namespaces: Namespaces, made: PodSettings) -> None:
+class KubernetesRuns:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, namespaces: Namespaces, made: PodSettings) -> None:
         self._api = api
         self._cluster = cluster
         self._namespaces = namespaces
@@ -141,7 +148,7 @@ class Runs:
         made = await self._make(run, wanted, namespace)
         try:
             await secrets.make(self._api, launch, self._known(run), namespace)
-        except (Denied, Invalid, Conflict):
+        except (AdmissionDenied, KubernetesInvalid, Conflict):
             await self._take_back(run, wanted, namespace)
             raise
         if service:
@@ -154,10 +161,10 @@ class Runs:
         if unseen := {job.name: job for job in made if job.name not in seen}:
             self._unseen[run] = unseen
         failed = [each for each in tried if isinstance(each, Exception)]
-        refused = [each for each in failed if isinstance(each, (Denied, Invalid, Conflict))]
+        refused = [each for each in failed if isinstance(each, (AdmissionDenied, KubernetesInvalid, Conflict))]
         if refused:
             await self._take_back(run, bodies, namespace)
-            if not made and isinstance(refused[0], Denied) and (quota := over_quota(refused[0].message)):
+            if not made and isinstance(refused[0], AdmissionDenied) and (quota := over_quota(refused[0].message)):
                 raise HeldUp(Reason.QUOTA, quota)
         if failed:
             raise (refused or failed)[0]
@@ -166,7 +173,7 @@ class Runs:
     async def _tried(self, run: Run, body: Fields, namespace: str) -> Job | Exception:
         try:
             return await self._job(run, body, namespace)
-        except (ApiError, PenstockError) as error:
+        except (KubernetesError, PenstockError) as error:
             return error
 
     async def _take_back(self, run: Run, bodies: list[Fields], namespace: str) -> None:
@@ -184,7 +191,7 @@ class Runs:
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:
             await self._api.create(kind, body, namespace)
-        except (NotFound, Forbidden) as error:
+        except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             log.debug("%s is there already", body["metadata"]["name"])
@@ -193,7 +200,7 @@ class Runs:
         name: str = body["metadata"]["name"]
         try:
             return await self._api.create(Job, body, namespace)
-        except (NotFound, Forbidden) as error:
+        except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             found = await self._api.get(Job, name, namespace)
@@ -289,7 +296,7 @@ class Runs:
     async def _change(self, job: Job, change: Fields) -> None:
         try:
             await self._api.patch(Job, job.name, change, job.namespace)
-        except NotFound:
+        except KubernetesNotFound:
             log.debug("%s is gone already", job.name)
 
 
@@ -358,11 +365,11 @@ def require_end(cluster: Cluster, run: Run) -> None:
                 raise _held_up(attempt, node)
 
 
-def _may_run(pod: Pod, node: Node) -> bool:
-    return not sighting(pod, array=False).over and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+def _may_run(pod: Pod, node: KubernetesNode) -> bool:
+    return not record_pod(pod, array=False).over and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
-def _held_up(attempt: int, node: Node) -> HeldUp:
+def _held_up(attempt: int, node: KubernetesNode) -> HeldUp:
     ready = condition(node.status.conditions, "Ready")
     if ready and ready.true:
         said = f"attempt {attempt} is still being ended on {node.name}; this one starts when that is done"

@@ -13,11 +13,11 @@ from penstock.domain.volumes import AccessMode, Phase, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import AlreadyExists, Forbidden, NotFound
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
+from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
 from penstock.engines.kubernetes.api.quantities import whole
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec.pod import Fields
@@ -31,12 +31,12 @@ UNSAID = "1Gi"
 """A claim must have a size, and a document need not say one of a directory on a storage."""
 
 
-class Claims:
-    def __init__(self, api: Api, cluster: Cluster, namespaces: Namespaces) -> None:
+class KubernetesClaims:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, namespaces: Namespaces) -> None:
         self._api = api
         self._cluster = cluster
         self._namespaces = namespaces
-        self._made: dict[tuple[str, str], Claim] = {}
+        self._made: dict[tuple[str, str], PersistentVolumeClaim] = {}
         """Made by us and not yet seen by the watch."""
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
         self._unsubscribe = cluster.claims.subscribe(self._seen)
@@ -44,7 +44,7 @@ class Claims:
     def close(self) -> None:
         self._unsubscribe()
 
-    def _seen(self, before: Claim | None, after: Claim | None) -> None:
+    def _seen(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         known = after or before
         if known is None:
             return
@@ -57,7 +57,7 @@ class Claims:
         """Namespace and name of its claim."""
         return self._namespaces.of(volume.user, volume.group), volume.object_name
 
-    def find(self, volume: Volume) -> Claim | None:
+    def find(self, volume: Volume) -> PersistentVolumeClaim | None:
         namespace, name = self.place(volume)
         return self._cluster.claims.get(name, namespace) or self._made.get((namespace, name))
 
@@ -78,7 +78,7 @@ class Claims:
         ]
         return sorted(found, key=lambda each: not each.default)
 
-    def _class_of(self, claim: Claim) -> StorageClass | None:
+    def _class_of(self, claim: PersistentVolumeClaim) -> KubernetesStorageClass | None:
         return self._cluster.classes.get(claim.spec.storage_class_name or "")
 
     # -- make, grow, delete ------------------------------------------------------------------------------------------
@@ -87,11 +87,11 @@ class Claims:
         self._refuse_unknown(volume.storage_class)
         namespace = await self._namespaces.ready(volume.user, volume.group)
         try:
-            made = await self._api.create(Claim, claim_of(volume, account), namespace)
-        except (NotFound, Forbidden) as error:
+            made = await self._api.create(PersistentVolumeClaim, claim_of(volume, account), namespace)
+        except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
-            made = await self._api.get(Claim, volume.object_name, namespace)
+            made = await self._api.get(PersistentVolumeClaim, volume.object_name, namespace)
             if made.labels.get(names.VOLUME_ID) != volume.id or made.labels.get(names.MANAGED) != names.PENSTOCK:
                 raise Conflict(f"There is a claim {namespace}/{made.name} that Penstock did not make.") from None
         if self._cluster.claims.get(made.name, namespace) is None:
@@ -125,7 +125,7 @@ class Claims:
         change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size or UNSAID}}}}
         if known := read_volume(claim.annotations.get(names.RECORD, "")):
             change["metadata"] = {"annotations": {names.RECORD: volume_record(volume, known[1])}}
-        await self._api.patch(Claim, name, change, namespace)
+        await self._api.patch(PersistentVolumeClaim, name, change, namespace)
 
     async def delete(self, volume: Volume) -> None:
         """Returns when it is gone. Kubernetes would let it wait for its users; we say who they are."""
@@ -138,7 +138,10 @@ class Claims:
         gone = self._waiting.setdefault((namespace, name), asyncio.Event())
         try:
             await self._release(namespace, name)
-            if not await self._api.delete(Claim, name, namespace) and self._cluster.claims.get(name, namespace) is None:
+            if (
+                not await self._api.delete(PersistentVolumeClaim, name, namespace)
+                and self._cluster.claims.get(name, namespace) is None
+            ):
                 return
             async with asyncio.timeout(GONE_SECONDS):
                 await gone.wait()
@@ -230,18 +233,18 @@ def claim_of(volume: Volume, account: Account) -> Fields:
     }
 
 
-def _made_at(found: StorageClass) -> tuple[float, str]:
+def _made_at(found: KubernetesStorageClass) -> tuple[float, str]:
     at = found.metadata.creation_timestamp
     return (at.timestamp() if at else 0.0, found.name)
 
 
-def _described(found: StorageClass) -> str:
+def _described(found: KubernetesStorageClass) -> str:
     binds = FIRST_USE if found.volume_binding_mode == LATE else "binds at once"
     kept = ", its data stays when it is deleted" if found.reclaim_policy == "Retain" else ""
     return f"{found.provisioner}; {binds}{kept}"
 
 
-def _growing(claim: Claim) -> str | None:
+def _growing(claim: PersistentVolumeClaim) -> str | None:
     has, wants = claim.status.capacity.get("storage", ""), claim.spec.resources.requests.get("storage", "")
     if has and wants and whole(has) < whole(wants):
         return f"grows from {has} to {wants}"

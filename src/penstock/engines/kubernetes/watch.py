@@ -15,24 +15,24 @@ from penstock.domain.quantities import parse_duration
 from penstock.engines.base import Event, LogQuery, Report, Run
 from penstock.engines.kubernetes import events as happenings
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError
+from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node as NodeObject
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim
-from penstock.engines.kubernetes.logs.collect import LogKeeper
+from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.logs.collect import LogCollector
 from penstock.engines.kubernetes.nodes.inventory import Inventory, changes_room
-from penstock.engines.kubernetes.state.last_seen import Notes, Sighting, sighting
-from penstock.engines.kubernetes.state.report import View, current, is_array, is_lost, is_quiet, report
+from penstock.engines.kubernetes.state.last_seen import PodRecord, RunPods, record_pod
+from penstock.engines.kubernetes.state.report import Snapshot, current, is_array, is_lost, is_quiet, report
 from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
 from penstock.engines.kubernetes.waiting.gang import Gang
 from penstock.engines.kubernetes.waiting.hopeless import Verdicts, Waiting
-from penstock.engines.kubernetes.waiting.kueue import Queues
+from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.engines.kubernetes.waiting.products import Products
-from penstock.engines.kubernetes.waiting.reasons import Reasons, Why
+from penstock.engines.kubernetes.waiting.reasons import WaitReason, WaitReasons
 from penstock.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -45,16 +45,21 @@ ROOM_PAUSE = timedelta(seconds=1)
 
 class Observing:
     def __init__(
-        self, api: Api, cluster: Cluster, settings: Settings, *, ended: Callable[[Run], bool] = lambda _: False
+        self,
+        api: KubernetesApi,
+        cluster: Cluster,
+        settings: Settings,
+        *,
+        ended: Callable[[Run], bool] = lambda _: False,
     ) -> None:
         """`ended` knows runs that have ended and of which the cluster has nothing."""
         self._cluster = cluster
         self._ended = ended
         self.stock = Inventory(cluster.nodes, cluster.pods, cluster.job_of, settings.kubernetes_tolerations)
-        self._queues = Queues(api, cluster, again=self._look_at)
+        self._queues = KueueQueues(api, cluster, again=self._look_at)
         self._autoscaler = read_autoscaler(settings)
-        self._reasons = Reasons(cluster, self.stock, self._autoscaler, self._queues.why)
-        self._logs = LogKeeper(
+        self._reasons = WaitReasons(cluster, self.stock, self._autoscaler, self._queues.why)
+        self._logs = LogCollector(
             api,
             settings.data_dir / "kubernetes" / "runs",
             settings.log_limit,
@@ -66,7 +71,7 @@ class Observing:
         patience = parse_duration(settings.placement_timeout)
         self._gang = Gang(api, cluster, self.stock, self._autoscaler, patience, again=self._look_at)
         self._products = Products(api, cluster, self.stock)
-        self._notes: dict[Run, Notes] = {}
+        self._notes: dict[Run, RunPods] = {}
         self._compared: set[Run] = set()
         """Runs of which the notes were compared with what is there."""
         self._removed: set[Run] = set()
@@ -126,7 +131,7 @@ class Observing:
     def events(self, run: Run) -> list[Event]:
         return happenings.events_of(self._cluster, run)
 
-    def volume_events(self, claim: Claim) -> list[Event]:
+    def volume_events(self, claim: PersistentVolumeClaim) -> list[Event]:
         return happenings.volume_events(self._cluster, claim)
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
@@ -166,17 +171,17 @@ class Observing:
             return
         job = self._cluster.job_of(pod)
         notes = self._notes_of(run)
-        seen = notes.see(sighting(pod, array=job is not None and is_array(job)))
+        seen = notes.see(record_pod(pod, array=job is not None and is_array(job)))
         if after is None:
             notes.lose(seen.part, pod.uid, now())
         self._logs.see(run, notes.units[seen.part])
 
-    def _notes_of(self, run: Run) -> Notes:
+    def _notes_of(self, run: Run) -> RunPods:
         if run not in self._notes:
-            self._notes[run] = Notes(self._logs.run_dir(run))
+            self._notes[run] = RunPods(self._logs.run_dir(run))
         return self._notes[run]
 
-    def _units(self, run: Run) -> dict[int, Sighting]:
+    def _units(self, run: Run) -> dict[int, PodRecord]:
         """What was seen of its pods; those that vanished while no server ran are seen to be gone now."""
         if run in self._removed:
             return {}
@@ -190,17 +195,17 @@ class Observing:
                     notes.lose(seen.part, seen.uid, now())
         return notes.units
 
-    def _pod_of(self, seen: Sighting) -> Pod | None:
+    def _pod_of(self, seen: PodRecord) -> Pod | None:
         pod = self._cluster.pods.get(seen.pod, seen.namespace)
         return pod if pod and pod.uid == seen.uid else None
 
     # a run
 
-    def _view(self, run: Run) -> View:
+    def _view(self, run: Run) -> Snapshot:
         jobs = self._cluster.jobs_of(run)
         units = current(jobs, self._units(run))
         waits: dict[int, Waiting] = {}
-        view = View(
+        view = Snapshot(
             run=run,
             jobs=jobs,
             units=units,
@@ -215,16 +220,16 @@ class Observing:
         return view
 
     def _why(
-        self, run: Run, part: int, units: Mapping[int, Sighting], jobs: list[Job], known: dict[int, Waiting]
-    ) -> Why:
+        self, run: Run, part: int, units: Mapping[int, PodRecord], jobs: list[Job], known: dict[int, Waiting]
+    ) -> WaitReason:
         waiting = self._waits(part, units.get(part), jobs, known)
         due = self._verdicts.due(run, waiting)
         if due is None or waiting.why.at_once:
             return waiting.why
         said = f"{waiting.why.message}; if that does not change it ends at {due.astimezone():%H:%M:%S}"
-        return Why(waiting.why.state, waiting.why.reason, said)
+        return WaitReason(waiting.why.state, waiting.why.reason, said)
 
-    def _waits(self, part: int, seen: Sighting | None, jobs: list[Job], known: dict[int, Waiting]) -> Waiting:
+    def _waits(self, part: int, seen: PodRecord | None, jobs: list[Job], known: dict[int, Waiting]) -> Waiting:
         """What a part waits for; for the many of an array that have no pod yet it is the same."""
         pod = self._pod_of(seen) if seen else None
         key = part if pod else -1
@@ -233,7 +238,7 @@ class Observing:
             known[key] = Waiting(part, (own or jobs or [Job()])[0], pod, self._reasons.why(own, pod))
         return known[key]
 
-    def _kept(self, view: View, part: int) -> bool:
+    def _kept(self, view: Snapshot, part: int) -> bool:
         seen = view.units.get(part)
         if seen is None:
             return True
@@ -241,7 +246,7 @@ class Observing:
             self._logs.give_up(view.run, part, f"its node {seen.node} was lost before its last output could be read")
         return self._logs.kept(view.run, seen)
 
-    def _lost_node(self, seen: Sighting) -> str | None:
+    def _lost_node(self, seen: PodRecord) -> str | None:
         """The name of its node, if that does not answer or is gone."""
         if seen.over or not seen.node:
             return None
@@ -278,7 +283,7 @@ class Observing:
             self._again.discard(run)
             self._begin_to_look(run)
         if not task.cancelled() and (error := task.exception()):
-            if not isinstance(error, ApiError):
+            if not isinstance(error, KubernetesError):
                 log.error("looking at %s", run.workload_id, exc_info=error)
             asyncio.get_running_loop().call_later(RETRY, self._cluster.changed, run)
 
@@ -293,7 +298,7 @@ class Observing:
             await self._gang.look(run)
         await self._queues.look(run)
 
-    def _room_changed(self, before: Pod | NodeObject | None, after: Pod | NodeObject | None) -> None:
+    def _room_changed(self, before: Pod | KubernetesNode | None, after: Pod | KubernetesNode | None) -> None:
         """What waits for room without having pods is told by nobody when there is some."""
         if changes_room(before, after):
             for run in self._gang.held | self._products.awaited:

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.engines.kubernetes.api import client as api_module
-from penstock.engines.kubernetes.api.cache import Cache, Events, by_claim, by_label, by_node, by_owner
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import Forbidden, Gone
-from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.cache import Cache, EventCache, by_claim, by_label, by_node, by_owner
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesForbidden, VersionGone
+from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.others import ConfigMap
 from penstock.engines.kubernetes.api.objects.pods import Pod
@@ -45,7 +45,7 @@ async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
         end()
 
 
-async def watch_from(api: Api, version: str) -> None:
+async def watch_from(api: KubernetesApi, version: str) -> None:
     async with asyncio.timeout(60), api.watch(ConfigMap, version, "kept") as changes:
         async for _ in changes:
             pass
@@ -232,7 +232,7 @@ async def test_a_watch_that_is_not_answered_is_noticed_before_it_would_be_silent
 
 
 async def test_a_watch_that_the_server_ends_is_begun_again(shaky, proxy, rig_namespace, monkeypatch):
-    monkeypatch.setattr(Api.watch, "__kwdefaults__", {"labels": None, "fields": None, "seconds": 1})
+    monkeypatch.setattr(KubernetesApi.watch, "__kwdefaults__", {"labels": None, "fields": None, "seconds": 1})
     async with running(Cache(shaky, ConfigMap, rig_namespace)) as cache:
         await eventually(lambda: sum("watch=true" in line for line in proxy.requests) >= 3)
         assert cache.stale is None
@@ -253,11 +253,11 @@ async def test_a_server_that_is_away_at_the_start_is_waited_for(shaky, proxy, ri
 
 
 async def test_a_missing_right_is_told_instead_of_waited_for(rig, rig_namespace, tmp_path):
-    api = Api.open(rig.kubeconfig_for("default", rig_namespace, tmp_path / "nobody"))
+    api = KubernetesApi.open(rig.kubeconfig_for("default", rig_namespace, tmp_path / "nobody"))
     cache = Cache(api, Pod, rig_namespace)
     cache.start()
     try:
-        with pytest.raises(Forbidden, match='cannot list resource "pods"'):
+        with pytest.raises(KubernetesForbidden, match='cannot list resource "pods"'):
             await cache.synced()
         assert "cannot list" in cache.stale.why
         grant = ("--clusterrole=view", f"--serviceaccount={rig_namespace}:default", "-n", rig_namespace)
@@ -273,7 +273,7 @@ async def test_a_missing_right_is_told_instead_of_waited_for(rig, rig_namespace,
 async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(own_rig):
     """A server that starts has forgotten every version before its start: a real 410."""
     own_rig.make_namespace("kept")
-    api = Api.open(own_rig.kubeconfig)
+    api = KubernetesApi.open(own_rig.kubeconfig)
     for name in ("stays", "vanishes"):
         await api.create(ConfigMap, config_map(name, n="1"), "kept")
     told = []
@@ -286,7 +286,7 @@ async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(ow
         finally:
             await asyncio.to_thread(own_rig.start, "apiserver")
             await asyncio.to_thread(own_rig.control.wait_for_apiserver)
-        with pytest.raises(Gone, match="too old"):
+        with pytest.raises(VersionGone, match="too old"):
             await watch_from(api, "1")
         own_rig.kubectl("delete", "configmap", "vanishes", "-n", "kept")
         own_rig.kubectl("create", "configmap", "appears", "-n", "kept")
@@ -301,7 +301,7 @@ async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(ow
 async def test_an_api_server_that_stands_still_is_noticed(own_rig, monkeypatch):
     monkeypatch.setattr(api_module, "QUIET_SECONDS", 1.0)
     monkeypatch.setattr("penstock.engines.kubernetes.api.connection.CALL_TIMEOUT", 1.0)
-    api = Api.open(own_rig.kubeconfig, patience=0)
+    api = KubernetesApi.open(own_rig.kubeconfig, patience=0)
     async with running(Cache(api, ConfigMap, "default")) as cache:
         await eventually(lambda: cache.stale is None)
         own_rig.pause("apiserver")
@@ -322,7 +322,7 @@ def event(name: str, uid: str, kind: str = "Pod", at: str = "2026-01-01T00:00:00
 
 
 async def test_what_kubernetes_says_about_a_pod_is_found_in_order(api, rig_namespace):
-    async with running(Events(api, rig_namespace)) as events:
+    async with running(EventCache(api, rig_namespace)) as events:
         body = pod("said", "true")
         body["spec"]["containers"][0]["image"] = IMAGE
         made = await api.create(Pod, body, rig_namespace)
@@ -339,9 +339,9 @@ async def test_events_are_bounded_by_object_by_number_and_by_kind(api, rig_names
     for body in bodies:
         body["involvedObject"]["namespace"] = rig_namespace
         body["metadata"]["namespace"] = rig_namespace
-    async with running(Events(api, rig_namespace, each=3, most=4)) as events:
+    async with running(EventCache(api, rig_namespace, each=3, most=4)) as events:
         for body in bodies:
-            await api.create(Event, body, rig_namespace)
+            await api.create(KubernetesEvent, body, rig_namespace)
         await until(events, lambda: "b1" in names(events))
         assert [event.reason for event in events.about("A")] == ["a3", "a4"]
         assert [event.reason for event in events.about("B")] == ["b0", "b1"]

@@ -10,7 +10,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array
 from penstock.engines.base import Event, Presence, Run
 from penstock.engines.kubernetes.api import cluster as clusters
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.errors import Unavailable
 from tests.engines.kubernetes.making import eventually
@@ -59,7 +59,7 @@ async def test_a_server_that_starts_without_a_cluster_says_so_and_goes_on_when_i
 
 async def test_a_right_that_is_missing_is_said_when_it_opens(rig: Rig, namespace: str, tmp_path: Path) -> None:
     rig.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
-    api = Api.open(rig.kubeconfig_for("nobody", namespace, tmp_path / "kubeconfig"))
+    api = KubernetesApi.open(rig.kubeconfig_for("nobody", namespace, tmp_path / "kubeconfig"))
     cluster = await Cluster.of_rights(api, namespace)
     with pytest.raises(Unavailable, match="cannot list resource") as caught:
         await cluster.open()

@@ -18,7 +18,7 @@ from penstock.domain.workloads import Array
 from penstock.engines.base import LogQuery, Run
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.logs.files import KeptLog, prepare, read_position
-from penstock.engines.kubernetes.logs.lines import NS, Line
+from penstock.engines.kubernetes.logs.lines import NS, LogLine
 from penstock.engines.shared.logstore import LogReader
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.observed import Observed, observed
@@ -196,8 +196,8 @@ async def test_those_who_follow_a_removed_run_are_let_go(seen: Observed) -> None
 # the file alone
 
 
-def lines(*texts: str, first: int = 0) -> list[Line]:
-    return [Line((first + number) * NS, f"{text}\n".encode()) for number, text in enumerate(texts)]
+def lines(*texts: str, first: int = 0) -> list[LogLine]:
+    return [LogLine((first + number) * NS, f"{text}\n".encode()) for number, text in enumerate(texts)]
 
 
 def a_log(place: Path, uid: str = "pod", *, there: bool = True, limit: int = 1 << 20) -> KeptLog:
@@ -207,7 +207,7 @@ def a_log(place: Path, uid: str = "pod", *, there: bool = True, limit: int = 1 <
     return log
 
 
-def had(log: KeptLog, found: list[Line]) -> None:
+def had(log: KeptLog, found: list[LogLine]) -> None:
     for line in found:
         log.mark.begun(line.time)
         log.mark.had(line.data)
@@ -284,7 +284,7 @@ def test_it_goes_on_over_segments_that_were_dropped(tmp_path: Path) -> None:
 
 def test_a_sentence_of_ours_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
     log = a_log(tmp_path)
-    had(log, [Line(0, b"unfinished")])
+    had(log, [LogLine(0, b"unfinished")])
     log.close()
     again = a_log(tmp_path, there=False)
     again.say("something is missing")

@@ -15,10 +15,10 @@ from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.state.endings import Wanted, ending
-from penstock.engines.kubernetes.state.last_seen import Notes, Sighting, merged, sighting, vanished
-from penstock.engines.kubernetes.state.report import View, current, indexes, report
-from penstock.engines.kubernetes.waiting.reasons import Why
+from penstock.engines.kubernetes.state.endings import Intervention, ending
+from penstock.engines.kubernetes.state.last_seen import PodRecord, RunPods, merged, record_pod, vanished
+from penstock.engines.kubernetes.state.report import Snapshot, current, indexes, report
+from penstock.engines.kubernetes.waiting.reasons import WaitReason
 
 START = datetime(2026, 11, 16, 0, 52, tzinfo=UTC)
 RUN = Run("abcd2345")
@@ -85,24 +85,24 @@ def a_job(nodes: int = 1, conditions: tuple[str, ...] = (), **more: Any) -> Job:
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Job)
 
 
-def seen(*pods: Pod, gone: bool = False) -> Sighting:
+def seen(*pods: Pod, gone: bool = False) -> PodRecord:
     """After these versions of a pod, one by one."""
-    found: Sighting | None = None
+    found: PodRecord | None = None
     for pod in pods:
-        found = merged(found, sighting(pod))
+        found = merged(found, record_pod(pod))
     assert found
     return vanished(found, START + timedelta(seconds=20)) if gone else found
 
 
-def reported(job: Job | None, *units: Sighting, **more: Any) -> Report:
+def reported(job: Job | None, *units: PodRecord, **more: Any) -> Report:
     known = {unit.part: unit for unit in units}
     jobs = [job] if job else []
-    view = View(
+    view = Snapshot(
         run=RUN,
         jobs=jobs,
         units=current(jobs, known),
         now=START + timedelta(seconds=60),
-        why=lambda _: Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, "there is no room"),
+        why=lambda _: WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, "there is no room"),
         **more,
     )
     return report(view)
@@ -182,14 +182,14 @@ def test_an_evicted_pod_may_show_nothing_of_its_container_but_its_start_is_known
     ],
 )
 def test_what_the_node_says_about_an_eviction(message: str, reason: Reason, said: str) -> None:
-    found = ending(seen(a_pod(state=ended(137), phase="Failed", reason="Evicted", message=message)), Wanted())
+    found = ending(seen(a_pod(state=ended(137), phase="Failed", reason="Evicted", message=message)), Intervention())
     assert found.reason is reason
     assert said in (found.message or "")
 
 
 @pytest.mark.parametrize("word", ["OutOfcpu", "UnexpectedAdmissionError", "NodeAffinity"])
 def test_a_node_that_does_not_keep_what_it_was_given(word: str) -> None:
-    found = ending(seen(a_pod(phase="Failed", reason=word, message="Pod was rejected: no.")), Wanted())
+    found = ending(seen(a_pod(phase="Failed", reason=word, message="Pod was rejected: no.")), Intervention())
     assert (found.state, found.reason) == (State.CRASHED, Reason.EVICTED)
     assert found.message == "node-1 did not keep it: Pod was rejected: no."
 
@@ -334,23 +334,23 @@ def test_kubernetes_short_form_of_indexes() -> None:
 
 
 def test_notes_survive_half_a_line_and_give_back_what_was_seen(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.see(sighting(a_pod(0, running())))
-    notes.see(sighting(a_pod(1, ended(7), phase="Failed")))
+    notes = RunPods(tmp_path)
+    notes.see(record_pod(a_pod(0, running())))
+    notes.see(record_pod(a_pod(1, ended(7), phase="Failed")))
     notes.lose(0, "uid-0", START)
     with (tmp_path / "units").open("ab") as file:
         file.write(b'{"part": 1, "ui')
-    again = Notes(tmp_path)
+    again = RunPods(tmp_path)
     assert again.units == notes.units
     assert again.units[0].gone_at == START
-    again.see(sighting(a_pod(2, running())))
-    assert set(Notes(tmp_path).units) == {0, 1, 2}
+    again.see(record_pod(a_pod(2, running())))
+    assert set(RunPods(tmp_path).units) == {0, 1, 2}
 
 
 def test_another_pod_of_the_part_is_not_lost_with_the_first(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.see(sighting(a_pod(0, running(), uid="first")))
-    notes.see(sighting(a_pod(0, running(), uid="second", created=9)))
+    notes = RunPods(tmp_path)
+    notes.see(record_pod(a_pod(0, running(), uid="first")))
+    notes.see(record_pod(a_pod(0, running(), uid="second", created=9)))
     notes.lose(0, "first", START)
     assert notes.units[0].uid == "second"
     assert notes.units[0].gone_at is None

@@ -19,21 +19,26 @@ from msgspec.structs import replace
 
 from penstock.domain.model import now
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError, Expired, Gone, Passing
-from penstock.engines.kubernetes.api.objects.base import Meta, Object
-from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import (
+    CredentialsExpired,
+    KubernetesError,
+    KubernetesUnavailable,
+    VersionGone,
+)
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject, ObjectMeta
+from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
 from penstock.engines.kubernetes.api.objects.pods import Container, Pod, PodSpec, PodStatus, PodVolume
-from penstock.engines.kubernetes.api.requests import Pauses
+from penstock.engines.kubernetes.api.requests import RetryPauses
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=KubernetesObject)
 Told = Callable[[T | None, T | None], None]
 
 
 @dataclass(frozen=True)
-class Stale:
+class Staleness:
     since: datetime
     why: str
     refused: bool = False
@@ -45,7 +50,7 @@ class Cache(Generic[T]):
 
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         kind: type[T],
         namespace: str | None = None,
         *,
@@ -63,10 +68,10 @@ class Cache(Generic[T]):
         self._version: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = asyncio.Event()
-        self._refusal: ApiError | None = None
+        self._refusal: KubernetesError | None = None
         self._broke_at: datetime | None = None
-        self._pauses = Pauses()
-        self.stale: Stale | None = Stale(now(), "nothing was read yet")
+        self._pauses = RetryPauses()
+        self.stale: Staleness | None = Staleness(now(), "nothing was read yet")
         """Not None while the watch is down: what is shown may be old."""
 
     # life
@@ -116,13 +121,13 @@ class Cache(Generic[T]):
                     self._refusal = None
                     self._answered.set()
                 await self._watch(self._version)
-            except ApiError as error:
+            except KubernetesError as error:
                 self._note(error)
                 await asyncio.sleep(self._pauses.next(error))
 
-    def _note(self, error: ApiError) -> None:
+    def _note(self, error: KubernetesError) -> None:
         """A watch that breaks and comes back at once was not down: stale begins when it does not come back."""
-        if isinstance(error, Gone):
+        if isinstance(error, VersionGone):
             self._version = None
         elif self._broke_at is None and self.stale is None:
             self._broke_at = now()
@@ -130,8 +135,8 @@ class Cache(Generic[T]):
         if self.stale is None:
             log.warning("%s may be shown as they were: %s", self._kind.kind.plural, error.message)
         since = self.stale.since if self.stale else self._broke_at or now()
-        self.stale = Stale(since, error.message, isinstance(error, Expired))
-        if not self._answered.is_set() and not isinstance(error, (Passing, Gone)):
+        self.stale = Staleness(since, error.message, isinstance(error, CredentialsExpired))
+        if not self._answered.is_set() and not isinstance(error, (KubernetesUnavailable, VersionGone)):
             self._refusal = error
             self._answered.set()
 
@@ -160,7 +165,7 @@ class Cache(Generic[T]):
         ) as changes:
             self._up()
             async for change in changes:
-                self._pauses = Pauses()
+                self._pauses = RetryPauses()
                 if change.object is None:
                     pass
                 elif change.type == "DELETED":
@@ -168,7 +173,7 @@ class Cache(Generic[T]):
                 else:
                     self._put(change.object)
                 self._version = change.version
-        self._pauses = Pauses()
+        self._pauses = RetryPauses()
 
     def _put(self, item: T) -> None:
         key = _key(item)
@@ -207,7 +212,7 @@ class Cache(Generic[T]):
                 log.exception("a change of %s was not taken in", self._kind.kind.plural)
 
 
-def _key(item: Object) -> Key:
+def _key(item: KubernetesObject) -> Key:
     return (item.namespace, item.name)
 
 
@@ -235,15 +240,15 @@ class Index(Generic[T]):
                 self._keys.pop(value, None)
 
 
-def by_label(name: str) -> Callable[[Object], Iterable[str]]:
-    def values(item: Object) -> Iterable[str]:
+def by_label(name: str) -> Callable[[KubernetesObject], Iterable[str]]:
+    def values(item: KubernetesObject) -> Iterable[str]:
         value = item.labels.get(name)
         return () if value is None else (value,)
 
     return values
 
 
-def by_owner(item: Object) -> Iterable[str]:
+def by_owner(item: KubernetesObject) -> Iterable[str]:
     """The uids of its owners."""
     return [owner.uid for owner in item.metadata.owner_references]
 
@@ -283,8 +288,8 @@ def trimmed(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
     )
 
 
-def _meta(meta: Meta) -> Meta:
-    return Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+def _meta(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
 
 
 def _container(container: Container) -> Container:
@@ -307,12 +312,12 @@ EACH, MOST = 30, 10_000
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
-class Events(Cache[Event]):
+class EventCache(Cache[KubernetesEvent]):
     """Of each object the latest `each`, of all objects the latest `most`; Kubernetes itself forgets after an hour."""
 
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         namespace: str | None = None,
         *,
         kinds: Collection[str] = KINDS,
@@ -321,18 +326,18 @@ class Events(Cache[Event]):
     ) -> None:
         super().__init__(
             api,
-            Event,
+            KubernetesEvent,
             namespace,
             indexes={"about": lambda event: (event.involved_object.uid,)},
             keep=lambda event: event if event.involved_object.kind in kinds else None,
         )
         self._each, self._most = each, most
 
-    def about(self, uid: str) -> list[Event]:
+    def about(self, uid: str) -> list[KubernetesEvent]:
         """In the order in which they last happened."""
         return sorted(self.by("about", uid), key=_when)
 
-    def _put(self, item: Event) -> None:
+    def _put(self, item: KubernetesEvent) -> None:
         super()._put(item)
         about = self.by("about", item.involved_object.uid)
         if len(about) > self._each:
@@ -342,7 +347,7 @@ class Events(Cache[Event]):
             self._forget(next(iter(self._items)))
 
 
-def _when(event: Event) -> tuple[datetime, int]:
+def _when(event: KubernetesEvent) -> tuple[datetime, int]:
     """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
     version = event.metadata.resource_version
     return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0

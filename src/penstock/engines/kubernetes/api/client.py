@@ -17,11 +17,16 @@ import msgspec
 
 from penstock.engines.kubernetes.api import errors
 from penstock.engines.kubernetes.api.connection import Connection
-from penstock.engines.kubernetes.api.errors import ApiError, Gone, NotFound, Unreachable
-from penstock.engines.kubernetes.api.objects.base import Object
+from penstock.engines.kubernetes.api.errors import (
+    KubernetesError,
+    KubernetesNotFound,
+    KubernetesUnreachable,
+    VersionGone,
+)
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject
 from penstock.engines.kubernetes.api.objects.others import ServiceAccount
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.requests import Calls, lines
+from penstock.engines.kubernetes.api.requests import ApiRequests, lines
 from penstock.engines.kubernetes.api.streams import V4, ExecSession, upgrade
 
 log = logging.getLogger(__name__)
@@ -37,7 +42,7 @@ QUIET_SECONDS = 90.0
 """A watch that says nothing for so long, not even a bookmark (one comes each minute), is taken for dead."""
 LOG_QUIET_SECONDS = 600.0
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=KubernetesObject)
 D = TypeVar("D")
 Body = Mapping[str, Any]
 
@@ -47,12 +52,12 @@ class ListMeta(msgspec.Struct):
     more: str = msgspec.field(name="continue", default="")
 
 
-class Page(msgspec.Struct, Generic[T]):
+class ListPage(msgspec.Struct, Generic[T]):
     metadata: ListMeta
     items: tuple[T, ...] | None = None
 
 
-class Change(NamedTuple, Generic[T]):
+class WatchEvent(NamedTuple, Generic[T]):
     """What a watch says: ADDED, MODIFIED or DELETED with the object, BOOKMARK without; `version` is where it stands."""
 
     type: str
@@ -65,19 +70,21 @@ class _Frame(msgspec.Struct):
     object: msgspec.Raw
 
 
-class Api:
+class KubernetesApi:
     def __init__(self, connection: Connection, *, patience: float = PATIENCE) -> None:
         self._connection = connection
-        self._calls = Calls(connection, patience)
+        self._calls = ApiRequests(connection, patience)
 
     @classmethod
-    def open(cls, kubeconfig: Path | None = None, context: str | None = None, *, patience: float = PATIENCE) -> Api:
+    def open(
+        cls, kubeconfig: Path | None = None, context: str | None = None, *, patience: float = PATIENCE
+    ) -> KubernetesApi:
         """SettingsError if the kubeconfig is wrong; nothing is asked of the server yet."""
         return cls(Connection(kubeconfig, context), patience=patience)
 
-    def hurried(self, patience: float) -> Api:
+    def hurried(self, patience: float) -> KubernetesApi:
         """The same, for those who can try again themselves; closed with this one."""
-        return Api(self._connection, patience=patience)
+        return KubernetesApi(self._connection, patience=patience)
 
     async def close(self) -> None:
         await self._calls.close()
@@ -102,11 +109,11 @@ class Api:
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         return _decode(kind, await self._calls.call("GET", _path(kind, namespace, name)))
 
-    async def raw(self, kind: type[Object], name: str, namespace: str) -> dict[str, Any]:
+    async def raw(self, kind: type[KubernetesObject], name: str, namespace: str) -> dict[str, Any]:
         """An object whole, as the server has it: for people to look at."""
         return dict(msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace, name))))
 
-    async def raw_list(self, kind: type[Object], namespace: str, labels: str) -> list[dict[str, Any]]:
+    async def raw_list(self, kind: type[KubernetesObject], namespace: str, labels: str) -> list[dict[str, Any]]:
         """The same of all that have the labels. In a list, the server leaves out what kind they are."""
         params = {"labelSelector": labels}
         found = msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace), params=params))
@@ -116,7 +123,7 @@ class Api:
     async def find(self, kind: type[T], name: str, namespace: str | None = None) -> T | None:
         try:
             return await self.get(kind, name, namespace)
-        except NotFound:
+        except KubernetesNotFound:
             return None
 
     async def list(
@@ -127,17 +134,17 @@ class Api:
             try:
                 async with aclosing(self.pages(kind, namespace, labels=labels, fields=fields)) as pages:
                     return [item async for page in pages for item in page.items or ()]
-            except Gone:
+            except VersionGone:
                 log.info("a list of %s took too long for the server; listing anew", kind.kind.plural)
 
     async def pages(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
-    ) -> AsyncGenerator[Page[T], None]:
+    ) -> AsyncGenerator[ListPage[T], None]:
         """All show the cluster at one moment, their `metadata.version`; Gone if the server forgot it between two."""
         path, more = _path(kind, namespace), ""
         while True:
             params = _given(limit=PAGE, labelSelector=labels, fieldSelector=fields) | _given(**{"continue": more})
-            page: Page[T] = _decode(Page[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
+            page: ListPage[T] = _decode(ListPage[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
             yield page
             more = page.metadata.more
             if not more:
@@ -152,7 +159,7 @@ class Api:
         labels: str | None = None,
         fields: str | None = None,
         seconds: int = WATCH_SECONDS,
-    ) -> AbstractAsyncContextManager[AsyncIterator[Change[T]]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
         """Every change after `version`. Entered when the server has accepted it; ends after about `seconds`.
 
         Gone if the server has forgotten that version; Unreachable if the connection breaks. Nothing is repeated here.
@@ -170,7 +177,7 @@ class Api:
     @asynccontextmanager
     async def _watch(
         self, kind: type[T], path: str, params: Mapping[str, Any]
-    ) -> AsyncGenerator[AsyncIterator[Change[T]], None]:
+    ) -> AsyncGenerator[AsyncIterator[WatchEvent[T]], None]:
         async with (
             self._calls.stream(path, params, QUIET_SECONDS, begins=BEGIN_SECONDS) as chunks,
             aclosing(lines(chunks)) as frames,
@@ -233,7 +240,7 @@ class Api:
 
     async def delete(
         self,
-        kind: type[Object],
+        kind: type[KubernetesObject],
         name: str,
         namespace: str | None = None,
         *,
@@ -247,13 +254,13 @@ class Api:
             options["preconditions"] = {"uid": uid}
         try:
             await self._calls.call("DELETE", _path(kind, namespace, name), body=options)
-        except NotFound:
+        except KubernetesNotFound:
             return False
         return True
 
     async def delete_all(
         self,
-        kind: type[Object],
+        kind: type[KubernetesObject],
         namespace: str,
         *,
         labels: str,
@@ -300,9 +307,9 @@ class Api:
                 async for chunk in chunks:
                     said += chunk
                     if len(said) > most:
-                        raise ApiError(f"the pod {pod} says more than {most} bytes")
+                        raise KubernetesError(f"the pod {pod} says more than {most} bytes")
         except TimeoutError:
-            raise Unreachable(f"the pod {pod} does not say it within {seconds:.0f} seconds") from None
+            raise KubernetesUnreachable(f"the pod {pod} does not say it within {seconds:.0f} seconds") from None
         return bytes(said)
 
     # about the server
@@ -329,11 +336,13 @@ class Api:
         """Those the server has of an API group, for example `batch`; none if it does not know the group."""
         try:
             answer = msgspec.json.decode(await self._calls.call("GET", f"/apis/{group}"))
-        except NotFound:
+        except KubernetesNotFound:
             return ()
         return tuple(str(each["version"]) for each in answer["versions"])
 
-    async def may(self, verb: str, kind: type[Object], namespace: str | None = None, *, subresource: str = "") -> bool:
+    async def may(
+        self, verb: str, kind: type[KubernetesObject], namespace: str | None = None, *, subresource: str = ""
+    ) -> bool:
         """Whether Penstock's account has this right."""
         about = {"verb": verb, "group": kind.kind.group, "resource": kind.kind.plural, "subresource": subresource}
         spec = {"resourceAttributes": {**about, "namespace": namespace or ""}}
@@ -342,11 +351,11 @@ class Api:
         return bool(msgspec.json.decode(answer)["status"]["allowed"])
 
 
-def _path(kind: type[Object], namespace: str | None, name: str | None = None) -> str:
+def _path(kind: type[KubernetesObject], namespace: str | None, name: str | None = None) -> str:
     try:
         return kind.kind.path(namespace, name)
     except ValueError as error:
-        raise NotFound(str(error), status=404, reason="NotFound") from error
+        raise KubernetesNotFound(str(error), status=404, reason="NotFound") from error
 
 
 def _given(**params: object) -> dict[str, Any]:
@@ -374,7 +383,7 @@ def _decode(of: Callable[..., D], data: bytes | msgspec.Raw) -> D:
             # Some versions write null where others write nothing.
             found = msgspec.convert(_without_nulls(msgspec.json.decode(data)), of)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ApiError(f"the API server's answer cannot be read: {error}") from error
+        raise KubernetesError(f"the API server's answer cannot be read: {error}") from error
     return found
 
 
@@ -384,7 +393,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
-async def _changes(kind: type[T], frames: AsyncIterator[bytes]) -> AsyncGenerator[Change[T], None]:
+async def _changes(kind: type[T], frames: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent[T], None]:
     async for line in frames:
         if not line.endswith(b"\n"):
             return  # cut off in the middle: it comes again
@@ -393,4 +402,4 @@ async def _changes(kind: type[T], frames: AsyncIterator[bytes]) -> AsyncGenerato
             status = errors.read_status(bytes(frame.object))
             raise errors.from_status(status.code, status)
         found = _decode(kind, frame.object)
-        yield Change(frame.type, found.metadata.resource_version, None if frame.type == "BOOKMARK" else found)
+        yield WatchEvent(frame.type, found.metadata.resource_version, None if frame.type == "BOOKMARK" else found)

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER, Cache, Events, Stale, by_claim, by_node, trimmed
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError, Forbidden
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.events import Event
+from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trimmed
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject
+from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
 from penstock.engines.kubernetes.api.objects.others import Service
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
+from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
@@ -35,7 +35,7 @@ OPEN_PATIENCE = 10.0
 RIGHTS_PATIENCE = 3.0
 """Seconds of that for the question of what we may see; without an answer it shows by itself."""
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=KubernetesObject)
 
 
 class _Watched(Cache[T]):
@@ -48,7 +48,7 @@ class _Watched(Cache[T]):
         self.up = asyncio.Event()
         """It was read, and its changes are being told."""
 
-    def _note(self, error: ApiError) -> None:
+    def _note(self, error: KubernetesError) -> None:
         before = self.stale
         super()._note(error)
         if before is None and self.stale is not None:
@@ -62,12 +62,12 @@ class _Watched(Cache[T]):
             self.aged()
 
 
-class _OurEvents(_Watched[Event], Events):
-    def __init__(self, api: Api, namespace: str | None, ours: Callable[[str], bool]) -> None:
+class _OurEvents(_Watched[KubernetesEvent], EventCache):
+    def __init__(self, api: KubernetesApi, namespace: str | None, ours: Callable[[str], bool]) -> None:
         super().__init__(api, namespace)
         self._ours = ours
 
-    def _put(self, item: Event) -> None:
+    def _put(self, item: KubernetesEvent) -> None:
         if self._ours(item.namespace):
             super()._put(item)
 
@@ -75,7 +75,7 @@ class _OurEvents(_Watched[Event], Events):
 class Cluster:
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         namespace: str | None,
         *,
         pods: str | None = None,
@@ -95,9 +95,9 @@ class Cluster:
             indexes={"run": _by_run, "claim": by_claim, "node": by_node},
             keep=lambda pod: trimmed(pod, in_ours),
         )
-        self.claims = _Watched[Claim](api, Claim, namespace, keep=_only(in_ours))
-        self.nodes = _Watched[Node](api, Node)
-        self.classes = _Watched[StorageClass](api, StorageClass)
+        self.claims = _Watched[PersistentVolumeClaim](api, PersistentVolumeClaim, namespace, keep=_only(in_ours))
+        self.nodes = _Watched[KubernetesNode](api, KubernetesNode)
+        self.classes = _Watched[KubernetesStorageClass](api, KubernetesStorageClass)
         self.events = _OurEvents(api, namespace, in_ours)
         self._caches: tuple[_Watched[Any], ...] = (
             self.jobs,
@@ -115,12 +115,12 @@ class Cluster:
         """Id of a workload → its namespace, where each owner has one."""
         self._unread: set[_Watched[Any]] = set(self._caches)
         self._reading: list[asyncio.Task[None]] = []
-        self._refused: ApiError | None = None
+        self._refused: KubernetesError | None = None
 
     @classmethod
     async def of_rights(
         cls,
-        api: Api,
+        api: KubernetesApi,
         namespace: str | None,
         *,
         ours: Callable[[str], bool] = lambda _: True,
@@ -129,7 +129,7 @@ class Cluster:
         """One that sees as many pods as we may: with the rights of one namespace only, who else has GPUs is unknown."""
         try:
             everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
-        except ApiError:
+        except KubernetesError:
             everyone = True
         return cls(api, namespace, pods=None if everyone else namespace, ours=ours, lease=lease)
 
@@ -152,13 +152,13 @@ class Cluster:
         cache.start()
         try:
             await cache.synced()
-        except Forbidden as error:
+        except KubernetesForbidden as error:
             if cache is self.services or cache is self.classes:
                 log.warning("not shown: %s", error.message)
             else:
                 self._refused = error
                 return
-        except ApiError as error:
+        except KubernetesError as error:
             self._refused = error
             return
         else:
@@ -200,7 +200,7 @@ class Cluster:
 
     def trouble(self) -> str | None:
         """Why what is known of runs may be old; None when it is up to date."""
-        stale: list[Stale] = [cache.stale for cache in (self.jobs, self.pods) if cache.stale]
+        stale: list[Staleness] = [cache.stale for cache in (self.jobs, self.pods) if cache.stale]
         if not stale:
             return None
         since = min(each.since for each in stale).astimezone()
@@ -217,7 +217,7 @@ class Cluster:
     def forget(self, workload_id: str) -> None:
         self._homes.pop(workload_id, None)
 
-    def is_at_home(self, found: Object) -> bool:
+    def is_at_home(self, found: KubernetesObject) -> bool:
         run = names.run_of(found)
         home = self._home(run) if run else None
         return home is None or found.namespace == home
@@ -244,7 +244,7 @@ class Cluster:
     def pods_of(self, run: Run) -> list[Pod]:
         return self._at_home(run, self.pods.by("run", _key(run)))
 
-    def nodes_with_gpus(self) -> list[Node]:
+    def nodes_with_gpus(self) -> list[KubernetesNode]:
         return [node for node in self.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
 
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
@@ -255,7 +255,7 @@ class Cluster:
         name = pod.labels.get(names.JOB_NAME)
         return self.jobs.get(name, pod.namespace) if name else None
 
-    def last_warning(self, found: Object) -> str | None:
+    def last_warning(self, found: KubernetesObject) -> str | None:
         """What Kubernetes last complained of about an object."""
         warnings = [event for event in self.events.about(found.uid) if event.type == "Warning"]
         return warnings[-1].message.strip() if warnings else None
@@ -281,28 +281,28 @@ class Cluster:
         for run in self.runs():
             self.changed(run)
 
-    def _ours_changed(self, before: Object | None, after: Object | None) -> None:
+    def _ours_changed(self, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         found = after or before
         if found and (run := names.run_of(found)):
             self.changed(run)
 
-    def _claim_changed(self, before: Claim | None, after: Claim | None) -> None:
+    def _claim_changed(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         found = after or before
         if found:
             self._tell_all(self.pods.by("claim", f"{found.namespace}/{found.name}"))
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: KubernetesNode | None, after: KubernetesNode | None) -> None:
         if before and after and _health(before) == _health(after):
             return
         found = after or before
         if found:
             self._tell_all(self.pods.by("node", found.name))
 
-    def _event_changed(self, before: Event | None, after: Event | None) -> None:
+    def _event_changed(self, before: KubernetesEvent | None, after: KubernetesEvent | None) -> None:
         about = after.involved_object if after else None
         if about is None:
             return
-        found: Object | None = None
+        found: KubernetesObject | None = None
         if about.kind == "PersistentVolumeClaim":
             self._tell_all(self.pods.by("claim", f"{about.namespace}/{about.name}"))
         elif about.kind == "Job":
@@ -332,7 +332,7 @@ def _key(run: Run) -> str:
     return f"{run.workload_id}/{run.attempt}"
 
 
-def _by_run(found: Object) -> Iterable[str]:
+def _by_run(found: KubernetesObject) -> Iterable[str]:
     run = names.run_of(found)
     return (_key(run),) if run else ()
 
@@ -341,5 +341,5 @@ def _parts(jobs: Iterable[Job]) -> int:
     return sum(job.spec.completions or 1 for job in jobs)
 
 
-def _health(node: Node) -> tuple[object, ...]:
+def _health(node: KubernetesNode) -> tuple[object, ...]:
     return tuple((each.type, each.status) for each in node.status.conditions)

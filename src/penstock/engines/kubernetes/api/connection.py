@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from penstock import __version__
 from penstock.engines.kubernetes.api.credentials import Credentials, Fixed, Program, TokenFile, basic
-from penstock.engines.kubernetes.api.errors import Expired
+from penstock.engines.kubernetes.api.errors import CredentialsExpired
 from penstock.errors import SettingsError
 
 CALL_TIMEOUT = httpx2.Timeout(30, connect=5)
@@ -37,7 +37,7 @@ HINT = "check the settings kubernetes_config and kubernetes_context"
 
 
 @dataclass(frozen=True)
-class Target:
+class ApiServer:
     """What a kubeconfig and a context lead to."""
 
     config: SingleConfig
@@ -80,7 +80,7 @@ class Target:
         return context
 
 
-def read_target(kubeconfig: Path | None, context: str | None) -> Target:
+def read_target(kubeconfig: Path | None, context: str | None) -> ApiServer:
     """Given no file: inside a pod its service account, otherwise $KUBECONFIG or ~/.kube/config, as kubectl does."""
     try:
         if kubeconfig is None and context is None and _in_cluster():
@@ -110,13 +110,13 @@ def _usual_file() -> Path:
     return (there or named or [Path(DEFAULT_KUBECONFIG)])[0]
 
 
-def _target(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, Any]) -> Target:
+def _target(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, Any]) -> ApiServer:
     config = kubeconfig.get(context)
     if config is None:
         raise ConfigError("no context is chosen")
     clusters = {entry["name"]: entry["cluster"] for entry in text.get("clusters", ())}
     cluster = clusters.get(config.context.cluster, {})
-    return Target(config, cluster.get("proxy-url"), cluster.get("tls-server-name"), _credentials(config))
+    return ApiServer(config, cluster.get("proxy-url"), cluster.get("tls-server-name"), _credentials(config))
 
 
 def _credentials(config: SingleConfig) -> Credentials:
@@ -201,7 +201,7 @@ class Connection:
             await self._renew(target)
         return response
 
-    async def _renew(self, refused: Target) -> None:
+    async def _renew(self, refused: ApiServer) -> None:
         """Of many requests that are refused at the same time, the first reads the credentials anew for all."""
         async with self._renewing:
             if self._target is not refused:
@@ -210,7 +210,9 @@ class Connection:
                 target = read_target(*self._from)
                 changed = target.material() != self._material
             except (SettingsError, OSError) as error:
-                raise Expired(f"the credentials were refused and cannot be read anew: {error}", status=401) from error
+                raise CredentialsExpired(
+                    f"the credentials were refused and cannot be read anew: {error}", status=401
+                ) from error
             self._target = target
             if changed:
                 self._connect()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.engines.kubernetes.api.errors import Expired
+from penstock.engines.kubernetes.api.errors import CredentialsExpired
 
 FILE_SECONDS = 60
 """A token's file is looked at again after so long: the kubelet rotates it well before the old token ends."""
@@ -45,7 +45,9 @@ class TokenFile:
             try:
                 self._header = f"Bearer {self._path.read_text().strip()}"
             except OSError as error:
-                raise Expired(f"the token {self._path} cannot be read: {error.strerror}", status=401) from error
+                raise CredentialsExpired(
+                    f"the token {self._path} cannot be read: {error.strerror}", status=401
+                ) from error
             self._read_at = monotonic()
         return self._header
 
@@ -113,8 +115,8 @@ class Program:
             raise self._failed(f"ended with {process.returncode}: {said.decode(errors='replace').strip()}")
         return output
 
-    def _failed(self, what: str) -> Expired:
-        return Expired(f"the credential program {self._command[0]} {what}", status=401)
+    def _failed(self, what: str) -> CredentialsExpired:
+        return CredentialsExpired(f"the credential program {self._command[0]} {what}", status=401)
 
 
 def _ending(printed: Printed) -> bool:

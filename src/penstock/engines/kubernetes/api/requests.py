@@ -19,14 +19,14 @@ import msgspec
 
 from penstock.engines.kubernetes.api import errors
 from penstock.engines.kubernetes.api.connection import CALL_TIMEOUT, Connection
-from penstock.engines.kubernetes.api.errors import ApiError, Passing
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnavailable
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
-class Pauses:
+class RetryPauses:
     """Growing, and never the same for two who wait for the same thing."""
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class Pauses:
 
     def next(self, error: Exception | None = None) -> float:
         """Seconds to wait now; as long as the server asked for, if it did."""
-        asked = error.retry_after if isinstance(error, ApiError) else None
+        asked = error.retry_after if isinstance(error, KubernetesError) else None
         pause = max(asked or 0.0, self._next * random.uniform(0.5, 1))  # noqa: S311
         self._next = min(self._next * 2, LONGEST_PAUSE)
         return pause
 
 
-class Calls:
+class ApiRequests:
     def __init__(self, connection: Connection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
@@ -60,11 +60,11 @@ class Calls:
         sent = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": "application/json"} | ({"Content-Type": content} if sent else {})
         end = monotonic() + self._patience
-        pauses = Pauses()
+        pauses = RetryPauses()
         while True:
             try:
                 answer = await self._once(method, path, params, sent, headers)
-            except Passing as error:
+            except KubernetesUnavailable as error:
                 self._met(error)
                 pause = pauses.next(error)
                 if monotonic() + pause > end:
@@ -138,7 +138,7 @@ class Calls:
                 async for chunk in raw:
                     yield chunk
 
-    async def _read_refusal(self, response: httpx2.Response) -> ApiError:
+    async def _read_refusal(self, response: httpx2.Response) -> KubernetesError:
         with self._transport():
             await response.aread()
         return _refusal(response)
@@ -150,7 +150,7 @@ class Calls:
         except (httpx2.HTTPError, httpx2.StreamError, TimeoutError) as error:
             raise errors.from_transport(error, self._connection.server) from error
 
-    def _met(self, error: ApiError) -> None:
+    def _met(self, error: KubernetesError) -> None:
         if self.trouble is None:
             log.warning("%s; trying again", error.message)
         self.trouble = error.message
@@ -162,12 +162,12 @@ class Calls:
 
 
 async def _leave(sending: asyncio.Future[httpx2.Response]) -> None:
-    with suppress(httpx2.HTTPError, httpx2.StreamError, ApiError):
+    with suppress(httpx2.HTTPError, httpx2.StreamError, KubernetesError):
         response = await sending
         await response.aclose()
 
 
-def _refusal(response: httpx2.Response) -> ApiError:
+def _refusal(response: httpx2.Response) -> KubernetesError:
     return errors.from_answer(response.status_code, response.content, response.headers.get("retry-after"))
 
 

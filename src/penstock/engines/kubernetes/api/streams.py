@@ -25,7 +25,7 @@ from wsproto.utilities import ProtocolError
 
 from penstock import errors
 from penstock.engines.kubernetes.api import errors as failures
-from penstock.engines.kubernetes.api.errors import ApiError, Unreachable
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnreachable
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -35,7 +35,7 @@ AHEAD = 16
 """Messages that are read before somebody wants them."""
 
 
-class ExecFailed(ApiError):
+class ExecFailed(KubernetesError):
     """The command could not be run: there is no such program, or no container to run it in."""
 
     ours = errors.Conflict
@@ -73,7 +73,7 @@ class ExecSession:
         self._channel: int | None = None
         self._status = bytearray()
         self._exit_code: int | None = None
-        self._failure: ApiError | None = None
+        self._failure: KubernetesError | None = None
         self._over = False
         self._unread_input = False
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._ping())]
@@ -154,7 +154,7 @@ class ExecSession:
         try:
             while not self._over:
                 await self._receive()
-        except ApiError as error:
+        except KubernetesError as error:
             self._failure = error
         finally:
             self._end()
@@ -221,8 +221,8 @@ class ExecSession:
         else:
             raise ExecFailed(_short(status.message), status=status.code, reason=status.reason)
 
-    def _broken(self, why: str) -> Unreachable:
-        return Unreachable(f"the connection to the program through {self._server} broke: {why}")
+    def _broken(self, why: str) -> KubernetesUnreachable:
+        return KubernetesUnreachable(f"the connection to the program through {self._server} broke: {why}")
 
 
 def _short(message: str) -> str:

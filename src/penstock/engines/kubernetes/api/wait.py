@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import TypeVar
 
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import Gone, Unreachable
-from penstock.engines.kubernetes.api.objects.base import Object
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesUnreachable, VersionGone
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=KubernetesObject)
 V = TypeVar("V")
 
 
 async def first(
-    api: Api,
+    api: KubernetesApi,
     kind: type[T],
     namespace: str,
     what: Callable[[T], V | None],
@@ -38,5 +38,5 @@ async def first(
                 async for change in changes:
                     if change.object and change.type != "DELETED" and (found := what(change.object)) is not None:
                         return found
-        except (Gone, Unreachable):
+        except (VersionGone, KubernetesUnreachable):
             continue

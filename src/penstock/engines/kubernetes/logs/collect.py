@@ -19,14 +19,14 @@ from pathlib import Path
 from penstock.domain.quantities import parse_bytes
 from penstock.engines.base import LogQuery, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.requests import Pauses
+from penstock.engines.kubernetes.api.requests import RetryPauses
 from penstock.engines.kubernetes.logs.files import GONE, KeptLog, prepare, read_position
-from penstock.engines.kubernetes.logs.follow import LogLost, follow_log
-from penstock.engines.kubernetes.logs.lines import NS, Line
-from penstock.engines.kubernetes.state.last_seen import Sighting
+from penstock.engines.kubernetes.logs.follow import LogIncomplete, follow_log
+from penstock.engines.kubernetes.logs.lines import NS, LogLine
+from penstock.engines.kubernetes.state.last_seen import PodRecord
 from penstock.engines.shared.logstore import LogReader
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ Unit = tuple[Run, int]
 
 @dataclass
 class _Kept:
-    seen: Sighting
+    seen: PodRecord
     task: asyncio.Task[None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Its container has."""
@@ -59,14 +59,14 @@ class _Kept:
     """What kept the log of the unit's pod before this one."""
 
 
-class LogKeeper:
+class LogCollector:
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         directory: Path,
         limit: str,
         *,
-        pod_of: Callable[[Sighting], Pod | None],
+        pod_of: Callable[[PodRecord], Pod | None],
         done: Callable[[Run], None],
         over: Callable[[Run, int], bool],
     ) -> None:
@@ -96,7 +96,7 @@ class LogKeeper:
 
     # keeping
 
-    def see(self, run: Run, seen: Sighting) -> None:
+    def see(self, run: Run, seen: PodRecord) -> None:
         """What is new of a unit: its log is followed from when it runs."""
         self._wakes.ring(run, seen.part)
         if not seen.ran:
@@ -114,13 +114,13 @@ class LogKeeper:
         if kept.task is None and not kept.done:
             kept.task = asyncio.create_task(self._keep(run, seen.part, kept))
 
-    def _begun(self, run: Run, seen: Sighting) -> _Kept:
+    def _begun(self, run: Run, seen: PodRecord) -> _Kept:
         known = read_position(self.run_dir(run), seen.part)
         if known is None or known.uid != seen.uid:
             return _Kept(seen)
         return _Kept(seen, done=known.done, last=max(known.times, default=0))
 
-    def kept(self, run: Run, seen: Sighting) -> bool:
+    def kept(self, run: Run, seen: PodRecord) -> bool:
         """All that the unit printed is stored, or it never ran."""
         if not seen.ran:
             return True
@@ -141,7 +141,7 @@ class LogKeeper:
             kept.task.cancel()
 
     async def _keep(self, run: Run, part: int, kept: _Kept) -> None:
-        pauses = Pauses()
+        pauses = RetryPauses()
         if kept.after:
             await asyncio.wait([kept.after])
         while not kept.done:
@@ -151,7 +151,7 @@ class LogKeeper:
                 if kept.given_up is None or self._closing or (run, part) not in self._units:
                     raise
                 log.info("no more of the log of %s, part %d: %s", run.workload_id, part, kept.given_up)
-            except (OSError, ApiError) as error:
+            except (OSError, KubernetesError) as error:
                 log.warning("the log of %s, part %d, cannot be kept: %s; trying again", run.workload_id, part, error)
                 await asyncio.sleep(pauses.next())
             except Exception:
@@ -172,8 +172,8 @@ class LogKeeper:
                 if pod:
                     await self._read(pod, kept, writer)
                 else:
-                    raise LogLost(kept.given_up or GONE)
-            except LogLost as error:
+                    raise LogIncomplete(kept.given_up or GONE)
+            except LogIncomplete as error:
                 log.info("the log of %s, part %d, is not whole: %s", run.workload_id, part, error)
                 kept_log.say(kept.given_up or GONE)
             await asyncio.get_running_loop().run_in_executor(self._threads, kept_log.finish)
@@ -198,7 +198,7 @@ class LogKeeper:
             await asyncio.gather(following, ending, return_exceptions=True)
         return await self._read(self._pod_of(kept.seen) or pod, kept, writer)
 
-    def _lines(self, pod: Pod, kept: _Kept, writer: _Writer) -> AsyncGenerator[Line, None]:
+    def _lines(self, pod: Pod, kept: _Kept, writer: _Writer) -> AsyncGenerator[LogLine, None]:
         async def look() -> Pod | None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATUS_SECONDS):
@@ -288,11 +288,11 @@ class _Writer:
 
     def __init__(self, kept_log: KeptLog, kept: _Kept, wake: Callable[[], None], turns: _Turns) -> None:
         self.log, self._kept, self._wake, self._turns = kept_log, kept, wake, turns
-        self._lines: list[Line] = []
+        self._lines: list[LogLine] = []
         self._size = 0
         self._due: asyncio.Handle | None = None
 
-    async def copy(self, lines: AsyncGenerator[Line, None]) -> None:
+    async def copy(self, lines: AsyncGenerator[LogLine, None]) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.engines.kubernetes.logs.lines import NS, Line, Mark
+from penstock.engines.kubernetes.logs.lines import NS, LogLine, LogMark
 from penstock.engines.kubernetes.state.last_seen import FILE as UNITS
 from penstock.engines.shared.files import replace, sync_directory
 from penstock.engines.shared.logfile import ENTRY, LogFile, segment_name
@@ -26,7 +26,7 @@ GONE = "the pod was gone before its last output could be read"
 _SEGMENT = re.compile(r"rank-(\d+)\.(\d+)\.log\Z")
 
 
-class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
     """Of the pod it was read from."""
     offset: int = 0
@@ -45,9 +45,9 @@ def _position_path(run_dir: Path, part: int) -> Path:
     return logs_dir(run_dir) / f"rank-{part}.position"
 
 
-def read_position(run_dir: Path, part: int) -> Position | None:
+def read_position(run_dir: Path, part: int) -> LogPosition | None:
     try:
-        return msgspec.json.decode(_position_path(run_dir, part).read_bytes().rstrip(b"\0"), type=Position)
+        return msgspec.json.decode(_position_path(run_dir, part).read_bytes().rstrip(b"\0"), type=LogPosition)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -66,19 +66,19 @@ class KeptLog(LogFile):
         self._run_dir, self._part = run_dir, part
         self._page = -1
         self._uid = ""
-        self.mark = Mark()
+        self.mark = LogMark()
         self.last = 0
         """When it last printed, in nanoseconds since 1970."""
 
     def resume(self, uid: str, *, there: bool) -> None:
         """Go on where the last server stopped. If the pod is not `there`, nothing can be read again: all is kept."""
-        known = read_position(self._run_dir, self._part) or Position()
+        known = read_position(self._run_dir, self._part) or LogPosition()
         self._uid = uid
         self._starts = sorted(self._segments())
         end = self._starts[-1] + self._length(self._starts[-1]) if self._starts else 0
         self._offset = end
         if known.uid == uid and known.offset <= end:
-            self.mark = Mark(known.times, known.part, known.restarts)
+            self.mark = LogMark(known.times, known.part, known.restarts)
             if there:
                 self._cut(known.offset)
         elif there and known.uid in ("", uid):
@@ -86,7 +86,7 @@ class KeptLog(LogFile):
         self.last = max(known.times, default=0)
         self._open_again()
 
-    def take(self, lines: list[Line]) -> None:
+    def take(self, lines: list[LogLine]) -> None:
         """What was printed more than a second apart is written apart: `since` finds it by that."""
         first = 0
         for number, line in enumerate(lines):
@@ -96,7 +96,7 @@ class KeptLog(LogFile):
         self._take(lines[first:])
         self.save()
 
-    def _take(self, lines: list[Line]) -> None:
+    def _take(self, lines: list[LogLine]) -> None:
         self.write(b"".join(line.data for line in lines), lines[0].time / NS)
         self.last = max(self.last, lines[-1].time)
 
@@ -106,7 +106,7 @@ class KeptLog(LogFile):
         self.write(start + f"[penstock] {sentence}\n".encode(), self.last / NS)
 
     def save(self, *, done: bool = False) -> None:
-        position = Position(self._uid, self._offset, self.mark.times, self.mark.part, self.mark.restarts, done)
+        position = LogPosition(self._uid, self._offset, self.mark.times, self.mark.part, self.mark.restarts, done)
         os.pwrite(self._page, msgspec.json.encode(position).ljust(PAGE, b"\0"), 0)
 
     def finish(self) -> None:

@@ -12,11 +12,11 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 
 from penstock.domain.model import now
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError, Passing
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnavailable
 from penstock.engines.kubernetes.api.objects.pods import ContainerStatus, Pod
-from penstock.engines.kubernetes.api.requests import Pauses
-from penstock.engines.kubernetes.logs.lines import Line, Mark, Sifter
+from penstock.engines.kubernetes.api.requests import RetryPauses
+from penstock.engines.kubernetes.logs.lines import LineFilter, LogLine, LogMark
 
 SECOND = timedelta(seconds=1)
 
@@ -24,25 +24,25 @@ Look = Callable[[], Awaitable[Pod | None]]
 Lost = Callable[[str], None]
 
 
-class LogLost(ApiError):
+class LogIncomplete(KubernetesError):
     """The container is over and its log, or the rest of it, is not there any more."""
 
 
 async def follow_log(
-    api: Api,
+    api: KubernetesApi,
     pod: Pod,
     container: str,
-    mark: Mark | None = None,
+    mark: LogMark | None = None,
     *,
     look: Look | None = None,
     lost: Lost | None = None,
-) -> AsyncGenerator[Line, None]:
+) -> AsyncGenerator[LogLine, None]:
     """From the mark on, which moves along; ends when the container is over, with LogLost if not all could be had.
 
     `look` says what the pod is now, best from a cache; without it the API server is asked. `lost` is told where
     something is missing in between: of containers that were restarted a node keeps the log of one.
     """
-    follower = _Follower(api, pod, container, mark or Mark(), look, lost)
+    follower = _Follower(api, pod, container, mark or LogMark(), look, lost)
     while not follower.done:
         async with aclosing(follower.answer()) as lines:
             async for line in lines:
@@ -52,12 +52,14 @@ async def follow_log(
 
 
 class _Follower:
-    def __init__(self, api: Api, pod: Pod, container: str, mark: Mark, look: Look | None, lost: Lost | None) -> None:
+    def __init__(
+        self, api: KubernetesApi, pod: Pod, container: str, mark: LogMark, look: Look | None, lost: Lost | None
+    ) -> None:
         self._api, self._pod, self._container, self._mark = api, pod, container, mark
         self._look = look or self._ask
         self._lost = lost
-        self._pauses = Pauses()
-        self._trouble: ApiError | None = None
+        self._pauses = RetryPauses()
+        self._trouble: KubernetesError | None = None
         self._read_to_end = False
         """All was had of the container that ended last; between two restarts there is nothing to ask for."""
         self._had_all = False
@@ -65,7 +67,7 @@ class _Follower:
         """When a followed log last came to its end, as it does when its container has ended."""
         self.done = False
 
-    async def answer(self) -> AsyncGenerator[Line, None]:
+    async def answer(self) -> AsyncGenerator[LogLine, None]:
         """What is new in one answer of the kubelet, and before it what is left of a container that was restarted."""
         status = _status(self._pod, self._container)
         over = _over(self._pod, status)
@@ -74,7 +76,7 @@ class _Follower:
             async with aclosing(self._read(previous=True)) as lines:
                 async for line in lines:
                     yield line
-            if isinstance(self._trouble, Passing):
+            if isinstance(self._trouble, KubernetesUnavailable):
                 return
             self._say_what_is_missing(restarts)
             self._mark.restarts, self._read_to_end = status.restart_count, False
@@ -98,10 +100,10 @@ class _Follower:
             self._lost("what the container printed before it was restarted is not there any more")
 
     def _judge(self, over: bool, status: ContainerStatus) -> None:
-        if over and not isinstance(self._trouble, Passing):
+        if over and not isinstance(self._trouble, KubernetesUnavailable):
             self.done = True
             if self._trouble and not self._was_followed_to_the_end(status):
-                raise LogLost(self._trouble.message, status=self._trouble.status)
+                raise LogIncomplete(self._trouble.message, status=self._trouble.status)
 
     def _was_followed_to_the_end(self, status: ContainerStatus) -> bool:
         """A pod that is deleted is often gone before the last look at its log; that of one that was followed until
@@ -109,8 +111,8 @@ class _Follower:
         ended = status.state.terminated and status.state.terminated.finished_at
         return bool(ended and self._ended_well and ended <= self._ended_well + SECOND)
 
-    async def _read(self, *, follow: bool = False, previous: bool = False) -> AsyncGenerator[Line, None]:
-        sifter = Sifter(self._mark)
+    async def _read(self, *, follow: bool = False, previous: bool = False) -> AsyncGenerator[LogLine, None]:
+        sifter = LineFilter(self._mark)
         self._trouble = None
         try:
             async with self._api.log(
@@ -124,29 +126,29 @@ class _Follower:
             ) as chunks:
                 async for chunk in chunks:
                     for line in sifter.feed(chunk):
-                        self._pauses = Pauses()
+                        self._pauses = RetryPauses()
                         if sifter.missed and self._lost:
                             self._lost("the node has begun a new log: what it printed before this may be missing")
                         sifter.missed = False
                         yield line
-        except ApiError as error:
+        except KubernetesError as error:
             self._trouble = error
         else:
             if sifter.said:
-                self._trouble = LogLost(f"the node says: {sifter.said.decode(errors='replace').strip()}")
+                self._trouble = LogIncomplete(f"the node says: {sifter.said.decode(errors='replace').strip()}")
 
     async def look_again(self) -> None:
         await asyncio.sleep(self._pauses.next(self._trouble))
         try:
             pod = await self._look()
-        except Passing:
+        except KubernetesUnavailable:
             return
         if pod and pod.uid == self._pod.uid:
             self._pod = pod
             return
         self.done = True
         if self._trouble:
-            raise LogLost(f"the pod {self._pod.name} was deleted before the end of its log was read")
+            raise LogIncomplete(f"the pod {self._pod.name} was deleted before the end of its log was read")
 
     async def _ask(self) -> Pod | None:
         return await self._api.find(Pod, self._pod.name, self._pod.namespace)

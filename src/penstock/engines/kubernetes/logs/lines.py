@@ -20,7 +20,7 @@ LONGEST_TIME = 40
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line with its newline, or a piece of one: the program has not ended it yet, or it is long."""
 
     time: int
@@ -32,7 +32,7 @@ class Line(NamedTuple):
         return datetime.fromtimestamp(self.time / NS, UTC)
 
 
-class Mark:
+class LogMark:
     """How far a reader has come. Made again from `times`, `part` and `restarts`, it goes on at the same byte."""
 
     def __init__(self, times: Iterable[int] = (), part: int = 0, restarts: int = 0) -> None:
@@ -68,10 +68,10 @@ class Mark:
         self.part = 0 if data.endswith(b"\n") else self.part + len(data)
 
 
-class Sifter:
+class LineFilter:
     """Takes the bytes of one answer and gives what is new in it, moving the mark along."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: LogMark) -> None:
         self._mark = mark
         self._had = Counter(mark.times)
         self._oldest = mark.oldest
@@ -86,13 +86,13 @@ class Sifter:
         self.said = b""
         """Text of the kubelet itself, not of the container: why there is nothing more."""
 
-    def feed(self, chunk: bytes) -> Iterable[Line]:
+    def feed(self, chunk: bytes) -> Iterable[LogLine]:
         for text in _pieces(chunk):
             line = self._rest(text) if self._in_line else self._begin(self._prefix + text)
             if line:
                 yield line
 
-    def _begin(self, text: bytes) -> Line | None:
+    def _begin(self, text: bytes) -> LogLine | None:
         found = _TIME.match(text)
         if found is None:
             self._without_time(text)
@@ -123,7 +123,7 @@ class Sifter:
             return self._cut[1]
         return -1
 
-    def _rest(self, text: bytes) -> Line | None:
+    def _rest(self, text: bytes) -> LogLine | None:
         ended = text.endswith(b"\n")
         self._in_line = not ended
         if self._time is None:
@@ -140,7 +140,7 @@ class Sifter:
             self._mark.begun(self._time)
             self._new = False
         self._mark.had(data)
-        return Line(self._time, data)
+        return LogLine(self._time, data)
 
 
 def _pieces(chunk: bytes) -> Iterator[bytes]:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from penstock.domain import nodes as domain
 from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, Trouble
-from penstock.engines.kubernetes.api.objects.nodes import Node, NodeMetrics
+from penstock.engines.kubernetes.api.errors import KubernetesError, Trouble
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, NodeMetrics
 from penstock.engines.kubernetes.api.quantities import milli, whole
 from penstock.engines.kubernetes.gpus import Exporters
 from penstock.engines.kubernetes.nodes.inventory import is_ready
@@ -25,10 +25,10 @@ from penstock.engines.kubernetes.nodes.kubelet import (
     LOG,
     NUMBERS,
     USE,
+    ContainerUsage,
     Kubelets,
     Sample,
     Unseen,
-    Use,
     is_wanted,
     read_sample,
     read_use,
@@ -72,14 +72,14 @@ class _Known(NamedTuple):
 
 
 class _Look(NamedTuple):
-    use: Use | None = None
+    use: ContainerUsage | None = None
     rates: Fields | None = None
     trouble: Trouble | None = None
     """Why one of these is not there."""
 
 
 class Activity:
-    def __init__(self, api: Api, cluster: Cluster, exporters: Exporters, kubelets: Kubelets | None) -> None:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, exporters: Exporters, kubelets: Kubelets | None) -> None:
         self._api, self._cluster = api.hurried(METRICS_PATIENCE), cluster
         self._exporters, self._kubelets = exporters, kubelets
         self._known: dict[str, _Known] = {}
@@ -126,7 +126,7 @@ class Activity:
         except Unseen as unseen:
             return _Look(use, rates, unseen.trouble)
 
-    async def _rates(self, kubelets: Kubelets, node: Node, at: str) -> Fields | None:
+    async def _rates(self, kubelets: Kubelets, node: KubernetesNode, at: str) -> Fields | None:
         known = self._known.get(node.name)
         if known is None or known.at != at:
             page = await kubelets.ask(node, NUMBERS, is_wanted)
@@ -144,7 +144,7 @@ class Activity:
             return {}
         try:
             return {each.name: each.usage for each in await self._api.list(NodeMetrics)}
-        except ApiError:
+        except KubernetesError:
             return {}
 
 

@@ -12,7 +12,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import Cache
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node, Taint
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, Taint
 from penstock.engines.kubernetes.api.objects.pods import Container, Pod
 from penstock.engines.kubernetes.api.quantities import add, amount
 
@@ -52,7 +52,7 @@ def _asked(container: Container, beside: Mapping[str, Decimal]) -> dict[str, Dec
 class Inventory:
     def __init__(
         self,
-        nodes: Cache[Node],
+        nodes: Cache[KubernetesNode],
         pods: Cache[Pod],
         job_of: Callable[[Pod], Job | None],
         tolerations: Iterable[str] = (),
@@ -110,7 +110,7 @@ class Inventory:
 
     # counting
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: KubernetesNode | None, after: KubernetesNode | None) -> None:
         if before and after and _offers(before) == _offers(after):
             return  # a node reports its health every few seconds
         self._forget((after or before).name)  # type: ignore[union-attr]
@@ -125,7 +125,7 @@ class Inventory:
         self._free.pop(name, None)
         self._total.pop(name, None)
 
-    def _count(self, node: Node) -> None:
+    def _count(self, node: KubernetesNode) -> None:
         total = {name: amount(text) for name, text in node.status.allocatable.items()}
         taken: dict[str, Decimal] = {}
         holders = []
@@ -163,7 +163,7 @@ class Inventory:
         return Holder(workload=run.workload_id, user=user or None, what=what, count=count)
 
 
-def _pools(node: Node, total: int, taken: int, holders: list[Holder]) -> tuple[GpuPool, ...]:
+def _pools(node: KubernetesNode, total: int, taken: int, holders: list[Holder]) -> tuple[GpuPool, ...]:
     if not total and not taken:
         return ()
     product = node.labels.get(names.GPU_PRODUCT) or UNNAMED
@@ -183,26 +183,30 @@ def _together(holders: list[Holder]) -> tuple[Holder, ...]:
 # why a node takes no work
 
 
-def _offers(node: Node) -> tuple[object, ...]:
+def _offers(node: KubernetesNode) -> tuple[object, ...]:
     status = condition(node.status.conditions, "Ready")
     ready = (status.status, status.message) if status else None
     return (node.status.allocatable, node.spec, ready, node.labels)
 
 
-def changes_room(before: Pod | Node | None, after: Pod | Node | None) -> bool:
+def changes_room(before: Pod | KubernetesNode | None, after: Pod | KubernetesNode | None) -> bool:
     """There may be room for more: a node offers something else, or a pod no longer holds its place."""
-    if isinstance(after or before, Node):
-        return not isinstance(before, Node) or not isinstance(after, Node) or _offers(before) != _offers(after)
+    if isinstance(after or before, KubernetesNode):
+        return (
+            not isinstance(before, KubernetesNode)
+            or not isinstance(after, KubernetesNode)
+            or _offers(before) != _offers(after)
+        )
     held = isinstance(before, Pod) and bool(before.spec.node_name) and before.status.phase not in OVER
     return held and (not isinstance(after, Pod) or after.status.phase in OVER)
 
 
-def is_ready(node: Node) -> bool:
+def is_ready(node: KubernetesNode) -> bool:
     found = condition(node.status.conditions, "Ready")
     return found is not None and found.true
 
 
-def _hindrance(node: Node, tolerations: tuple[str, ...]) -> str | None:
+def _hindrance(node: KubernetesNode, tolerations: tuple[str, ...]) -> str | None:
     if not is_ready(node):
         return _not_ready(node)
     if node.spec.unschedulable:
@@ -211,7 +215,7 @@ def _hindrance(node: Node, tolerations: tuple[str, ...]) -> str | None:
     return f"kept for others by the taint {', '.join(kept)}" if kept else None
 
 
-def _not_ready(node: Node) -> str:
+def _not_ready(node: KubernetesNode) -> str:
     found = condition(node.status.conditions, "Ready")
     if found is None:
         return "not ready"

@@ -26,18 +26,18 @@ import httpx2
 import msgspec
 
 from penstock import __version__
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import (
-    ApiError,
-    Denied,
-    Forbidden,
-    NotFound,
+    AdmissionDenied,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesNotFound,
     Trouble,
     distrust,
     what_happened,
 )
-from penstock.engines.kubernetes.api.objects.base import Part
-from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects.base import ObjectPart
+from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
 from penstock.engines.kubernetes.api.requests import lines
 from penstock.engines.shared.counters import Traffic, total
 from penstock.errors import SettingsError
@@ -62,7 +62,7 @@ class Unseen(Exception):
 
 
 class Kubelets:
-    def __init__(self, api: Api, account: str, authority: str) -> None:
+    def __init__(self, api: KubernetesApi, account: str, authority: str) -> None:
         """`account` is NAMESPACE/NAME; SettingsError if it is not, or if there is no such file of authorities."""
         self._token = _Token(api.hurried(ACCOUNT_PATIENCE), account)
         self._client = httpx2.AsyncClient(
@@ -79,7 +79,7 @@ class Kubelets:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def ask(self, node: Node, path: str, keep: Callable[[bytes], bool] = lambda _: True) -> bytes:
+    async def ask(self, node: KubernetesNode, path: str, keep: Callable[[bytes], bool] = lambda _: True) -> bytes:
         """Its answer, of which only lines that are to be kept are ever held. Unseen if there is none."""
         until, trouble = self._resting.get(node.name, (0.0, None))
         if trouble and monotonic() < until:
@@ -136,7 +136,7 @@ class Kubelets:
 class _Token:
     """However many ask for it, it is got once."""
 
-    def __init__(self, api: Api, account: str) -> None:
+    def __init__(self, api: KubernetesApi, account: str) -> None:
         self._api, self._account = api, account
         self._namespace, _, self._name = account.partition("/")
         if not self._namespace or not self._name:
@@ -160,15 +160,15 @@ class _Token:
     async def _new(self) -> str | Trouble:
         try:
             return await self._api.token(self._name, self._namespace, TOKEN_SECONDS)
-        except NotFound:
+        except KubernetesNotFound:
             return Trouble(f"the service account {self._account} is not there, whose token kubelets are shown", APPLY)
-        except (Forbidden, Denied) as error:
+        except (KubernetesForbidden, AdmissionDenied) as error:
             return Trouble(error.message, APPLY)
-        except ApiError as error:
+        except KubernetesError as error:
             return Trouble(error.message, error.hint or "penstock doctor")
 
 
-def _address(node: Node) -> str:
+def _address(node: KubernetesNode) -> str:
     """`https://10.0.0.7:10250`. Anyone may write anything there who may write nodes: only an address is one."""
     port = node.status.daemon_endpoints.kubelet_endpoint.port
     for each in node.status.addresses:
@@ -201,7 +201,7 @@ USE, NUMBERS = "/stats/summary?only_cpu_and_memory=true", "/metrics/cadvisor"
 NANO_PER_PERCENT = 10_000_000
 
 
-class Use(NamedTuple):
+class ContainerUsage(NamedTuple):
     at: str
     """When that was measured, by the node's clock, for comparing."""
     cpu_percent: float | None
@@ -209,28 +209,28 @@ class Use(NamedTuple):
     memory_bytes: int
 
 
-class _Cpu(Part, frozen=True):
+class _Cpu(ObjectPart, frozen=True):
     time: str
     usage_nano_cores: int | None = None
 
 
-class _Memory(Part, frozen=True):
+class _Memory(ObjectPart, frozen=True):
     working_set_bytes: int = 0
 
 
-class _Node(Part, frozen=True):
+class _Node(ObjectPart, frozen=True):
     cpu: _Cpu
     memory: _Memory
 
 
-class _Summary(Part, frozen=True):
+class _Summary(ObjectPart, frozen=True):
     node: _Node
 
 
 _summary = msgspec.json.Decoder(_Summary)
 
 
-def read_use(page: bytes) -> Use | None:
+def read_use(page: bytes) -> ContainerUsage | None:
     """None if that is not what the page tells."""
     try:
         found = _summary.decode(page)
@@ -238,7 +238,7 @@ def read_use(page: bytes) -> Use | None:
         return None
     used = found.node.cpu.usage_nano_cores
     cpu = None if used is None else round(used / NANO_PER_PERCENT, 1)
-    return Use(found.node.cpu.time, cpu, found.node.memory.working_set_bytes)
+    return ContainerUsage(found.node.cpu.time, cpu, found.node.memory.working_set_bytes)
 
 
 _READ, _WRITTEN = "container_fs_reads_bytes_total", "container_fs_writes_bytes_total"

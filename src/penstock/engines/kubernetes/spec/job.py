@@ -12,7 +12,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import pod
-from penstock.engines.kubernetes.spec.pod import Fields, Place
+from penstock.engines.kubernetes.spec.pod import Fields, PodIdentity
 from penstock.engines.kubernetes.waiting.hold import placement_text
 from penstock.engines.shared.records import without_values
 
@@ -29,9 +29,11 @@ def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, 
     run = Run(launch.workload_id, launch.attempt)
     array = launch.spec.array
     if array is None or launch.attempt == 1 or len(launch.indexes) in (0, array.count):
-        places = [Place(names.job_name(launch.name, run), None, tuple(products))]
+        places = [PodIdentity(names.job_name(launch.name, run), None, tuple(products))]
     else:
-        places = [Place(names.job_name(launch.name, run, index), index, tuple(products)) for index in launch.indexes]
+        places = [
+            PodIdentity(names.job_name(launch.name, run, index), index, tuple(products)) for index in launch.indexes
+        ]
     bodies = [_job(launch, made, place, recorded=place is places[0]) for place in places]
     for body in bodies if held else ():
         body["metadata"]["annotations"][names.PLACEMENT] = placement_text(0, now())
@@ -39,7 +41,7 @@ def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, 
     return bodies
 
 
-def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> Fields:
+def _job(launch: Launch, made: PodSettings, place: PodIdentity, *, recorded: bool) -> Fields:
     found = pod.labels(launch, place) | {names.TASK_NAME: launch.name}
     annotations = {
         names.CREATED_AT: datetime.now(UTC).replace(tzinfo=None).isoformat(),
@@ -66,7 +68,7 @@ def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> 
     return {"metadata": {"name": place.job, "labels": found, "annotations": annotations}, "spec": spec}
 
 
-def _counts(launch: Launch, place: Place) -> Fields:
+def _counts(launch: Launch, place: PodIdentity) -> Fields:
     """Of nodes one that fails ends all; indexes of an array fail each for itself."""
     array = launch.spec.array
     if array is None or place.index is not None:
@@ -86,7 +88,7 @@ def service_of(launch: Launch) -> Fields | None:
         return None
     run = Run(launch.workload_id, launch.attempt)
     name = names.job_name(launch.name, run)
-    found = pod.labels(launch, Place(name))
+    found = pod.labels(launch, PodIdentity(name))
     return {
         "metadata": {"name": name, "labels": found},
         "spec": {

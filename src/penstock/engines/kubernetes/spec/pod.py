@@ -23,7 +23,7 @@ ANYWHERE = Selectors()
 
 
 @dataclass(frozen=True)
-class Place:
+class PodIdentity:
     """Where a pod belongs: its Job, and of an array's repeated index which it is."""
 
     job: str
@@ -32,7 +32,7 @@ class Place:
     """What the nodes call the GPUs that were asked for; empty is any."""
 
 
-def template(launch: Launch, made: PodSettings, place: Place) -> Fields:
+def template(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
     """metadata and spec of the pods of a Job."""
     annotations = {names.OWNER: f"{launch.group}/{launch.user}"}
     if launch.workdir_archive is not None:
@@ -45,7 +45,7 @@ def template(launch: Launch, made: PodSettings, place: Place) -> Fields:
     }
 
 
-def labels(launch: Launch, place: Place) -> dict[str, str]:
+def labels(launch: Launch, place: PodIdentity) -> dict[str, str]:
     """k8s-cli's, and what says which run it is."""
     found = {
         names.MANAGED: names.PENSTOCK,
@@ -67,7 +67,7 @@ def peers(launch: Launch, job: str) -> list[str]:
     return [f"{job}-{rank}.{job}" for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
-def _spec(launch: Launch, made: PodSettings, place: Place) -> Fields:
+def _spec(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
     volumes, mounts = _volumes(launch)
     spec: Fields = {
         "restartPolicy": "Never",
@@ -123,7 +123,7 @@ def planned(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
     return msgspec.convert(body, Pod)
 
 
-def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fields]) -> Fields:
+def _container(launch: Launch, made: PodSettings, place: PodIdentity, mounts: list[Fields]) -> Fields:
     spec = launch.spec
     container: Fields = {
         "name": names.CONTAINER,
@@ -184,7 +184,7 @@ def _said(amounts: dict[str, str | None]) -> dict[str, str]:
 # -- variables -----------------------------------------------------------------------------------------------------
 
 
-def _env(launch: Launch, place: Place) -> list[Fields]:
+def _env(launch: Launch, place: PodIdentity) -> list[Fields]:
     """The user's own first, then what is told about the run, which wins."""
     facts, secret = _facts(launch, place), names.job_name(launch.name, Run(launch.workload_id, launch.attempt))
     hidden = set(launch.spec.secrets) - facts.keys()
@@ -205,7 +205,7 @@ def _env(launch: Launch, place: Place) -> list[Fields]:
     return variables
 
 
-def _facts(launch: Launch, place: Place) -> dict[str, str]:
+def _facts(launch: Launch, place: PodIdentity) -> dict[str, str]:
     facts = told(launch, peers(launch, place.job))
     if launch.spec.nodes == 1:
         facts |= dict.fromkeys(RANKS, "0")

@@ -18,11 +18,11 @@ from typing import BinaryIO
 from penstock.domain.paths import WORKDIR
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError
+from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.requests import Pauses
+from penstock.engines.kubernetes.api.requests import RetryPauses
 from penstock.engines.kubernetes.api.streams import ExecSession
 from penstock.engines.shared.minder import ARRIVED, BASH, MARKS
 
@@ -45,8 +45,8 @@ rm -f {ARCHIVE}
 """Ends with 0 when there is nothing more to send: all is there, or will never be."""
 
 
-class Sending:
-    def __init__(self, api: Api, cluster: Cluster, data_dir: Path) -> None:
+class WorkdirSender:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, data_dir: Path) -> None:
         self._api = api
         self._cluster = cluster
         self._archives = data_dir / "kubernetes" / "workdirs"
@@ -108,7 +108,7 @@ class Sending:
         return self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
 
     async def _send_until_there(self, pod: Pod) -> None:
-        pauses = Pauses()
+        pauses = RetryPauses()
         try:
             while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
                 try:
@@ -116,7 +116,7 @@ class Sending:
                         if await self._send(pod):
                             self._sent.add(pod.uid)
                             return
-                except (ApiError, OSError) as error:
+                except (KubernetesError, OSError) as error:
                     log.warning("the workdir is not yet in %s: %s", pod.name, error)
                 await asyncio.sleep(pauses.next())
         finally:
@@ -139,7 +139,7 @@ class Sending:
                     return await session.exit_code() == 0
                 finally:
                     sending.cancel()
-                    with suppress(asyncio.CancelledError, ApiError):
+                    with suppress(asyncio.CancelledError, KubernetesError):
                         await sending
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes.api.quantities import whole
-from penstock.engines.kubernetes.state.last_seen import Sighting
+from penstock.engines.kubernetes.state.last_seen import PodRecord
 from penstock.engines.shared.exit_codes import describe
 from penstock.engines.shared.minder import FAILURES, read_note
 
@@ -30,7 +30,7 @@ _RUNTIME = re.compile(r"^(?:failed to |OCI runtime |runc |unable to )[^:]*: ")
 
 
 @dataclass(frozen=True)
-class Ending:
+class UnitEnd:
     state: State
     reason: Reason
     message: str | None = None
@@ -38,16 +38,16 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Intervention:
     """What was done to a run from outside, that its pods do not know."""
 
     stopped: bool = False
-    verdict: Ending | None = None
+    verdict: UnitEnd | None = None
     job_deleted: bool = False
     max_duration: int | None = None
 
 
-def is_own(seen: Sighting) -> bool:
+def is_own(seen: PodRecord) -> bool:
     """It ended by itself, before anyone took it away; its own note says so where the order was not seen."""
     if seen.exit_code is None or seen.reason or seen.cause == "ContainerStatusUnknown":
         return False
@@ -55,7 +55,7 @@ def is_own(seen: Sighting) -> bool:
     return note.ended != "time" and (not seen.deleting or (note.code is not None and not note.ended))
 
 
-def ending(seen: Sighting, wanted: Wanted, lost: bool = False) -> Ending:
+def ending(seen: PodRecord, wanted: Intervention, lost: bool = False) -> UnitEnd:
     """Of one whose pod is over, or which is `lost` with its node. Why others ended it is not known here."""
     if is_own(seen):
         return _own(seen)
@@ -64,56 +64,56 @@ def ending(seen: Sighting, wanted: Wanted, lost: bool = False) -> Ending:
     if seen.reason:
         return _ended_by_node(seen)
     if wanted.stopped:
-        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, _unheard(seen) if lost else None, seen.exit_code)
+        return UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, _unheard(seen) if lost else None, seen.exit_code)
     if wanted.verdict:
         return wanted.verdict
     if lost or seen.disrupted in _LOST:
-        return Ending(State.CRASHED, Reason.NODE_LOST, f"Its node {seen.node} was lost.", seen.exit_code)
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Its node {seen.node} was lost.", seen.exit_code)
     if seen.disrupted:
         said = _TAKEN.get(seen.disrupted, "{node} took its room back.").format(node=seen.node or "Its node")
-        return Ending(State.CRASHED, Reason.EVICTED, said, seen.exit_code)
+        return UnitEnd(State.CRASHED, Reason.EVICTED, said, seen.exit_code)
     what = "Its Job was deleted" if wanted.job_deleted else "Its pod was deleted"
-    return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, f"{what} in the cluster.", seen.exit_code)
+    return UnitEnd(State.CRASHED, Reason.DELETED_OUTSIDE, f"{what} in the cluster.", seen.exit_code)
 
 
-def timed_out(seen: Sighting) -> bool:
+def timed_out(seen: PodRecord) -> bool:
     return seen.reason == "DeadlineExceeded" or (seen.exit_code is not None and read_note(seen.said).ended == "time")
 
 
-def peak_of(seen: Sighting) -> int | None:
+def peak_of(seen: PodRecord) -> int | None:
     """What was killed for its memory had all that it was allowed."""
     limit = whole(seen.memory_limit) if seen.cause == "OOMKilled" else 0
     return read_note(seen.said).peak or limit or None
 
 
-def _own(seen: Sighting) -> Ending:
+def _own(seen: PodRecord) -> UnitEnd:
     code, note = seen.exit_code or 0, read_note(seen.said)
     if seen.cause in ("StartError", "ContainerCannotRun"):
         return _not_started(seen)
     if code and seen.cause == "OOMKilled":
-        return Ending(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(seen), code)
+        return UnitEnd(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(seen), code)
     if code and note.phase in FAILURES:
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[note.phase], code)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[note.phase], code)
     if code and note.phase == "setup":
         said = f"setup ended with {describe(code)}; run did not start."
-        return Ending(State.CRASHED, Reason.SETUP_FAILED, said, code)
+        return UnitEnd(State.CRASHED, Reason.SETUP_FAILED, said, code)
     if code:
-        return Ending(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
-    return Ending(State.EXITED, Reason.FINISHED, None, 0)
+        return UnitEnd(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
+    return UnitEnd(State.EXITED, Reason.FINISHED, None, 0)
 
 
-def _not_started(seen: Sighting) -> Ending:
+def _not_started(seen: PodRecord) -> UnitEnd:
     """With the code a shell would have ended with."""
     said = plain(seen.said)
     program = _PROGRAM.search(said)
     if program and any(words in said for words in ("not found in $PATH", "no such file or directory")):
         said = f"The program {program[1]} was not found in the image."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
     if program:
         why = said.rpartition(": ")[2]
         said = f"The program {program[1]} cannot be executed: {why}."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
-    return Ending(State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started: {said}.", seen.exit_code)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
+    return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started: {said}.", seen.exit_code)
 
 
 def plain(message: str) -> str:
@@ -123,7 +123,7 @@ def plain(message: str) -> str:
     return message.removesuffix(": unknown").rstrip(".")
 
 
-def _out_of_memory(seen: Sighting) -> str:
+def _out_of_memory(seen: PodRecord) -> str:
     peak = peak_of(seen)
     used = f"; it used up to {mebibytes(peak)}" if peak else ""
     if not seen.memory_limit:
@@ -139,31 +139,31 @@ def mebibytes(amount: int) -> str:
     return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"
 
 
-def _time_limit(seen: Sighting, wanted: Wanted) -> Ending:
+def _time_limit(seen: PodRecord, wanted: Intervention) -> UnitEnd:
     limit = wanted.max_duration or seen.max_duration
     shown = f" ({show_duration(limit)})" if limit else ""
     said = f"It ran longer than max_duration{shown}."
     if not seen.ran:
         said = f"Its max_duration{shown} was over before it ran."
-    return Ending(State.CRASHED, Reason.TIME_LIMIT, said, seen.exit_code or TIME_CODE)
+    return UnitEnd(State.CRASHED, Reason.TIME_LIMIT, said, seen.exit_code or TIME_CODE)
 
 
-def _ended_by_node(seen: Sighting) -> Ending:
+def _ended_by_node(seen: PodRecord) -> UnitEnd:
     code = seen.exit_code or 1
     if full := _disk_limit(seen):
-        return Ending(State.CRASHED, Reason.DISK_LIMIT, full, code)
+        return UnitEnd(State.CRASHED, Reason.DISK_LIMIT, full, code)
     if low := _LOW.search(seen.message):
         what = _RESOURCES.get(low[1], low[1])
-        return Ending(State.CRASHED, Reason.EVICTED, f"{seen.node} ran low on {what} and took its room back.", code)
+        return UnitEnd(State.CRASHED, Reason.EVICTED, f"{seen.node} ran low on {what} and took its room back.", code)
     if seen.reason in ("NodeLost", "Unknown"):
-        return Ending(State.CRASHED, Reason.NODE_LOST, f"Its node {seen.node} was lost.", code)
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Its node {seen.node} was lost.", code)
     if seen.reason in ("Terminated", "NodeShutdown", "Shutdown"):
-        return Ending(State.CRASHED, Reason.EVICTED, f"{seen.node} was shut down.", code)
+        return UnitEnd(State.CRASHED, Reason.EVICTED, f"{seen.node} was shut down.", code)
     said = f"{seen.node or 'Its node'} did not keep it: {seen.message.strip().rstrip('.') or seen.reason}."
-    return Ending(State.CRASHED, Reason.EVICTED, said, code)
+    return UnitEnd(State.CRASHED, Reason.EVICTED, said, code)
 
 
-def _disk_limit(seen: Sighting) -> str | None:
+def _disk_limit(seen: PodRecord) -> str | None:
     if scratch := _SCRATCH.search(seen.message):
         return f"{seen.paths.get(scratch[1], scratch[1])} holds more than its size {_size(scratch[2])}."
     if in_all := _IN_ALL.search(seen.message):
@@ -171,5 +171,5 @@ def _disk_limit(seen: Sighting) -> str | None:
     return None
 
 
-def _unheard(seen: Sighting) -> str:
+def _unheard(seen: PodRecord) -> str:
     return f"Its node {seen.node} does not answer: whether it still runs there is not known."

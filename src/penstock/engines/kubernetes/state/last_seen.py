@@ -24,7 +24,7 @@ FILE = "units"
 OVER = ("Succeeded", "Failed")
 
 
-class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     part: int
     uid: str
     pod: str
@@ -69,14 +69,14 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.started_at is not None or (self.exit_code is not None and self.cause != "StartError")
 
 
-def sighting(pod: Pod, *, array: bool = False) -> Sighting:
+def record_pod(pod: Pod, *, array: bool = False) -> PodRecord:
     status = pod.container(names.CONTAINER)
     state = status.state if status else None
     ended = state.terminated if state else None
     began = (state.running and state.running.started_at) or (ended and ended.started_at) if state else None
     disrupted = condition(pod.status.conditions, "DisruptionTarget")
     container = next((each for each in pod.spec.containers if each.name == names.CONTAINER), None)
-    return Sighting(
+    return PodRecord(
         part=names.part_of(pod),
         uid=pod.uid,
         pod=pod.name,
@@ -107,7 +107,7 @@ def _version(pod: Pod) -> int:
     return int(version) if version.isdecimal() else 1
 
 
-def merged(old: Sighting | None, new: Sighting) -> Sighting:
+def merged(old: PodRecord | None, new: PodRecord) -> PodRecord:
     """What is known of a unit after `new` was seen, too."""
     if old is None:
         return new
@@ -124,29 +124,36 @@ def merged(old: Sighting | None, new: Sighting) -> Sighting:
     )
 
 
-def _made(sighting: Sighting) -> float:
-    return sighting.created.timestamp() if sighting.created else 0.0
+def _made(record: PodRecord) -> float:
+    return record.created.timestamp() if record.created else 0.0
 
 
-def vanished(old: Sighting, at: datetime) -> Sighting:
+def vanished(old: PodRecord, at: datetime) -> PodRecord:
     return old if old.over else replace(old, running=False, gone_at=at)
 
 
-def _worth(sighting: Sighting) -> tuple[object, ...]:
+def _worth(record: PodRecord) -> tuple[object, ...]:
     """What is noted when it changes."""
-    return (sighting.uid, sighting.started_at, sighting.exit_code, sighting.deleting, sighting.over, sighting.reason)
+    return (
+        record.uid,
+        record.started_at,
+        record.exit_code,
+        record.deleting,
+        record.over,
+        record.reason,
+    )
 
 
-class Notes:
+class RunPods:
     """The sightings of one run, and their file."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / FILE
-        self.units: dict[int, Sighting] = {}
+        self.units: dict[int, PodRecord] = {}
         for seen in _read(self._path):
             self.units[seen.part] = merged(self.units.get(seen.part), seen)
 
-    def see(self, seen: Sighting) -> Sighting:
+    def see(self, seen: PodRecord) -> PodRecord:
         return self._set(merged(self.units.get(seen.part), seen))
 
     def lose(self, part: int, uid: str, at: datetime) -> None:
@@ -154,7 +161,7 @@ class Notes:
         if known and known.uid == uid:
             self._set(vanished(known, at))
 
-    def _set(self, seen: Sighting) -> Sighting:
+    def _set(self, seen: PodRecord) -> PodRecord:
         known = self.units.get(seen.part)
         self.units[seen.part] = seen
         if (seen.ran or seen.over or seen.deleting) and (known is None or _worth(known) != _worth(seen)):
@@ -162,7 +169,7 @@ class Notes:
         return seen
 
 
-def _append(path: Path, seen: Sighting) -> None:
+def _append(path: Path, seen: PodRecord) -> None:
     """Not yet on the disk for good when this returns; what must be is brought there with the end of the log."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -178,7 +185,7 @@ def _append(path: Path, seen: Sighting) -> None:
         os.close(fd)
 
 
-def _read(path: Path) -> list[Sighting]:
+def _read(path: Path) -> list[PodRecord]:
     """Whole lines only: the last one may be half written."""
     try:
         lines = path.read_bytes().split(b"\n")
@@ -187,7 +194,7 @@ def _read(path: Path) -> list[Sighting]:
     found = []
     for line in lines:
         try:
-            found.append(msgspec.json.decode(line, type=Sighting))
+            found.append(msgspec.json.decode(line, type=PodRecord))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
     return found

@@ -15,24 +15,24 @@ from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.state.endings import Ending, Wanted, ending, is_own, peak_of, timed_out
-from penstock.engines.kubernetes.state.last_seen import Sighting
-from penstock.engines.kubernetes.waiting.reasons import ORDER, Why
+from penstock.engines.kubernetes.state.endings import Intervention, UnitEnd, ending, is_own, peak_of, timed_out
+from penstock.engines.kubernetes.state.last_seen import PodRecord
+from penstock.engines.kubernetes.waiting.reasons import ORDER, WaitReason
 from penstock.engines.shared.exit_codes import describe
 
 SECOND = timedelta(milliseconds=999)
 
 
 @dataclass(frozen=True)
-class View:
+class Snapshot:
     """All that is known of a run."""
 
     run: Run
     jobs: Sequence[Job]
-    units: Mapping[int, Sighting]
+    units: Mapping[int, PodRecord]
     """The newest pod of each part."""
     now: datetime
-    why: Callable[[int], Why]
+    why: Callable[[int], WaitReason]
     """What a part that has not started waits for."""
     kept: Callable[[int], bool] = lambda _: True
     """Whether all a part printed is stored."""
@@ -47,7 +47,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Shape:
+class RunParts:
     parts: tuple[int, ...]
     array: bool
     completed: frozenset[int] = frozenset()
@@ -57,10 +57,10 @@ class Shape:
 
 @dataclass
 class _Reading:
-    view: View
-    shape: Shape
-    wanted: Wanted
-    verdicts: Mapping[int, Ending]
+    view: Snapshot
+    shape: RunParts
+    wanted: Intervention
+    verdicts: Mapping[int, UnitEnd]
     failing: bool
     """Kubernetes ends all of it because one failed."""
     quiet: bool
@@ -68,11 +68,11 @@ class _Reading:
     units: dict[int, Unit] = field(default_factory=dict)
 
 
-def report(view: View) -> Report:
+def report(view: Snapshot) -> Report:
     if not view.jobs and not view.units:
         return Report(presence=Presence.absent)
     quiet = all(is_quiet(job) for job in view.jobs)
-    reading = _Reading(view, shape(view), wanted(view.jobs), verdicts(view.jobs), _fails(view.jobs), quiet)
+    reading = _Reading(view, parts_of_run(view), wanted(view.jobs), verdicts(view.jobs), _fails(view.jobs), quiet)
     blamed = _blame(reading)
     for part in reading.shape.parts:
         reading.units[part] = _unit(reading, part, blamed)
@@ -99,10 +99,10 @@ def _running(reading: _Reading, units: tuple[Unit, ...]) -> Report:
 # what was wanted of it
 
 
-def shape(view: View) -> Shape:
+def parts_of_run(view: Snapshot) -> RunParts:
     """Its parts: those of its Jobs, or if someone deleted them those that were seen."""
     if not view.jobs:
-        return Shape(tuple(sorted(view.units)), array=any(seen.array for seen in view.units.values()))
+        return RunParts(tuple(sorted(view.units)), array=any(seen.array for seen in view.units.values()))
     parts: set[int] = set()
     completed: set[int] = set()
     failed: set[int] = set()
@@ -117,7 +117,7 @@ def shape(view: View) -> Shape:
             completed |= indexes(job.status.completed_indexes)
             failed |= indexes(job.status.failed_indexes)
     array = any(is_array(job) for job in view.jobs)
-    return Shape(tuple(sorted(parts)), array, frozenset(completed), frozenset(failed))
+    return RunParts(tuple(sorted(parts)), array, frozenset(completed), frozenset(failed))
 
 
 def is_array(job: Job) -> bool:
@@ -129,7 +129,7 @@ def part_of_job(job: Job, index: int) -> int:
     return names.part_of(job) if names.ARRAY_INDEX in job.labels else index
 
 
-def current(jobs: Sequence[Job], units: Mapping[int, Sighting]) -> dict[int, Sighting]:
+def current(jobs: Sequence[Job], units: Mapping[int, PodRecord]) -> dict[int, PodRecord]:
     """Without the pods that were there before the Job was last suspended or went on, and were taken away by that."""
     asked = wanted(jobs)
     if not jobs or asked.stopped or asked.verdict or verdicts(jobs):
@@ -141,7 +141,7 @@ def current(jobs: Sequence[Job], units: Mapping[int, Sighting]) -> dict[int, Sig
     return {part: seen for part, seen in units.items() if not _is_of_before(seen, moment)}
 
 
-def _is_of_before(seen: Sighting, moment: datetime | None) -> bool:
+def _is_of_before(seen: PodRecord, moment: datetime | None) -> bool:
     if moment is None or seen.created is None or seen.created >= moment:
         return False
     return bool(seen.deleting or seen.gone_at) and not is_own(seen)
@@ -157,9 +157,9 @@ def indexes(text: str) -> set[int]:
     return found
 
 
-def wanted(jobs: Sequence[Job]) -> Wanted:
+def wanted(jobs: Sequence[Job]) -> Intervention:
     limits = [job.annotations.get(names.MAX_DURATION, "") for job in jobs]
-    return Wanted(
+    return Intervention(
         stopped=any(names.STOP in job.annotations for job in jobs),
         verdict=next((found for job in jobs if (found := _verdict(job, names.VERDICT))), None),
         job_deleted=not jobs or all(job.metadata.deletion_timestamp for job in jobs),
@@ -167,7 +167,7 @@ def wanted(jobs: Sequence[Job]) -> Wanted:
     )
 
 
-def verdicts(jobs: Sequence[Job]) -> dict[int, Ending]:
+def verdicts(jobs: Sequence[Job]) -> dict[int, UnitEnd]:
     """On single indexes of an array; the others go on."""
     prefix = f"{names.VERDICT}-"
     found = {}
@@ -179,15 +179,15 @@ def verdicts(jobs: Sequence[Job]) -> dict[int, Ending]:
     return found
 
 
-def _verdict(job: Job, annotation: str) -> Ending | None:
+def _verdict(job: Job, annotation: str) -> UnitEnd | None:
     text = job.annotations.get(annotation)
     if text is None:
         return None
     try:
         said = json.loads(text)
-        return Ending(State.CRASHED, Reason(said["reason"]), str(said["message"]))
+        return UnitEnd(State.CRASHED, Reason(said["reason"]), str(said["message"]))
     except (ValueError, LookupError, TypeError):
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, "The server gave it up.")
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, "The server gave it up.")
 
 
 def is_quiet(job: Job) -> bool:
@@ -223,15 +223,15 @@ def _blame(reading: _Reading) -> tuple[int, str] | None:
     return (first.part, f"{_what_it_did(view, first)}; the others were stopped.") if first else None
 
 
-def _order(seen: Sighting) -> tuple[int, float, int]:
+def _order(seen: PodRecord) -> tuple[int, float, int]:
     """Those that were taken away in the order in which that began; of those that ended the earliest first."""
     ended = seen.ended_at or seen.gone_at
     return (seen.deleting, ended.timestamp() if ended else math.inf, seen.part)
 
 
-def _what_it_did(view: View, seen: Sighting) -> str:
+def _what_it_did(view: Snapshot, seen: PodRecord) -> str:
     node = f"Node {seen.part}"
-    found = ending(seen, Wanted(), lost=is_lost(view, seen))
+    found = ending(seen, Intervention(), lost=is_lost(view, seen))
     if found.reason is Reason.NODE_LOST:
         return f"{node} was lost with {seen.node}"
     if found.reason is Reason.DELETED_OUTSIDE:
@@ -243,7 +243,7 @@ def _what_it_did(view: View, seen: Sighting) -> str:
     return f"{node} ended with {describe(found.exit_code or 0)}"
 
 
-def is_lost(view: View, seen: Sighting) -> bool:
+def is_lost(view: Snapshot, seen: PodRecord) -> bool:
     """Its node does not answer, and the cluster has given it up or has waited in vain for its end."""
     if seen.over or seen.node not in view.lost_nodes or not seen.deleting:
         return False
@@ -262,42 +262,42 @@ def _unit(reading: _Reading, part: int, blamed: tuple[int, str] | None) -> Unit:
         return _alive(reading, part, seen)
     wanted = reading.wanted
     if part in reading.verdicts:
-        wanted = Wanted(verdict=reading.verdicts[part])
+        wanted = Intervention(verdict=reading.verdicts[part])
     found = ending(seen, wanted, lost)
     if blamed and blamed[0] != part and not is_own(seen) and not seen.reason and not timed_out(seen):
         found = _ended_with(reading, blamed, seen.exit_code)
     return _ended(reading, part, found, seen)
 
 
-def _ended_with(reading: _Reading, blamed: tuple[int, str], code: int | None) -> Ending:
+def _ended_with(reading: _Reading, blamed: tuple[int, str], code: int | None) -> UnitEnd:
     first = reading.view.units[blamed[0]]
     if timed_out(first):  # all have the same time
         return ending(first, reading.wanted)
-    return Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, blamed[1], code)
+    return UnitEnd(State.STOPPED, Reason.ANOTHER_NODE_ENDED, blamed[1], code)
 
 
 def _never_seen(reading: _Reading, part: int, blamed: tuple[int, str] | None) -> Unit:
     """No pod of it is there, and none was seen: it has none yet, or it came and went while no server ran."""
     wanted, shape = reading.wanted, reading.shape
     if part in shape.completed:
-        return _ended(reading, part, Ending(State.EXITED, Reason.FINISHED, None, 0))
+        return _ended(reading, part, UnitEnd(State.EXITED, Reason.FINISHED, None, 0))
     if part in reading.verdicts and (part in shape.failed or reading.quiet):
         return _ended(reading, part, reading.verdicts[part])
     if wanted.verdict and reading.quiet:
         return _ended(reading, part, wanted.verdict)
     if wanted.stopped and reading.quiet:
         said = "never started" if shape.array else None
-        return _ended(reading, part, Ending(State.STOPPED, Reason.STOPPED_BY_USER, said))
+        return _ended(reading, part, UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, said))
     if blamed:
         return _ended(reading, part, _ended_with(reading, blamed, None))
     if part in shape.failed or (reading.failing and not shape.array):
         said = "It failed; its pod was gone before it could be seen how."
-        return _ended(reading, part, Ending(State.CRASHED, Reason.OUTCOME_UNKNOWN, said, 1))
+        return _ended(reading, part, UnitEnd(State.CRASHED, Reason.OUTCOME_UNKNOWN, said, 1))
     why = reading.view.why(part)
     return _open(reading, part, why.state, why.reason, why.message)
 
 
-def _alive(reading: _Reading, part: int, seen: Sighting) -> Unit:
+def _alive(reading: _Reading, part: int, seen: PodRecord) -> Unit:
     if seen.started_at:
         said = f"Its node {seen.node} does not answer." if seen.node in reading.view.lost_nodes else None
         running = _open(reading, part, State.RUNNING, Reason.STARTED, said, seen.started_at)
@@ -312,7 +312,7 @@ def _open(
     return Unit(**_place(reading, part), state=state, reason=reason, message=message, started_at=started)
 
 
-def _ended(reading: _Reading, part: int, found: Ending, seen: Sighting | None = None) -> Unit:
+def _ended(reading: _Reading, part: int, found: UnitEnd, seen: PodRecord | None = None) -> Unit:
     view = reading.view
     started = seen.started_at if seen else None
     at = _end_time(view, part, seen) if seen else view.now
@@ -329,7 +329,7 @@ def _ended(reading: _Reading, part: int, found: Ending, seen: Sighting | None = 
     )
 
 
-def _end_time(view: View, part: int, seen: Sighting) -> datetime:
+def _end_time(view: Snapshot, part: int, seen: PodRecord) -> datetime:
     known, printed = seen.ended_at, view.printed(part)
     if known is None:
         return seen.gone_at or printed or view.now
@@ -368,7 +368,7 @@ def _waiting(reading: _Reading) -> Report:
     return _says(unit.state, unit.reason or Reason.SUBMITTED, message)
 
 
-def _partly(view: View, placed: int, total: int, waits: int, why: str | None) -> str:
+def _partly(view: Snapshot, placed: int, total: int, waits: int, why: str | None) -> str:
     have = "have" if placed > 1 else "has"
     said = f"{placed} of {total} nodes {have} a place; node {waits}: {why or 'it waits'}"
     if view.gives_back:

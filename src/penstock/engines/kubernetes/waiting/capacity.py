@@ -27,7 +27,7 @@ from penstock.engines.kubernetes.waiting.shortage import (
 
 
 @dataclass(frozen=True)
-class Room:
+class NodeCapacity:
     """For how many pods there is room on each node."""
 
     ever: Mapping[str, int]
@@ -38,7 +38,7 @@ class Room:
     """Beside what runs there."""
 
 
-def room_for(pod: Pod, most: int, stock: Inventory) -> Room:
+def room_for(pod: Pod, most: int, stock: Inventory) -> NodeCapacity:
     asked = {name: size for name, size in requests(pod).items() if size}
     ever, open_, now = {}, {}, {}
     for node in stock.all():
@@ -48,7 +48,7 @@ def room_for(pod: Pod, most: int, stock: Inventory) -> Room:
         if node.message is None:
             open_[node.name] = ever[node.name]
             now[node.name] = _count(asked, stock.free(node.name), most)
-    return Room(ever, open_, now)
+    return NodeCapacity(ever, open_, now)
 
 
 def _count(asked: Mapping[str, Decimal], there: Mapping[str, Decimal], most: int) -> int:

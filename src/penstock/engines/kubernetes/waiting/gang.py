@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import NotFound
+from penstock.engines.kubernetes.api.errors import KubernetesNotFound
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.pods import Pod
@@ -40,7 +40,7 @@ DOUBLED = 6
 class Gang:
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         cluster: Cluster,
         stock: Inventory,
         autoscaler: Autoscaler,
@@ -80,7 +80,7 @@ class Gang:
                 await self._resume(run, job)
             else:
                 await self._give_back(run, job)
-        except NotFound:
+        except KubernetesNotFound:
             log.debug("%s is gone", job.name)
 
     def _several(self, run: Run) -> Job | None:

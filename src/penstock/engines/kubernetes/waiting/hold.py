@@ -12,17 +12,17 @@ from penstock.engines.kubernetes.api.objects.jobs import Job
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlacementRecord:
     tries: int
     """How often its nodes gave their places back."""
     again: datetime | None
 
 
-def read_placement(job: Job) -> Placement | None:
+def read_placement(job: Job) -> PlacementRecord | None:
     try:
         said = json.loads(job.annotations.get(names.PLACEMENT, ""))
         again = datetime.fromisoformat(said["again"]).astimezone(UTC)
-        return Placement(int(said["tries"]), again)
+        return PlacementRecord(int(said["tries"]), again)
     except (ValueError, LookupError, TypeError):
         return None
 

@@ -17,14 +17,14 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import Conflict, NotFound
+from penstock.engines.kubernetes.api.errors import KubernetesConflict, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.state.report import is_array
 from penstock.engines.kubernetes.waiting.kueue import suspending
-from penstock.engines.kubernetes.waiting.reasons import Why
+from penstock.engines.kubernetes.waiting.reasons import WaitReason
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,13 @@ class Waiting:
     part: int
     job: Job
     pod: Pod | None
-    why: Why
+    why: WaitReason
 
 
 class Verdicts:
-    def __init__(self, api: Api, cluster: Cluster, patience: int, *, again: Callable[[Run, datetime], None]) -> None:
+    def __init__(
+        self, api: KubernetesApi, cluster: Cluster, patience: int, *, again: Callable[[Run, datetime], None]
+    ) -> None:
         """`again` is told when to look at a run anew."""
         self._api, self._cluster = api, cluster
         self._patience = timedelta(seconds=patience)
@@ -84,7 +86,7 @@ class Verdicts:
             else:
                 change = {"metadata": {"annotations": {names.VERDICT: text}}}
                 await self._api.patch(Job, job.name, change | await suspending(self._api, job), job.namespace)
-        except (NotFound, Conflict):
+        except (KubernetesNotFound, KubernetesConflict):
             log.debug("%s is gone already", job.name)
 
     async def lose(self, job: Job, part: int, node: str) -> None:
@@ -97,7 +99,7 @@ class Verdicts:
         change = {"metadata": {"annotations": {name: text}}}
         try:
             await self._api.patch(Job, job.name, change | await suspending(self._api, job), job.namespace)
-        except NotFound:
+        except KubernetesNotFound:
             log.debug("%s is gone already", job.name)
 
     def _others_go_on(self, run: Run, waiting: Waiting) -> bool:

@@ -16,10 +16,16 @@ from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import Cache
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import Forbidden, NotFound
-from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part, condition
+from penstock.engines.kubernetes.api.errors import KubernetesForbidden, KubernetesNotFound
+from penstock.engines.kubernetes.api.objects.base import (
+    Condition,
+    KubernetesObject,
+    ObjectPart,
+    ResourceKind,
+    condition,
+)
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.state.report import is_array
@@ -38,41 +44,41 @@ _NOT_THERE = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _WORDS = {"cpu": "CPU", names.GPU: "GPU", "ephemeral-storage": "disk"}
 
 
-class WorkloadSpec(Part, frozen=True):
+class WorkloadSpec(ObjectPart, frozen=True):
     active: bool = True
 
 
-class WorkloadStatus(Part, frozen=True):
+class WorkloadStatus(ObjectPart, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class QueuedWorkload(Object, frozen=True):
+class QueuedWorkload(KubernetesObject, frozen=True):
     """What Kueue makes for each Job that has a queue."""
 
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
-    kind = Kind("Workload", "workloads", GROUP, "v1beta2")
+    kind = ResourceKind("Workload", "workloads", GROUP, "v1beta2")
 
 
-class OlderWorkload(QueuedWorkload, frozen=True):
+class QueuedWorkloadV1Beta1(QueuedWorkload, frozen=True):
     """The same before Kueue 0.15."""
 
-    kind = Kind("Workload", "workloads", GROUP, "v1beta1")
+    kind = ResourceKind("Workload", "workloads", GROUP, "v1beta1")
 
 
-async def kind_in(api: Api) -> type[QueuedWorkload] | None:
+async def kind_in(api: KubernetesApi) -> type[QueuedWorkload] | None:
     """As this cluster's Kueue has it; None where there is none."""
     offered = await api.versions(GROUP)
-    return next((kind for kind in (QueuedWorkload, OlderWorkload) if kind.kind.version in offered), None)
+    return next((kind for kind in (QueuedWorkload, QueuedWorkloadV1Beta1) if kind.kind.version in offered), None)
 
 
-async def suspending(api: Api, job: Job) -> Fields:
+async def suspending(api: KubernetesApi, job: Job) -> Fields:
     """What has to be written into a Job so that it ends: nothing where Kueue was told to end it."""
     return {} if await let_go(api, job) and not job.spec.suspend else SUSPENDED
 
 
-async def let_go(api: Api, job: Job) -> bool:
+async def let_go(api: KubernetesApi, job: Job) -> bool:
     """Kueue suspends what belongs to a workload that is not active, and leaves it so. False if it has none for it."""
     if names.QUEUE not in job.labels:
         return False
@@ -82,15 +88,15 @@ async def let_go(api: Api, job: Job) -> bool:
         for found in await api.list(kind, job.namespace, labels=f"{GROUP}/job-uid={job.uid}") if kind else ():
             await api.patch(kind or QueuedWorkload, found.name, {"spec": {"active": False}}, found.namespace)
             told = True
-    except NotFound:
+    except KubernetesNotFound:
         log.debug("%s is in no queue any more", job.name)
-    except Forbidden as error:
+    except KubernetesForbidden as error:
         log.warning("%s may be started again by its queue: %s", job.name, error.message)
     return told
 
 
-class Queues:
-    def __init__(self, api: Api, cluster: Cluster, *, again: Callable[[Run, datetime], None]) -> None:
+class KueueQueues:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, *, again: Callable[[Run, datetime], None]) -> None:
         """`again` is told when to look at a run anew."""
         self._api, self._cluster, self._again = api, cluster, again
         self._workloads: Cache[QueuedWorkload] | None = None
@@ -173,7 +179,7 @@ class Queues:
         log.info("%s is suspended, since Kueue did not", job.name)
         try:
             await self._api.patch(Job, job.name, SUSPENDED, job.namespace)
-        except NotFound:
+        except KubernetesNotFound:
             log.debug("%s is gone already", job.name)
 
 

@@ -13,9 +13,9 @@ import logging
 from penstock.domain.nodes import product_matches
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import NotFound
+from penstock.engines.kubernetes.api.errors import KubernetesNotFound
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.spec.pod import Fields, affinity
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Products:
-    def __init__(self, api: Api, cluster: Cluster, stock: Inventory) -> None:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, stock: Inventory) -> None:
         self._api, self._cluster, self._stock = api, cluster, stock
         self.awaited: set[Run] = set()
         """Runs whose products no node has."""
@@ -41,7 +41,7 @@ class Products:
             if found := self._meant(job):
                 try:
                     await self._name(job, found)
-                except NotFound:
+                except KubernetesNotFound:
                     log.debug("%s is gone", job.name)
 
     def _waits(self, job: Job) -> bool:

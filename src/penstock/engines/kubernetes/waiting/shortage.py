@@ -10,7 +10,7 @@ from decimal import Decimal
 from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.pods import Pod, SelectorTerm
+from penstock.engines.kubernetes.api.objects.pods import NodeSelectorTerm, Pod
 from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
 
 SHOWN = 3
@@ -103,7 +103,7 @@ def wanted_node(pod: Pod) -> str | None:
     return next((values[0] for values in named if values), None)
 
 
-def _terms(pod: Pod) -> tuple[SelectorTerm, ...]:
+def _terms(pod: Pod) -> tuple[NodeSelectorTerm, ...]:
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required
     return affinity.node_selector_terms if affinity else ()
 

@@ -20,7 +20,7 @@ FOREIGN_ANNOTATIONS = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "v
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """Where a kind is found in the API."""
 
     name: str
@@ -46,7 +46,7 @@ def _segment(name: str) -> str:
     return quote(name, safe="")
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class ObjectPart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A piece of an object. `one_for_all` names the fields whose words repeat from object to object."""
 
     one_for_all: ClassVar[tuple[str, ...]] = ()
@@ -58,7 +58,7 @@ class Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
                 force_setattr(self, name, sys.intern(word))
 
 
-class Owner(Part, frozen=True):
+class OwnerReference(ObjectPart, frozen=True):
     kind: str
     name: str
     uid: str
@@ -67,7 +67,7 @@ class Owner(Part, frozen=True):
     one_for_all = ("kind", "name", "uid")
 
 
-class Meta(Part, frozen=True):
+class ObjectMeta(ObjectPart, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -76,7 +76,7 @@ class Meta(Part, frozen=True):
     annotations: dict[str, str] = {}
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
     generation: int = 0
 
@@ -90,12 +90,12 @@ class Meta(Part, frozen=True):
             del self.annotations[name]
 
 
-class Object(Part, frozen=True):
+class KubernetesObject(ObjectPart, frozen=True):
     """Anything with metadata; also what is decoded where only that it exists matters."""
 
-    metadata: Meta = Meta()
+    metadata: ObjectMeta = ObjectMeta()
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[ResourceKind]
 
     @property
     def name(self) -> str:
@@ -118,7 +118,7 @@ class Object(Part, frozen=True):
         return self.metadata.annotations
 
 
-class Condition(Part, frozen=True):
+class Condition(ObjectPart, frozen=True):
     type: str
     status: str
     reason: str = ""
@@ -136,12 +136,12 @@ def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None
     return next((condition for condition in conditions if condition.type == type_), None)
 
 
-class Resources(Part, frozen=True):
+class ResourceRequirements(ObjectPart, frozen=True):
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class Reference(Part, frozen=True):
+class ObjectReference(ObjectPart, frozen=True):
     kind: str = ""
     namespace: str = ""
     name: str = ""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.engines.kubernetes.api.objects.base import Kind, Object, Part, Reference
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject, ObjectPart, ObjectReference, ResourceKind
 
 
-class EventSeries(Part, frozen=True):
+class EventSeries(ObjectPart, frozen=True):
     count: int = 0
     last_observed_time: datetime | None = None
 
 
-class EventSource(Part, frozen=True):
+class EventSource(ObjectPart, frozen=True):
     component: str = ""
 
     one_for_all = ("component",)
 
 
-class Event(Object, frozen=True):
-    involved_object: Reference = Reference()
+class KubernetesEvent(KubernetesObject, frozen=True):
+    involved_object: ObjectReference = ObjectReference()
     type: str = ""
     reason: str = ""
     message: str = ""
@@ -31,7 +31,7 @@ class Event(Object, frozen=True):
     reporting_component: str = ""
     source: EventSource = EventSource()
 
-    kind = Kind("Event", "events")
+    kind = ResourceKind("Event", "events")
     one_for_all = ("type", "reason", "reporting_component")
 
     @property

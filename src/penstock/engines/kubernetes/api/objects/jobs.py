@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part
+from penstock.engines.kubernetes.api.objects.base import Condition, KubernetesObject, ObjectPart, ResourceKind
 from penstock.engines.kubernetes.api.objects.pods import Pod, PodTemplate
 
 
-class JobSpec(Part, frozen=True):
+class JobSpec(ObjectPart, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
     completion_mode: str = "NonIndexed"
@@ -22,7 +22,7 @@ class JobSpec(Part, frozen=True):
     one_for_all = ("completion_mode",)
 
 
-class JobStatus(Part, frozen=True):
+class JobStatus(ObjectPart, frozen=True):
     active: int = 0
     ready: int = 0
     terminating: int = 0
@@ -35,11 +35,11 @@ class JobStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Job(Object, frozen=True):
+class Job(KubernetesObject, frozen=True):
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
-    kind = Kind("Job", "jobs", "batch")
+    kind = ResourceKind("Job", "jobs", "batch")
 
     def pod(self) -> Pod:
         """Any one of its pods, as it is asked for."""

@@ -6,10 +6,10 @@ import sys
 
 import msgspec
 
-from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part
+from penstock.engines.kubernetes.api.objects.base import Condition, KubernetesObject, ObjectPart, ResourceKind
 
 
-class Taint(Part, frozen=True):
+class Taint(ObjectPart, frozen=True):
     key: str
     effect: str = ""
     value: str = ""
@@ -17,12 +17,12 @@ class Taint(Part, frozen=True):
     one_for_all = ("key", "effect", "value")
 
 
-class NodeSpec(Part, frozen=True):
+class NodeSpec(ObjectPart, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
-class NodeInfo(Part, frozen=True):
+class NodeInfo(ObjectPart, frozen=True):
     kubelet_version: str = ""
     architecture: str = ""
     os_image: str = ""
@@ -32,28 +32,28 @@ class NodeInfo(Part, frozen=True):
     one_for_all = ("kubelet_version", "architecture", "os_image", "kernel_version", "container_runtime_version")
 
 
-class Address(Part, frozen=True):
+class NodeAddress(ObjectPart, frozen=True):
     type: str
     address: str
 
     one_for_all = ("type",)
 
 
-class Endpoint(Part, frozen=True):
+class DaemonEndpoint(ObjectPart, frozen=True):
     port: int = msgspec.field(name="Port", default=0)
 
 
-class Endpoints(Part, frozen=True):
-    kubelet_endpoint: Endpoint = Endpoint()
+class NodeDaemonEndpoints(ObjectPart, frozen=True):
+    kubelet_endpoint: DaemonEndpoint = DaemonEndpoint()
 
 
-class NodeStatus(Part, frozen=True):
+class NodeStatus(ObjectPart, frozen=True):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
-    addresses: tuple[Address, ...] = ()
-    daemon_endpoints: Endpoints = Endpoints()
+    addresses: tuple[NodeAddress, ...] = ()
+    daemon_endpoints: NodeDaemonEndpoints = NodeDaemonEndpoints()
 
     def __post_init__(self) -> None:
         for amounts in (self.capacity, self.allocatable):
@@ -61,16 +61,16 @@ class NodeStatus(Part, frozen=True):
                 amounts[name] = sys.intern(amount)
 
 
-class Node(Object, frozen=True):
+class KubernetesNode(KubernetesObject, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
-    kind = Kind("Node", "nodes", namespaced=False)
+    kind = ResourceKind("Node", "nodes", namespaced=False)
 
 
-class NodeMetrics(Object, frozen=True):
+class NodeMetrics(KubernetesObject, frozen=True):
     """What a node uses, where a metrics-server says it."""
 
     usage: dict[str, str] = {}
 
-    kind = Kind("NodeMetrics", "nodes", "metrics.k8s.io", "v1beta1", namespaced=False)
+    kind = ResourceKind("NodeMetrics", "nodes", "metrics.k8s.io", "v1beta1", namespaced=False)

@@ -4,83 +4,83 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.engines.kubernetes.api.objects.base import Kind, Object, Part
+from penstock.engines.kubernetes.api.objects.base import KubernetesObject, ObjectPart, ResourceKind
 
 
-class NamespaceStatus(Part, frozen=True):
+class NamespaceStatus(ObjectPart, frozen=True):
     phase: str = ""
 
 
-class Namespace(Object, frozen=True):
+class Namespace(KubernetesObject, frozen=True):
     status: NamespaceStatus = NamespaceStatus()
 
-    kind = Kind("Namespace", "namespaces", namespaced=False)
+    kind = ResourceKind("Namespace", "namespaces", namespaced=False)
 
 
-class QuotaStatus(Part, frozen=True):
+class QuotaStatus(ObjectPart, frozen=True):
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
 
 
-class ResourceQuota(Object, frozen=True):
+class ResourceQuota(KubernetesObject, frozen=True):
     status: QuotaStatus = QuotaStatus()
 
-    kind = Kind("ResourceQuota", "resourcequotas")
+    kind = ResourceKind("ResourceQuota", "resourcequotas")
 
 
-class Service(Object, frozen=True):
-    kind = Kind("Service", "services")
+class Service(KubernetesObject, frozen=True):
+    kind = ResourceKind("Service", "services")
 
 
-class ConfigMap(Object, frozen=True):
-    kind = Kind("ConfigMap", "configmaps")
+class ConfigMap(KubernetesObject, frozen=True):
+    kind = ResourceKind("ConfigMap", "configmaps")
 
 
-class Secret(Object, frozen=True):
+class Secret(KubernetesObject, frozen=True):
     """What is in it is read only of those that Penstock made for a Job."""
 
     type: str = ""
     data: dict[str, str] = {}
 
-    kind = Kind("Secret", "secrets")
+    kind = ResourceKind("Secret", "secrets")
 
 
-class ServiceAccount(Object, frozen=True):
-    kind = Kind("ServiceAccount", "serviceaccounts")
+class ServiceAccount(KubernetesObject, frozen=True):
+    kind = ResourceKind("ServiceAccount", "serviceaccounts")
 
 
-class NetworkPolicy(Object, frozen=True):
-    kind = Kind("NetworkPolicy", "networkpolicies", "networking.k8s.io")
+class NetworkPolicy(KubernetesObject, frozen=True):
+    kind = ResourceKind("NetworkPolicy", "networkpolicies", "networking.k8s.io")
 
 
-class RoleBinding(Object, frozen=True):
-    kind = Kind("RoleBinding", "rolebindings", "rbac.authorization.k8s.io")
+class RoleBinding(KubernetesObject, frozen=True):
+    kind = ResourceKind("RoleBinding", "rolebindings", "rbac.authorization.k8s.io")
 
 
-class UserInfo(Part, frozen=True):
+class UserInfo(ObjectPart, frozen=True):
     username: str = ""
 
 
-class ReviewStatus(Part, frozen=True):
+class ReviewStatus(ObjectPart, frozen=True):
     user_info: UserInfo = UserInfo()
 
 
-class SelfReview(Object, frozen=True):
+class SelfReview(KubernetesObject, frozen=True):
     """Who the API server takes us for."""
 
     status: ReviewStatus = ReviewStatus()
 
-    kind = Kind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io", namespaced=False)
+    kind = ResourceKind("SelfSubjectReview", "selfsubjectreviews", "authentication.k8s.io", namespaced=False)
 
 
-class LeaseSpec(Part, frozen=True):
+class LeaseSpec(ObjectPart, frozen=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
     acquire_time: datetime | None = None
     lease_transitions: int = 0
 
 
-class Lease(Object, frozen=True):
+class Lease(KubernetesObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
-    kind = Kind("Lease", "leases", "coordination.k8s.io")
+    kind = ResourceKind("Lease", "leases", "coordination.k8s.io")

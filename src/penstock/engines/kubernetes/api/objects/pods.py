@@ -8,10 +8,16 @@ from datetime import datetime
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part, Resources
+from penstock.engines.kubernetes.api.objects.base import (
+    Condition,
+    KubernetesObject,
+    ObjectPart,
+    ResourceKind,
+    ResourceRequirements,
+)
 
 
-class VolumeMount(Part, frozen=True):
+class VolumeMount(ObjectPart, frozen=True):
     name: str
     mount_path: str
     read_only: bool = False
@@ -20,10 +26,10 @@ class VolumeMount(Part, frozen=True):
     one_for_all = ("name", "mount_path")
 
 
-class Container(Part, frozen=True):
+class Container(ObjectPart, frozen=True):
     name: str
     image: str = ""
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str | None = None
     """`Always` on an init container makes it a sidecar."""
@@ -31,14 +37,14 @@ class Container(Part, frozen=True):
     one_for_all = ("name", "image")
 
 
-class ClaimSource(Part, frozen=True):
+class ClaimSource(ObjectPart, frozen=True):
     claim_name: str
     read_only: bool = False
 
     one_for_all = ("claim_name",)
 
 
-class PodVolume(Part, frozen=True):
+class PodVolume(ObjectPart, frozen=True):
     name: str
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, object] | None = None
@@ -52,13 +58,13 @@ class PodVolume(Part, frozen=True):
             self.ephemeral.clear()
 
 
-class SchedulingGate(Part, frozen=True):
+class SchedulingGate(ObjectPart, frozen=True):
     name: str
 
     one_for_all = ("name",)
 
 
-class Expression(Part, frozen=True):
+class SelectorRequirement(ObjectPart, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
@@ -66,24 +72,24 @@ class Expression(Part, frozen=True):
     one_for_all = ("key", "operator")
 
 
-class SelectorTerm(Part, frozen=True):
-    match_expressions: tuple[Expression, ...] = ()
-    match_fields: tuple[Expression, ...] = ()
+class NodeSelectorTerm(ObjectPart, frozen=True):
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
 
 
-class NodeSelector(Part, frozen=True):
-    node_selector_terms: tuple[SelectorTerm, ...] = ()
+class NodeSelector(ObjectPart, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class NodeAffinity(Part, frozen=True):
+class NodeAffinity(ObjectPart, frozen=True):
     required: NodeSelector | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
-class Affinity(Part, frozen=True):
+class Affinity(ObjectPart, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
-class PodSpec(Part, frozen=True):
+class PodSpec(ObjectPart, frozen=True):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -98,24 +104,24 @@ class PodSpec(Part, frozen=True):
     one_for_all = ("node_name", "restart_policy")
 
 
-class PodTemplate(Part, frozen=True):
+class PodTemplate(ObjectPart, frozen=True):
     """Of a Job: what its pods are made from."""
 
     spec: PodSpec = PodSpec()
 
 
-class Waiting(Part, frozen=True):
+class ContainerStateWaiting(ObjectPart, frozen=True):
     reason: str = ""
     message: str = ""
 
     one_for_all = ("reason",)
 
 
-class Running(Part, frozen=True):
+class ContainerStateRunning(ObjectPart, frozen=True):
     started_at: datetime | None = None
 
 
-class Terminated(Part, frozen=True):
+class ContainerStateTerminated(ObjectPart, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -126,16 +132,16 @@ class Terminated(Part, frozen=True):
     one_for_all = ("reason",)
 
 
-class ContainerState(Part, frozen=True):
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
+class ContainerState(ObjectPart, frozen=True):
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
 NO_STATE = ContainerState()
 
 
-class ContainerStatus(Part, frozen=True):
+class ContainerStatus(ObjectPart, frozen=True):
     name: str
     state: ContainerState = NO_STATE
     last_state: ContainerState = NO_STATE
@@ -150,7 +156,7 @@ class ContainerStatus(Part, frozen=True):
             force_setattr(self, "last_state", NO_STATE)
 
 
-class PodStatus(Part, frozen=True):
+class PodStatus(ObjectPart, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -164,11 +170,11 @@ class PodStatus(Part, frozen=True):
     one_for_all = ("phase", "reason")
 
 
-class Pod(Object, frozen=True):
+class Pod(KubernetesObject, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
-    kind = Kind("Pod", "pods")
+    kind = ResourceKind("Pod", "pods")
 
     def claims(self) -> Iterator[str]:
         """The names of the claims it mounts, in its own namespace."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part, Reference, Resources
+from penstock.engines.kubernetes.api.objects.base import (
+    Condition,
+    KubernetesObject,
+    ObjectPart,
+    ObjectReference,
+    ResourceKind,
+    ResourceRequirements,
+)
 
 
-class ClaimSpec(Part, frozen=True):
+class ClaimSpec(ObjectPart, frozen=True):
     access_modes: tuple[str, ...] = ()
     storage_class_name: str | None = None
     volume_name: str = ""
     volume_mode: str = "Filesystem"
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
 
     one_for_all = ("storage_class_name", "volume_mode")
 
 
-class ClaimStatus(Part, frozen=True):
+class ClaimStatus(ObjectPart, frozen=True):
     phase: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: dict[str, str] = {}
@@ -24,24 +31,24 @@ class ClaimStatus(Part, frozen=True):
     one_for_all = ("phase",)
 
 
-class Claim(Object, frozen=True):
+class PersistentVolumeClaim(KubernetesObject, frozen=True):
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
-    kind = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
+    kind = ResourceKind("PersistentVolumeClaim", "persistentvolumeclaims")
 
 
-class PersistentVolumeSpec(Part, frozen=True):
+class PersistentVolumeSpec(ObjectPart, frozen=True):
     capacity: dict[str, str] = {}
     access_modes: tuple[str, ...] = ()
     storage_class_name: str = ""
     persistent_volume_reclaim_policy: str = ""
-    claim_ref: Reference | None = None
+    claim_ref: ObjectReference | None = None
 
     one_for_all = ("storage_class_name", "persistent_volume_reclaim_policy")
 
 
-class PersistentVolumeStatus(Part, frozen=True):
+class PersistentVolumeStatus(ObjectPart, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -49,20 +56,20 @@ class PersistentVolumeStatus(Part, frozen=True):
     one_for_all = ("phase",)
 
 
-class PersistentVolume(Object, frozen=True):
+class PersistentVolume(KubernetesObject, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
-    kind = Kind("PersistentVolume", "persistentvolumes", namespaced=False)
+    kind = ResourceKind("PersistentVolume", "persistentvolumes", namespaced=False)
 
 
-class StorageClass(Object, frozen=True):
+class KubernetesStorageClass(KubernetesObject, frozen=True):
     provisioner: str = ""
     reclaim_policy: str = "Delete"
     volume_binding_mode: str = "Immediate"
     allow_volume_expansion: bool = False
 
-    kind = Kind("StorageClass", "storageclasses", "storage.k8s.io", namespaced=False)
+    kind = ResourceKind("StorageClass", "storageclasses", "storage.k8s.io", namespaced=False)
 
     @property
     def default(self) -> bool:
