@@ -101,7 +101,7 @@ async def test_a_product_no_node_has_is_refused_where_it_cannot_come(
 ) -> None:
     spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
     async with opened(account.settings(tmp_path, kubernetes_autoscaler=("none",))) as engine:
-        await eventually(lambda: engine._observing.stock.products())
+        await eventually(lambda: engine._inventory.products())
         (refusal,) = await engine.refusals(spec)
         assert refusal.keys == ("resources", "accelerators")
         assert refusal.message == "no node has a GPU 'H100'"
@@ -115,7 +115,7 @@ async def test_a_product_no_node_has_is_refused_where_it_cannot_come(
 async def test_a_product_no_node_has_may_be_to_come_where_nobody_has_said_otherwise(
     engine: KubernetesEngine, a10: None
 ) -> None:
-    await eventually(lambda: engine._observing.stock.products())
+    await eventually(lambda: engine._inventory.products())
     spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
     assert await engine.refusals(spec) == []
     (notice,) = await engine.notices(spec)

@@ -12,7 +12,7 @@ import pytest
 from penstock.engines.kubernetes.logs import collect
 from penstock.engines.kubernetes.logs.collect import BATCH, LONGEST_REST
 from penstock.engines.kubernetes.logs.files import KeptLog, prepare
-from penstock.engines.kubernetes.logs.lines import LogLine
+from penstock.engines.kubernetes.logs.stream import LogLine
 from penstock.engines.shared.logstore import LogReader
 
 LINE = b"x" * 1023 + b"\n"

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from penstock.background import Tasks
 from penstock.domain.nodes import Host, Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.users import Account
@@ -39,16 +40,22 @@ from penstock.engines.kubernetes import refusals as refusing
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import shown
+from penstock.engines.kubernetes.controller import RunController
+from penstock.engines.kubernetes.events import list_run_events, list_volume_events
 from penstock.engines.kubernetes.exec import enter
 from penstock.engines.kubernetes.gpus import Exporters
 from penstock.engines.kubernetes.helpers import VolumeMeter
 from penstock.engines.kubernetes.lease import HeldLease
+from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
+from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.nodes.kubelet import Kubelets
+from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.ports import forward
 from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
+from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import pod as pods
 from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.secrets import NamedSecrets
@@ -56,7 +63,8 @@ from penstock.engines.kubernetes.spec.workdir import WorkdirSender
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
 from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
-from penstock.engines.kubernetes.watch import Observing
+from penstock.engines.kubernetes.waiting.kueue import KueueQueues
+from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.engines.shared.refusals import idle_notices
 from penstock.errors import Forbidden
 from penstock.settings import Settings
@@ -108,9 +116,7 @@ class KubernetesEngine:
         self._runs = KubernetesRuns(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
-        self._observing = Observing(self._api, self._cluster, settings, ended=self._runs.never_ran)
-        await self._observing.open()
-        closing.push_async_callback(self._observing.close)
+        await self._open_observation(closing)
         self._sending = WorkdirSender(self._api, self._cluster, settings.data_dir)
         self._sending.open()
         closing.push_async_callback(self._sending.close)
@@ -119,8 +125,32 @@ class KubernetesEngine:
         self._measuring = VolumeMeter(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
         closing.push_async_callback(self._measuring.close)
 
+    async def _open_observation(self, closing: AsyncExitStack) -> None:
+        """What is known of runs, their logs, and what is done when it is due."""
+        api, cluster, settings = self._api, self._cluster, self._settings
+        self._inventory = Inventory(cluster, settings.kubernetes_tolerations)
+        queues = KueueQueues(api, cluster)
+        closing.push_async_callback(queues.close)
+        self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
+        closing.callback(self._records.close)
+        self._collector = LogCollector(api, cluster, self._records, settings.log_limit)
+        closing.push_async_callback(self._collector.close)
+        reasons = WaitReasons(cluster, self._inventory, self._autoscaler, queues.why)
+        self._snapshots = Snapshots(cluster, self._records, self._collector, reasons, settings)
+        self._logs = CollectedLogs(cluster, self._records, self._collector, self._report)
+        closing.push_async_callback(self._logs.close)
+        self._controller = RunController(
+            api, cluster, self._snapshots, self._collector, self._inventory, queues, settings
+        )
+        closing.callback(self._controller.close)
+        first_count = Tasks()
+        closing.push_async_callback(first_count.close)
+        first_count.start(self._inventory.count())  # thousands of nodes, before someone waits for it
+        for each in (queues, self._records, self._collector, self._logs, self._controller):
+            each.open()
+
     async def close(self) -> None:
-        """Stop looking, as far as `open` came. What runs goes on."""
+        """Close what `open` has opened. What runs goes on."""
         await self._closing.aclose()
 
     # -- the cluster -------------------------------------------------------------------------------------------------
@@ -140,7 +170,7 @@ class KubernetesEngine:
         )
 
     async def nodes(self) -> list[Node]:
-        return await self._observing.nodes()
+        return await self._inventory.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
         self._cluster.require()
@@ -198,7 +228,7 @@ class KubernetesEngine:
 
     async def volume_events(self, volume: Volume) -> list[Event]:
         claim = self._claims.find(volume)
-        return self._observing.volume_events(claim) if claim else []
+        return list_volume_events(self._cluster, claim) if claim else []
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -210,21 +240,21 @@ class KubernetesEngine:
                 queues = await kueue.kind_in(self._api) is not None
         with shown():
             named = await self._named.refusals(spec, owner)
-        products = self._observing.stock.products()
+        products = self._inventory.products()
         return [*refusing.refusals(spec, products, self._autoscaler, kueue=queues), *named]
 
     async def notices(self, spec: Spec) -> list[str]:
         found = idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
-        known = self._observing.stock.products() if self._cluster.read else None
+        known = self._inventory.products() if self._cluster.read else None
         return found if known is None else [*found, *refusing.notices(spec, known, self._autoscaler)]
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
         pod = pods.planned(spec, self._pods, self._products(spec))
-        return capacity.outlook(pod, spec.nodes, self._observing.stock, self._autoscaler)
+        return capacity.outlook(pod, spec.nodes, self._inventory, self._autoscaler)
 
     def _known_products(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self._observing.stock.products(), *self._autoscaler.products)))
+        return tuple(dict.fromkeys((*self._inventory.products(), *self._autoscaler.products)))
 
     def _products(self, spec: Spec) -> tuple[str, ...]:
         """What the nodes call the GPUs it asks for."""
@@ -237,7 +267,7 @@ class KubernetesEngine:
         if refusing.are_unknown(spec, self._known_products()):
             return True
         pod = pods.planned(spec, self._pods, products)
-        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._observing.stock, self._autoscaler))
+        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._inventory, self._autoscaler))
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
@@ -259,7 +289,15 @@ class KubernetesEngine:
 
     async def observe(self, run: Run) -> Report:
         self._place(run)
-        return self._runs.report(run, self._observing.observe)
+        return self._report(run)
+
+    def _report(self, run: Run) -> Report:
+        return self._runs.report(run, self._snapshots.report)
+
+    async def advance(self, run: Run) -> None:
+        self._place(run)
+        with shown():
+            await self._controller.advance(run)
 
     async def stop(self, run: Run, grace: int) -> None:
         self._cluster.require()
@@ -280,7 +318,9 @@ class KubernetesEngine:
         with shown():
             await self._runs.remove(run)
         await asyncio.to_thread(self._sending.forget, run)
-        await self._observing.remove(run)
+        self._records.remove(run)
+        self._snapshots.forget(run)
+        await self._collector.remove(run)
         if run.attempt == 1:
             self._cluster.forget(run.workload_id)
 
@@ -293,11 +333,11 @@ class KubernetesEngine:
 
     async def events(self, run: Run) -> list[Event]:
         self._place(run)
-        return self._observing.events(run)
+        return list_run_events(self._cluster, run)
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         self._place(run)
-        return self._observing.logs(run, part, query)
+        return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
         self._place(run)

@@ -12,13 +12,13 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
-from penstock.engines.kubernetes.state.report import is_array, part_of_job
+from penstock.engines.kubernetes.state.jobs import is_array, part_of_job
 from penstock.engines.kubernetes.waiting.claims import volume_name
 
 _POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
 
 
-def events_of(cluster: Cluster, run: Run) -> list[base.Event]:
+def list_run_events(cluster: Cluster, run: Run) -> list[base.Event]:
     """Also of pods that are gone: an event knows its pod's name, and that the Job's."""
     jobs = {(job.namespace, job.name): job for job in cluster.jobs_of(run)}
     claims = _claims(cluster, run)
@@ -30,7 +30,7 @@ def events_of(cluster: Cluster, run: Run) -> list[base.Event]:
     return _in_order(found)
 
 
-def volume_events(cluster: Cluster, claim: PersistentVolumeClaim) -> list[base.Event]:
+def list_volume_events(cluster: Cluster, claim: PersistentVolumeClaim) -> list[base.Event]:
     about = f"volume {volume_name(claim)}"
     return _in_order([(event, about) for event in cluster.events.about(claim.uid)])
 

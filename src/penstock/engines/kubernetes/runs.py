@@ -38,7 +38,8 @@ from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.pod import Fields
-from penstock.engines.kubernetes.state.last_seen import record_pod
+from penstock.engines.kubernetes.state.jobs import is_finished
+from penstock.engines.kubernetes.state.pods import record_pod
 from penstock.engines.kubernetes.waiting.kueue import suspending
 from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.errors import Conflict, PenstockError
@@ -121,9 +122,6 @@ class KubernetesRuns:
             made = job.metadata.creation_timestamp
             if made and now() - made > UNSEEN and not self._cluster.trouble():
                 self._was_seen(run, job.name)
-
-    def never_ran(self, run: Run) -> bool:
-        return run in self._never
 
     # -- start ---------------------------------------------------------------------------------------------------
 
@@ -225,7 +223,7 @@ class KubernetesRuns:
         the pods themselves. What was not started is only remembered here: the store wants it stopped, too."""
         if self._graces.get(run, grace + 1) <= grace:
             return
-        found = [job for job in await self._find(run) if not finished(job)]
+        found = [job for job in await self._find(run) if not is_finished(job)]
         await _each(self._suspend, found)
         if found and grace < min(_grace_of(job) for job in found):
             await _each(lambda pod: self._end(pod, grace), self._cluster.pods_of(run))
@@ -248,7 +246,7 @@ class KubernetesRuns:
 
         async def mark(job: Job) -> None:
             change: Fields = {"metadata": {"annotations": {names.SETTLED: due}}}
-            if finished(job):
+            if is_finished(job):
                 change["spec"] = {"ttlSecondsAfterFinished": keep}
             await self._change(job, change)
 
@@ -308,10 +306,6 @@ async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R
             return await work(item)
 
     return await asyncio.gather(*(one(item) for item in items))
-
-
-def finished(job: Job) -> bool:
-    return any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
 
 
 def _as_stopped(report: Report) -> Report:

@@ -11,8 +11,7 @@ import pytest
 
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.logs.follow import LogIncomplete, follow_log
-from penstock.engines.kubernetes.logs.lines import LogMark
+from penstock.engines.kubernetes.logs.stream import LogIncomplete, LogMark, follow_log
 from tests.engines.kubernetes.making import becomes, eventually, has_ended, pod, started
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo out $i; echo err $i >&2; i=$((i+1)); sleep 0.01; done"

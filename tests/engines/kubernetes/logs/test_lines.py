@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.kubernetes.logs.lines import NS, LineFilter, LogLine, LogMark, nanoseconds
+from penstock.engines.kubernetes.logs.stream import NS, LineFilter, LogLine, LogMark, nanoseconds
 
 START = 1_794_790_793 * NS
 

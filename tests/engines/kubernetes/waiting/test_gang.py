@@ -12,8 +12,8 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
+from penstock.engines.kubernetes.state.jobs import read_placement
 from penstock.engines.kubernetes.waiting import gang
-from penstock.engines.kubernetes.waiting.hold import read_placement
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
 from tests.rig.cluster import Rig

@@ -19,6 +19,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.events import list_run_events
 from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
 from penstock.engines.kubernetes.waiting.claims import why_not_bound
 from penstock.engines.kubernetes.waiting.quota import over_quota
@@ -282,8 +283,8 @@ async def test_patience_is_kept_while_an_image_fails(own_rig: Rig, own_namespace
     async with observed(own_rig, own_namespace, tmp_path, pull_patience="1h") as seen:
         run = await seen.start(a_launch("true", resources=asks(image="nobody/nothing:1")))
         await seen.until(run, lambda report: "if that does not change it ends at" in (report.message or ""))
-        await seen.until(run, lambda _: any(event.reason == "BackOff" for event in seen.observing.events(run)))
-        assert seen.observing.observe(run).state is State.PULLING
+        await seen.until(run, lambda _: any(event.reason == "BackOff" for event in list_run_events(seen.cluster, run)))
+        assert seen.snapshots.report(run).state is State.PULLING
 
 
 @pytest.mark.parametrize("way", ["variable", "volume"])

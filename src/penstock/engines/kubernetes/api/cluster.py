@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 
+from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trimmed
@@ -34,6 +36,9 @@ OPEN_PATIENCE = 10.0
 """Seconds a server that starts waits for the cluster; after that it starts, and says what it waits for."""
 RIGHTS_PATIENCE = 3.0
 """Seconds of that for the question of what we may see; without an answer it shows by itself."""
+
+LONGEST_TIMER = 3600.0
+"""Clocks are set right in between."""
 
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -111,6 +116,7 @@ class Cluster:
         self._changes = Changes()
         self._put_off: set[Run] = set()
         """To be told when the cluster answers again."""
+        self._timers: dict[Run, asyncio.TimerHandle] = {}
         self._homes: dict[str, str] = {}
         """Id of a workload → its namespace, where each owner has one."""
         self._unread: set[_Watched[Any]] = set(self._caches)
@@ -166,6 +172,8 @@ class Cluster:
         self._unread.discard(cache)
 
     async def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
         for task in self._reading:
             task.cancel()
         await asyncio.gather(*self._reading, *(cache.close() for cache in self._caches), return_exceptions=True)
@@ -268,6 +276,21 @@ class Cluster:
     def changed(self, run: Run) -> None:
         """Something about this run is not what it was: whoever listens looks at it."""
         self._changes.tell(run, _parts(self.jobs_of(run)))
+
+    def changed_at(self, run: Run, moment: datetime) -> None:
+        """Tell of this run when the moment has come, unless an earlier one is known."""
+        wait = min(max((moment - now()).total_seconds(), 0.0) + 0.01, LONGEST_TIMER)
+        loop = asyncio.get_running_loop()
+        known = self._timers.get(run)
+        if known and known.when() <= loop.time() + wait:
+            return
+        if known:
+            known.cancel()
+        self._timers[run] = loop.call_later(wait, self._due, run)
+
+    def _due(self, run: Run) -> None:
+        del self._timers[run]
+        self.changed(run)
 
     def changes(self) -> AsyncIterator[Run]:
         return self._changes.follow()

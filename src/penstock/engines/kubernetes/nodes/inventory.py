@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from penstock.domain import nodes as domain
 from penstock.domain.nodes import GpuPool, Holder
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import Cache
+from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, Taint
 from penstock.engines.kubernetes.api.objects.pods import Container, Pod
 from penstock.engines.kubernetes.api.quantities import add, amount
@@ -50,22 +49,25 @@ def _asked(container: Container, beside: Mapping[str, Decimal]) -> dict[str, Dec
 
 
 class Inventory:
-    def __init__(
-        self,
-        nodes: Cache[KubernetesNode],
-        pods: Cache[Pod],
-        job_of: Callable[[Pod], Job | None],
-        tolerations: Iterable[str] = (),
-    ) -> None:
-        self._nodes, self._pods, self._job_of = nodes, pods, job_of
+    def __init__(self, cluster: Cluster, tolerations: Iterable[str] = ()) -> None:
+        self._cluster, self._nodes, self._pods = cluster, cluster.nodes, cluster.pods
         self._tolerations = tuple(tolerations)
         self._counted: dict[str, domain.Node] = {}
         self._free: dict[str, dict[str, Decimal]] = {}
         self._total: dict[str, dict[str, Decimal]] = {}
-        nodes.subscribe(self._node_changed)
-        pods.subscribe(self._pod_changed)
+        cluster.nodes.subscribe(self._node_changed)
+        cluster.pods.subscribe(self._pod_changed)
 
     async def nodes(self) -> list[domain.Node]:
+        """All nodes, and while the cluster does not answer as they were before."""
+        self._cluster.require()
+        found = await self.count()
+        if trouble := self._cluster.trouble():
+            old = {"ready": False, "message": f"as last known: {trouble}"}
+            return [node.model_copy(update=old) for node in found]
+        return found
+
+    async def count(self) -> list[domain.Node]:
         names_ = sorted(node.name for node in self._nodes.all())
         found = []
         for number, name in enumerate(names_):
@@ -153,7 +155,7 @@ class Inventory:
         )
 
     def _holder(self, pod: Pod, count: int) -> Holder:
-        run, job = names.run_of(pod), self._job_of(pod)
+        run, job = names.run_of(pod), self._cluster.job_of(pod)
         if run is None:
             return Holder(what=f"{pod.namespace}/{pod.name}", count=count)
         owner = (job or pod).annotations.get(names.OWNER, "")

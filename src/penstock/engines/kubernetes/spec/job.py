@@ -13,7 +13,7 @@ from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import pod
 from penstock.engines.kubernetes.spec.pod import Fields, PodIdentity
-from penstock.engines.kubernetes.waiting.hold import placement_text
+from penstock.engines.kubernetes.state.jobs import placement_text
 from penstock.engines.shared.records import without_values
 
 LARGEST_RECORD = 192 * 1024

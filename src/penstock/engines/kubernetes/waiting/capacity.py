@@ -38,16 +38,16 @@ class NodeCapacity:
     """Beside what runs there."""
 
 
-def room_for(pod: Pod, most: int, stock: Inventory) -> NodeCapacity:
+def room_for(pod: Pod, most: int, inventory: Inventory) -> NodeCapacity:
     asked = {name: size for name, size in requests(pod).items() if size}
     ever, open_, now = {}, {}, {}
-    for node in stock.all():
-        if not fits(pod, node, stock):
+    for node in inventory.all():
+        if not fits(pod, node, inventory):
             continue
-        ever[node.name] = _count(asked, stock.total(node.name), most)
+        ever[node.name] = _count(asked, inventory.total(node.name), most)
         if node.message is None:
             open_[node.name] = ever[node.name]
-            now[node.name] = _count(asked, stock.free(node.name), most)
+            now[node.name] = _count(asked, inventory.free(node.name), most)
     return NodeCapacity(ever, open_, now)
 
 
@@ -56,10 +56,10 @@ def _count(asked: Mapping[str, Decimal], there: Mapping[str, Decimal], most: int
     return max(min(rooms, default=most), 0)
 
 
-def room_lacking(pod: Pod, nodes: int, stock: Inventory, autoscaler: Autoscaler) -> str | None:
+def room_lacking(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
     """Why these nodes, which start together, must take no places: some would find one, and never all of them. None also
     where none would find one: their pods take nothing from others, and show an autoscaler what is wanted."""
-    room = room_for(pod, nodes, stock)
+    room = room_for(pod, nodes, inventory)
     there = sum(room.open.values())
     if not 0 < there < nodes or autoscaler.brings(pod):
         return None
@@ -67,33 +67,33 @@ def room_lacking(pod: Pod, nodes: int, stock: Inventory, autoscaler: Autoscaler)
     if sum(room.ever.values()) < nodes:
         has = f"there is room for {there} even with nothing else on them ({_places(room.open)})"
         return f"it can never start on the nodes there are: {asked}, and {has}; it starts when there are enough"
-    shut = [node for node in stock.all() if room.ever.get(node.name) and node.message]
+    shut = [node for node in inventory.all() if room.ever.get(node.name) and node.message]
     why = "; ".join(hindered(shut))
     return f"it cannot start on the nodes that take work now: {asked}, and there is room for {there}; {why}"
 
 
-def outlook(pod: Pod, nodes: int, stock: Inventory, autoscaler: Autoscaler) -> str | None:
+def outlook(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
     """Why a workload of so many nodes would wait, as far as what nodes have decides it; None if it need not."""
-    room = room_for(pod, nodes, stock)
+    room = room_for(pod, nodes, inventory)
     free = sum(room.now.values())
     if free >= nodes:
         return None
     if not free:
-        said = shortage_of(pod, _foreseen(pod, stock), stock) or "no node has all it asks for free at once"
+        said = shortage_of(pod, _foreseen(pod, inventory), inventory) or "no node has all it asks for free at once"
     else:
-        said = room_lacking(pod, nodes, stock, autoscaler) or f"{free} of its {nodes} nodes would find a place now"
+        said = room_lacking(pod, nodes, inventory, autoscaler) or f"{free} of its {nodes} nodes would find a place now"
     coming = autoscaler.brings(pod)
     return f"{said}; the cluster's autoscaler can bring {coming}" if coming else said
 
 
-def _foreseen(pod: Pod, stock: Inventory) -> Causes:
+def _foreseen(pod: Pod, inventory: Inventory) -> Causes:
     """What the scheduler will say of it."""
-    fitting = [node for node in stock.all() if fits(pod, node, stock)]
+    fitting = [node for node in inventory.all() if fits(pod, node, inventory)]
     open_ = [node for node in fitting if node.message is None]
     lacking = {
         name
         for name, size in requests(pod).items()
-        if all(stock.free(node.name).get(name, Decimal(0)) < size for node in open_ or fitting)
+        if all(inventory.free(node.name).get(name, Decimal(0)) < size for node in open_ or fitting)
     }
     return Causes(insufficient=frozenset(lacking if fitting else ()), affinity=not fitting, hindered=not open_)
 

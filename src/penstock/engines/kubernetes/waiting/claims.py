@@ -33,7 +33,7 @@ class ClaimProblem:
     """It will not come back."""
 
 
-def find_claim_problem(pod: Pod, message: str, cluster: Cluster, stock: Inventory) -> ClaimProblem | None:
+def find_claim_problem(pod: Pod, message: str, cluster: Cluster, inventory: Inventory) -> ClaimProblem | None:
     """What the pod's claims have to do with why it finds no place; None if nothing."""
     for name in pod.claims():
         claim = cluster.claims.get(name, pod.namespace)
@@ -49,9 +49,9 @@ def find_claim_problem(pod: Pod, message: str, cluster: Cluster, stock: Inventor
         if claim.status.phase != "Bound" and (said := _not_bound(claim, message, cluster)):
             return ClaimProblem(f"the volume {shown} is not ready: {said}")
     if any(words in message for words in _ELSEWHERE):
-        said = _elsewhere(pod, cluster, stock)
+        said = _elsewhere(pod, cluster, inventory)
         return ClaimProblem(said or "its volumes can only be used on other nodes than those that have room")
-    if left_out(message) and (said := _elsewhere(pod, cluster, stock)):
+    if left_out(message) and (said := _elsewhere(pod, cluster, inventory)):
         return ClaimProblem(said)
     if _UNBOUND in message:
         return ClaimProblem("its volumes have just become ready; it looks for a place again")
@@ -108,12 +108,12 @@ def _being_made(class_: KubernetesStorageClass, events: Sequence[KubernetesEvent
     return f"{said}; an admin can see whether it runs"
 
 
-def _elsewhere(pod: Pod, cluster: Cluster, stock: Inventory) -> str | None:
+def _elsewhere(pod: Pod, cluster: Cluster, inventory: Inventory) -> str | None:
     found = [claim for name in pod.claims() if (claim := cluster.claims.get(name, pod.namespace))]
     for claim in found:
         node = claim.annotations.get(SELECTED_NODE)
         if node:
-            counted = stock.node(node)
+            counted = inventory.node(node)
             why = counted.message if counted and counted.message else "which has no room for it"
             if counted is None:
                 why = "which is gone"

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from penstock.domain.model import now
+from penstock.domain.quantities import parse_duration
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
@@ -24,10 +25,18 @@ from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.pods import Pod
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.state.report import is_array, is_quiet
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.state.jobs import (
+    is_array,
+    is_failing,
+    is_finished,
+    is_given_up,
+    is_quiet,
+    placement_text,
+    read_placement,
+)
+from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
 from penstock.engines.kubernetes.waiting.capacity import room_for, room_lacking
-from penstock.engines.kubernetes.waiting.hold import placement_text, read_placement
+from penstock.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -42,16 +51,12 @@ class Gang:
         self,
         api: KubernetesApi,
         cluster: Cluster,
-        stock: Inventory,
-        autoscaler: Autoscaler,
-        timeout: int,
-        *,
-        again: Callable[[Run, datetime], None],
+        inventory: Inventory,
+        settings: Settings,
     ) -> None:
         self._api, self._cluster = api, cluster
-        self._stock, self._autoscaler = stock, autoscaler
-        self._timeout = timedelta(seconds=timeout)
-        self._again = again
+        self._inventory, self._autoscaler = inventory, read_autoscaler(settings)
+        self._timeout = timedelta(seconds=parse_duration(settings.placement_timeout))
         self.held: set[Run] = set()
         """Those that have no pods, and try again when there is room."""
         self._short: set[Run] = set()
@@ -59,17 +64,9 @@ class Gang:
         self._trying: Run | None = None
         """Let go early because there was room: no other is, before its pods have taken it."""
 
-    def gives_back(self, run: Run) -> datetime | None:
-        """When the nodes that have a place give it back, if the others have none by then."""
-        job = self._several(run)
-        if job is None or job.spec.suspend:
-            return None
-        since = _partly_since(self._cluster.pods_of(run), job.spec.completions or 1)
-        return since + self._timeout if since else None
-
-    async def look(self, run: Run) -> None:
+    async def advance(self, run: Run) -> None:
         self.held.discard(run)
-        job = self._several(run)
+        job = _gang_job(self._cluster, run)
         if run == self._trying and (job is None or job.spec.suspend or self._is_placed(run, job)):
             self._trying = None
         if job is None:
@@ -83,21 +80,12 @@ class Gang:
         except KubernetesNotFound:
             log.debug("%s is gone", job.name)
 
-    def _several(self, run: Run) -> Job | None:
-        """The Job of a run with several nodes that is ours to start and stop."""
-        jobs = self._cluster.jobs_of(run)
-        job = jobs[0] if len(jobs) == 1 else None
-        if job is None or (job.spec.completions or 1) < 2 or is_array(job) or names.QUEUE in job.labels:
-            return None
-        taken = any(name in job.annotations for name in (names.STOP, names.VERDICT))
-        return None if taken or job.metadata.deletion_timestamp or _has_ended(job) else job
-
     async def _give_back(self, run: Run, job: Job) -> None:
-        due = self.gives_back(run)
+        due = gives_back_at(self._cluster, run, self._timeout)
         if due is None:
             return
         if due > now():
-            self._again(run, due)
+            self._cluster.changed_at(run, due)
             return
         placement = read_placement(job)
         tries = (placement.tries if placement else 0) + 1
@@ -119,11 +107,11 @@ class Gang:
             return
         self.held.add(run)
         nodes = job.spec.completions or 1
-        if room_lacking(job.pod(), nodes, self._stock, self._autoscaler):
+        if room_lacking(job.pod(), nodes, self._inventory, self._autoscaler):
             return
         if placement.again and placement.again > now():
             if not self._has_new_room(run, job) or self._trying:
-                self._again(run, placement.again)
+                self._cluster.changed_at(run, placement.again)
                 return
             self._trying = run
         self._short.discard(run)
@@ -133,7 +121,7 @@ class Gang:
     def _has_new_room(self, run: Run, job: Job) -> bool:
         """For all of it. What seemed to be there when it gave up was none: not all that decides is seen from here."""
         nodes = job.spec.completions or 1
-        if self._placed(run) + sum(room_for(job.pod(), nodes, self._stock).now.values()) < nodes:
+        if self._placed(run) + sum(room_for(job.pod(), nodes, self._inventory).now.values()) < nodes:
             self._short.add(run)
             return False
         return run in self._short
@@ -143,6 +131,25 @@ class Gang:
 
     def _placed(self, run: Run) -> int:
         return sum(bool(pod.spec.node_name) for pod in self._cluster.pods_of(run))
+
+
+def gives_back_at(cluster: Cluster, run: Run, timeout: timedelta) -> datetime | None:
+    """Return when the nodes that have a place give it back, if the others have none by then."""
+    job = _gang_job(cluster, run)
+    if job is None or job.spec.suspend:
+        return None
+    since = _partly_since(cluster.pods_of(run), job.spec.completions or 1)
+    return since + timeout if since else None
+
+
+def _gang_job(cluster: Cluster, run: Run) -> Job | None:
+    """Find the Job of a run with several nodes that is ours to start and stop."""
+    jobs = cluster.jobs_of(run)
+    job = jobs[0] if len(jobs) == 1 else None
+    if job is None or (job.spec.completions or 1) < 2 or is_array(job) or names.QUEUE in job.labels:
+        return None
+    ended = is_finished(job) or is_failing(job) or job.metadata.deletion_timestamp
+    return None if ended or is_given_up(job) else job
 
 
 def _partly_since(pods: Sequence[Pod], total: int) -> datetime | None:
@@ -160,8 +167,3 @@ def _partly_since(pods: Sequence[Pod], total: int) -> datetime | None:
 def _looks_in_vain(pod: Pod) -> bool:
     found = condition(pod.status.conditions, "PodScheduled")
     return found is not None and not found.true
-
-
-def _has_ended(job: Job) -> bool:
-    found = [condition(job.status.conditions, name) for name in ("Complete", "Failed", "FailureTarget")]
-    return any(each and each.true for each in found)

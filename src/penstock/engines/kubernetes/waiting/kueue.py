@@ -28,7 +28,7 @@ from penstock.engines.kubernetes.api.objects.base import (
 )
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.spec.pod import Fields
-from penstock.engines.kubernetes.state.report import is_array
+from penstock.engines.kubernetes.state.jobs import is_array, is_finished, is_given_up
 
 log = logging.getLogger(__name__)
 
@@ -96,9 +96,8 @@ async def let_go(api: KubernetesApi, job: Job) -> bool:
 
 
 class KueueQueues:
-    def __init__(self, api: KubernetesApi, cluster: Cluster, *, again: Callable[[Run, datetime], None]) -> None:
-        """`again` is told when to look at a run anew."""
-        self._api, self._cluster, self._again = api, cluster, again
+    def __init__(self, api: KubernetesApi, cluster: Cluster) -> None:
+        self._api, self._cluster = api, cluster
         self._workloads: Cache[QueuedWorkload] | None = None
         self._finding: asyncio.Task[None] | None = None
         self._told: dict[str, datetime] = {}
@@ -161,7 +160,7 @@ class KueueQueues:
 
     # what was stopped stays so
 
-    async def look(self, run: Run) -> None:
+    async def advance(self, run: Run) -> None:
         """A Job that is to end and is not suspended: Kueue came to know of it only after that, or does not act."""
         for job in self._cluster.jobs_of(run):
             if names.QUEUE in job.labels and not job.spec.suspend and _is_to_end(job):
@@ -174,7 +173,7 @@ class KueueQueues:
         due = self._told.setdefault(job.uid, moment) + PATIENCE
         told = found is not None and not found.spec.active
         if due > moment and (told or await let_go(self._api, job)):
-            self._again(run, due)
+            self._cluster.changed_at(run, due)
             return
         log.info("%s is suspended, since Kueue did not", job.name)
         try:
@@ -185,10 +184,8 @@ class KueueQueues:
 
 def _is_to_end(job: Job) -> bool:
     """It was stopped or given up. Of an array one index alone may be given up, and the others go on."""
-    ends = any(name in job.annotations for name in (names.STOP, names.VERDICT))
     a_node_ended = not is_array(job) and any(name.startswith(f"{names.VERDICT}-") for name in job.annotations)
-    over = any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
-    return (ends or a_node_ended) and not over and not job.metadata.deletion_timestamp
+    return (is_given_up(job) or a_node_ended) and not is_finished(job) and not job.metadata.deletion_timestamp
 
 
 def says(job: Job, found: QueuedWorkload | None) -> str:

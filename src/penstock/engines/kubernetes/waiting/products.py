@@ -19,20 +19,19 @@ from penstock.engines.kubernetes.api.errors import KubernetesNotFound
 from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.spec.pod import Fields, affinity
-from penstock.engines.kubernetes.state.report import is_array
-from penstock.engines.kubernetes.waiting.hold import awaits_product
+from penstock.engines.kubernetes.state.jobs import awaits_product, is_array, is_given_up
 from penstock.engines.kubernetes.waiting.shortage import wanted_node, wanted_products
 
 log = logging.getLogger(__name__)
 
 
 class Products:
-    def __init__(self, api: KubernetesApi, cluster: Cluster, stock: Inventory) -> None:
-        self._api, self._cluster, self._stock = api, cluster, stock
+    def __init__(self, api: KubernetesApi, cluster: Cluster, inventory: Inventory) -> None:
+        self._api, self._cluster, self._inventory = api, cluster, inventory
         self.awaited: set[Run] = set()
         """Runs whose products no node has."""
 
-    async def look(self, run: Run) -> None:
+    async def advance(self, run: Run) -> None:
         self.awaited.discard(run)
         for job in self._cluster.jobs_of(run):
             if not self._waits(job):
@@ -45,14 +44,16 @@ class Products:
                     log.debug("%s is gone", job.name)
 
     def _waits(self, job: Job) -> bool:
-        if any(name in job.annotations for name in (names.STOP, names.VERDICT)) or job.metadata.deletion_timestamp:
+        if is_given_up(job) or job.metadata.deletion_timestamp:
             return False
-        return awaits_product(job) and not self._stock.has_product(wanted_products(job.pod()))
+        return awaits_product(job) and not self._inventory.has_product(wanted_products(job.pod()))
 
     def _meant(self, job: Job) -> list[str]:
         try:
             words = json.loads(job.annotations[names.PRODUCTS])
-            return [found for found in self._stock.products() if any(product_matches(each, found) for each in words)]
+            return [
+                found for found in self._inventory.products() if any(product_matches(each, found) for each in words)
+            ]
         except (ValueError, TypeError, AttributeError):
             return []
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from time import monotonic
 
 from penstock.domain.states import Reason, State
@@ -21,16 +19,14 @@ from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.api.objects.pods import ContainerStateWaiting, Pod
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.state.endings import plain
+from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
+from penstock.engines.kubernetes.state.report import WaitReason
 from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
 from penstock.engines.kubernetes.waiting.capacity import room_lacking
 from penstock.engines.kubernetes.waiting.claims import find_claim_problem
-from penstock.engines.kubernetes.waiting.hold import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.engines.kubernetes.waiting.shortage import Causes, shape_of, shortage, shortage_of, wanted_products
 from penstock.engines.shared.images import FAILING, NEVER, cannot_be_pulled
-
-ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
-"""What waits, from the furthest from its start to the nearest."""
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
 
@@ -42,25 +38,12 @@ _CREATING = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?', re.
 _MOUNT = re.compile(r'^(?:MountVolume\.\w+|AttachVolume\.\w+|UnmapVolume\.\w+) failed for volume "([^"]+)" ?: ')
 
 
-@dataclass(frozen=True)
-class WaitReason:
-    state: State
-    reason: Reason
-    message: str | None = None
-    ends_as: Reason | None = None
-    """It will not mend itself: what it ends with if it does not change."""
-    at_once: bool = False
-    """Not even with patience."""
-    since: datetime | None = None
-    """When that began, where Kubernetes tells."""
-
-
 class WaitReasons:
     def __init__(
-        self, cluster: Cluster, stock: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
+        self, cluster: Cluster, inventory: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
     ) -> None:
         """`in_queue` says what a Job waits for that is in a queue."""
-        self._cluster, self._stock, self._in_queue = cluster, stock, in_queue
+        self._cluster, self._inventory, self._in_queue = cluster, inventory, in_queue
         self._autoscaler = autoscaler
         self._said: dict[tuple[str, object], tuple[float, str]] = {}
 
@@ -105,12 +88,12 @@ class WaitReasons:
 
     def _held(self, job: Job, placement: PlacementRecord) -> WaitReason:
         pod = job.pod()
-        if awaits_product(job) and not self._stock.has_product(wanted_products(pod)):
-            said = shortage_of(pod, Causes(affinity=True), self._stock)
+        if awaits_product(job) and not self._inventory.has_product(wanted_products(pod)):
+            said = shortage_of(pod, Causes(affinity=True), self._inventory)
             return WaitReason(
                 State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs"
             )
-        lacking = room_lacking(pod, job.spec.completions or 1, self._stock, self._autoscaler)
+        lacking = room_lacking(pod, job.spec.completions or 1, self._inventory, self._autoscaler)
         if not placement.tries:
             said = lacking or "there is room for it; it looks for its places in a moment"
             return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
@@ -148,7 +131,7 @@ class WaitReasons:
         return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
 
     def _volumes(self, pod: Pod, message: str = "") -> WaitReason | None:
-        found = find_claim_problem(pod, message, self._cluster, self._stock)
+        found = find_claim_problem(pod, message, self._cluster, self._inventory)
         if found is None:
             return None
         ends_as = Reason.VOLUME_LOST if found.lost else None
@@ -162,7 +145,7 @@ class WaitReasons:
         if moment - at > SAID_SECONDS:
             if len(self._said) > SAID_KEPT:
                 self._said.clear()
-            said = shortage(pod, message, self._stock)
+            said = shortage(pod, message, self._inventory)
             self._said[key] = (moment, said)
         return said
 

@@ -51,13 +51,13 @@ def left_out(message: str) -> bool:
     return found is not None and 0 < sum(int(count) for count, _ in _CAUSES.findall(found[2])) < int(found[1])
 
 
-def shortage(pod: Pod, message: str, stock: Inventory) -> str:
-    return shortage_of(pod, causes_of(message), stock) or _plain(message)
+def shortage(pod: Pod, message: str, inventory: Inventory) -> str:
+    return shortage_of(pod, causes_of(message), inventory) or _plain(message)
 
 
-def shortage_of(pod: Pod, causes: Causes, stock: Inventory) -> str:
+def shortage_of(pod: Pod, causes: Causes, inventory: Inventory) -> str:
     asked, products = requests(pod), wanted_products(pod)
-    nodes = stock.all()
+    nodes = inventory.all()
     if not nodes:
         return "there is no node"
     said = []
@@ -69,12 +69,12 @@ def shortage_of(pod: Pod, causes: Causes, stock: Inventory) -> str:
         said.append(_no_gpus(gpus, products, nodes))
     elif causes.affinity and not causes.insufficient and (node := _node_missing(pod, nodes)):
         said.append(f"there is no node {node}")
-    elif causes.affinity and not causes.insufficient and (labels := _labels_missing(pod, nodes, stock)):
+    elif causes.affinity and not causes.insufficient and (labels := _labels_missing(pod, nodes, inventory)):
         said.append(f"no node has the labels it needs: {labels}")
-    fitting = [node for node in nodes if fits(pod, node, stock)]
+    fitting = [node for node in nodes if fits(pod, node, inventory)]
     for name in (CPU, MEMORY, DISK, *sorted(causes.insufficient - {CPU, MEMORY, DISK, names.GPU})):
         if name in causes.insufficient:
-            said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, stock))
+            said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, inventory))
     if causes.hindered:
         said += hindered([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
     said += [_plain(what) for what in causes.others]
@@ -175,12 +175,12 @@ def _with_products(nodes: Iterable[Node], products: frozenset[str]) -> bool:
 # the rest
 
 
-def fits(pod: Pod, node: Node, stock: Inventory) -> bool:
+def fits(pod: Pod, node: Node, inventory: Inventory) -> bool:
     """As far as its name, its labels and its GPUs' product go."""
     products, wanted = wanted_products(pod), wanted_node(pod)
     if (products and not _with_products([node], products)) or (wanted and wanted != node.name):
         return False
-    return not _unlike(pod, stock.labels(node.name))
+    return not _unlike(pod, inventory.labels(node.name))
 
 
 def _unlike(pod: Pod, labels: Mapping[str, str]) -> bool:
@@ -192,23 +192,23 @@ def _node_missing(pod: Pod, nodes: Iterable[Node]) -> str | None:
     return wanted if wanted and all(node.name != wanted for node in nodes) else None
 
 
-def _labels_missing(pod: Pod, nodes: Iterable[Node], stock: Inventory) -> str:
+def _labels_missing(pod: Pod, nodes: Iterable[Node], inventory: Inventory) -> str:
     asked = pod.spec.node_selector or {}
-    if not asked or any(not _unlike(pod, stock.labels(node.name)) for node in nodes):
+    if not asked or any(not _unlike(pod, inventory.labels(node.name)) for node in nodes):
         return ""
     return ", ".join(f"{key}={value}" for key, value in asked.items())
 
 
-def _too_little(name: str, asked: Decimal, nodes: list[Node], stock: Inventory) -> str:
+def _too_little(name: str, asked: Decimal, nodes: list[Node], inventory: Inventory) -> str:
     zero = Decimal(0)
-    largest = max(nodes, key=lambda node: stock.total(node.name).get(name, zero))
-    total = stock.total(largest.name).get(name, zero)
+    largest = max(nodes, key=lambda node: inventory.total(node.name).get(name, zero))
+    total = inventory.total(largest.name).get(name, zero)
     if total < asked:
         return f"no node has {show(name, asked)}: the largest, {largest.name}, has {show(name, total, short=True)}"
     open_ = [node for node in nodes if node.message is None] or nodes
-    freest = max(open_, key=lambda node: stock.free(node.name).get(name, zero))
-    free = max(stock.free(freest.name).get(name, zero), zero)
-    of = stock.total(freest.name).get(name, zero)
+    freest = max(open_, key=lambda node: inventory.free(node.name).get(name, zero))
+    free = max(inventory.free(freest.name).get(name, zero), zero)
+    of = inventory.total(freest.name).get(name, zero)
     have = f"{show(name, free, short=True)} of {show(name, of, short=True)}"
     return f"no node has {show(name, asked)} free: {freest.name} has the most, {have}"
 

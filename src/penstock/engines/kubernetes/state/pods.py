@@ -1,15 +1,12 @@
-"""What was last seen of each unit's pod: pods vanish, and with them how they ended.
+"""The last known state of a unit's pod: pods vanish, and with them how they ended.
 
-A sighting never gets poorer: what an earlier one knew (when it started, that it ended by itself before it was deleted)
-stays. The notes of a run are lines of a file beside its logs, which a server that starts anew reads.
+A record never loses what an earlier one knew: when the container started, that it ended by itself before its pod was
+deleted.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from datetime import datetime
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -18,9 +15,6 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects.base import condition
 from penstock.engines.kubernetes.api.objects.pods import Pod
 
-log = logging.getLogger(__name__)
-
-FILE = "units"
 OVER = ("Succeeded", "Failed")
 
 
@@ -142,59 +136,3 @@ def _worth(record: PodRecord) -> tuple[object, ...]:
         record.over,
         record.reason,
     )
-
-
-class RunPods:
-    """The sightings of one run, and their file."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / FILE
-        self.units: dict[int, PodRecord] = {}
-        for seen in _read(self._path):
-            self.units[seen.part] = merged(self.units.get(seen.part), seen)
-
-    def see(self, seen: PodRecord) -> PodRecord:
-        return self._set(merged(self.units.get(seen.part), seen))
-
-    def lose(self, part: int, uid: str, at: datetime) -> None:
-        known = self.units.get(part)
-        if known and known.uid == uid:
-            self._set(vanished(known, at))
-
-    def _set(self, seen: PodRecord) -> PodRecord:
-        known = self.units.get(seen.part)
-        self.units[seen.part] = seen
-        if (seen.ran or seen.over or seen.deleting) and (known is None or _worth(known) != _worth(seen)):
-            _append(self._path, seen)
-        return seen
-
-
-def _append(path: Path, seen: PodRecord) -> None:
-    """Not yet on the disk for good when this returns; what must be is brought there with the end of the log."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        log.warning("%s cannot be written: %s", path, error)
-        return
-    try:
-        os.write(fd, b"\n" + msgspec.json.encode(seen) + b"\n")  # a full disk may have left half a line before it
-    except OSError as error:
-        log.warning("%s cannot be written: %s", path, error)
-    finally:
-        os.close(fd)
-
-
-def _read(path: Path) -> list[PodRecord]:
-    """Whole lines only: the last one may be half written."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            found.append(msgspec.json.decode(line, type=PodRecord))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-    return found
