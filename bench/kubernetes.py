@@ -19,7 +19,7 @@ from bench.crowd import Original
 from bench.finished import Finished
 from bench.table import Line
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from tests import running
 from tests.rig import cluster
 from tests.rig.cluster import Rig

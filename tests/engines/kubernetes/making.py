@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from tests.rig.processes import pause_after
 
 IMAGE = "docker.io/library/busybox:1"

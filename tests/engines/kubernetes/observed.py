@@ -16,9 +16,8 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.controller import RunController
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
 from penstock.engines.kubernetes.nodes.inventory import Inventory
@@ -26,7 +25,7 @@ from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import job as jobs
-from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
+from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.errors import PenstockError

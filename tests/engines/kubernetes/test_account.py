@@ -12,8 +12,8 @@ import pytest
 from penstock.domain.states import State
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesError
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Namespace, RoleBinding, Secret
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Namespace, RoleBinding, Secret
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.launches import a_launch, outcome

@@ -18,8 +18,8 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Array, Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.kubernetes import adoption, names
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.shared.records import volume_record

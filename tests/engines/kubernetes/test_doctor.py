@@ -11,7 +11,7 @@ import yaml
 from penstock.domain.workloads import Resources, Scratch, Selectors, Spec
 from penstock.engines.kubernetes import doctor, refusals
 from penstock.engines.kubernetes.engine import KubernetesEngine
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler, read_autoscaler
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler, read_autoscaler
 from penstock.errors import SettingsError
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed

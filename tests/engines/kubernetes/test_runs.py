@@ -15,8 +15,8 @@ from penstock.domain.workloads import Resources, Scratch
 from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.kubernetes import names, runs
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed

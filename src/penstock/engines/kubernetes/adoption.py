@@ -20,8 +20,8 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.shared.records import read_volume
 

@@ -13,16 +13,15 @@ from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.kubernetes.logs.collect import LogCollector
 from penstock.engines.kubernetes.nodes.inventory import Inventory, changes_room
 from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.state.report import Snapshot, compute_report
-from penstock.engines.kubernetes.waiting.gang import Gang
+from penstock.engines.kubernetes.waiting.holds import Gang, Products
 from penstock.engines.kubernetes.waiting.hopeless import end_lost_node, give_up_hopeless
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
-from penstock.engines.kubernetes.waiting.products import Products
 from penstock.settings import Settings
 
 ROOM_PAUSE = timedelta(seconds=1)

@@ -9,22 +9,22 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects.base import KubernetesObject
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, NodeMetrics
-from penstock.engines.kubernetes.api.objects.others import (
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesNode,
+    KubernetesStorageClass,
     Lease,
     Namespace,
     NetworkPolicy,
+    NodeMetrics,
+    PersistentVolumeClaim,
     ResourceQuota,
     RoleBinding,
     Secret,
     Service,
     ServiceAccount,
 )
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
 from penstock.engines.kubernetes.gpus import Exporters
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity

@@ -62,7 +62,7 @@ from penstock.engines.kubernetes.spec.secrets import NamedSecrets
 from penstock.engines.kubernetes.spec.workdir import WorkdirSender
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
-from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
+from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.engines.shared.refusals import idle_notices

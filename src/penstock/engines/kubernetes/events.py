@@ -9,9 +9,8 @@ from penstock.domain.model import now
 from penstock.engines import base
 from penstock.engines.base import Run
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.state.jobs import is_array, part_of_job
 from penstock.engines.kubernetes.waiting.claims import volume_name
 

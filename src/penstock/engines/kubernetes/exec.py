@@ -18,7 +18,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound, shown
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.shared.minder import BASH
 from penstock.engines.shared.shell import ENTER, LEAVE

@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError, KubernetesForbidden, Trouble
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.nodes.inventory import requests
 from penstock.wire.measures import GpuMeasure
 

@@ -8,12 +8,11 @@ from functools import partial
 
 from penstock.domain.volumes import Phase, Volume
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.cache import find_first
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, shown
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import ContainerStateTerminated, Pod
+from penstock.engines.kubernetes.api.objects import ContainerStateTerminated, Job, Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
-from penstock.engines.kubernetes.api.wait import first
 from penstock.engines.kubernetes.settings import PodSettings, security
 from penstock.engines.kubernetes.spec.pod import Fields, container_security, placement
 from penstock.engines.kubernetes.volumes import KubernetesClaims
@@ -98,7 +97,7 @@ class VolumeMeter:
             await asyncio.shield(self._api.delete(Job, name, namespace))
 
     async def _said(self, name: str, namespace: str, volume: Volume) -> int:
-        ended = await first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        ended = await find_first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
         if (found := _bytes(ended.message)) is not None:
             return found
         raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")

@@ -17,11 +17,8 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesNotFound, shown
-from penstock.engines.kubernetes.api.objects.base import KubernetesObject
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim, Service
 from penstock.engines.kubernetes.api.streams import ExecFailed
 from penstock.engines.kubernetes.exec import running_pod
 from penstock.engines.kubernetes.usage import LOOK, read_usage

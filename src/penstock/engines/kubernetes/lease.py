@@ -29,7 +29,7 @@ from penstock.engines.kubernetes.api.errors import (
     KubernetesNotFound,
     KubernetesUnavailable,
 )
-from penstock.engines.kubernetes.api.objects.others import Lease
+from penstock.engines.kubernetes.api.resources import Lease
 from penstock.errors import PenstockError, StartRefused, Unavailable
 
 log = logging.getLogger(__name__)

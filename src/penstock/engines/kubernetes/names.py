@@ -10,9 +10,7 @@ import hashlib
 import re
 
 from penstock.engines.base import Run
-from penstock.engines.kubernetes.api.objects.base import KubernetesObject
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
 
 MANAGED = "app.kubernetes.io/managed-by"
 PENSTOCK = "penstock"

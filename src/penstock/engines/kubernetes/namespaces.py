@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.cache import find_first
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, KubernetesForbidden
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import (
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import (
     Namespace,
     NetworkPolicy,
     ResourceQuota,
@@ -17,7 +18,6 @@ from penstock.engines.kubernetes.api.objects.others import (
     SelfReview,
     ServiceAccount,
 )
-from penstock.engines.kubernetes.api.wait import first
 from penstock.errors import Conflict, PenstockError, StartRefused, Unavailable
 from penstock.settings import Settings
 
@@ -124,7 +124,7 @@ class Namespaces:
         """Pods are refused until the namespace has the account they run under, which Kubernetes makes in its time."""
         try:
             async with asyncio.timeout(ACCOUNT_SECONDS):
-                await first(self._api, ServiceAccount, name, lambda _: True, fields="metadata.name=default")
+                await find_first(self._api, ServiceAccount, name, lambda _: True, fields="metadata.name=default")
         except TimeoutError:
             raise Unavailable(f"The namespace {name} has no default account yet.") from None
 

@@ -14,7 +14,7 @@ from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.state.jobs import is_array
 from penstock.engines.kubernetes.state.pods import PodRecord, merged, record_pod, vanished
 

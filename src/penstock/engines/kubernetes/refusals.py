@@ -8,7 +8,7 @@ from penstock.domain.nodes import product_matches
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.engines.kubernetes.nodes.inventory import UNNAMED
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.shared.refusals import ELSEWHERE, mounted_over_code, too_long
 
 LARGEST_SPEC = 128 * 1024

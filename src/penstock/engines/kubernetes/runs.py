@@ -27,12 +27,10 @@ from penstock.engines.kubernetes.api.errors import (
     KubernetesForbidden,
     KubernetesInvalid,
     KubernetesNotFound,
+    over_quota,
 )
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod, condition
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Service
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import job as jobs
@@ -41,7 +39,6 @@ from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.engines.kubernetes.state.pods import record_pod
 from penstock.engines.kubernetes.waiting.kueue import suspending
-from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)

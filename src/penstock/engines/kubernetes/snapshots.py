@@ -10,15 +10,13 @@ from penstock.domain.quantities import parse_duration
 from penstock.engines.base import Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.logs.collect import LogCollector
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run
 from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.kubernetes.state.report import Snapshot, Wait, WaitReason, compute_report
-from penstock.engines.kubernetes.waiting.gang import gives_back_at
+from penstock.engines.kubernetes.waiting.holds import gives_back_at
 from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.settings import Settings
 

@@ -16,9 +16,8 @@ from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
-from penstock.engines.kubernetes.api.quantities import whole
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import KubernetesStorageClass, PersistentVolumeClaim, whole
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.waiting.claims import FIRST_USE, why_not_bound

@@ -14,10 +14,8 @@ from penstock.engines.kubernetes.api import client as api_module
 from penstock.engines.kubernetes.api.cache import Cache, EventCache, by_claim, by_label, by_node, by_owner
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesForbidden, VersionGone
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import ConfigMap
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.api.resources import ConfigMap, KubernetesEvent
 from tests.engines.kubernetes.making import IMAGE, config_map, eventually, pod
 
 

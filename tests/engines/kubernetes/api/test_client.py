@@ -25,10 +25,13 @@ from penstock.engines.kubernetes.api.errors import (
     Throttled,
     VersionGone,
 )
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
-from penstock.engines.kubernetes.api.objects.others import ConfigMap, ResourceQuota
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import (
+    ConfigMap,
+    KubernetesNode,
+    KubernetesStorageClass,
+    ResourceQuota,
+)
 from tests.engines.kubernetes.making import becomes, config_map, eventually, pod
 
 # reading and writing

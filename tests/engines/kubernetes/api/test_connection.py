@@ -10,7 +10,7 @@ import pytest
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.connection import read_target
 from penstock.engines.kubernetes.api.errors import CredentialsExpired, KubernetesUnreachable
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
+from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.errors import SettingsError
 
 

@@ -16,7 +16,7 @@ import pytest
 from penstock.domain.states import State
 from penstock.domain.workloads import Array
 from penstock.engines.base import LogQuery, Run
-from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.logs.files import KeptLog, prepare, read_position
 from penstock.engines.kubernetes.logs.stream import NS, LogLine
 from penstock.engines.shared.logstore import LogReader

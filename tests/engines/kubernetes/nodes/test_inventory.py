@@ -14,8 +14,8 @@ import pytest
 from penstock.domain.nodes import GpuPool, Node
 from penstock.domain.workloads import Resources
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.nodes import Taint
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import Taint
 from penstock.engines.kubernetes.nodes.inventory import hinders, requests
 from tests.engines.kubernetes.making import IMAGE, eventually
 from tests.engines.kubernetes.observed import Observed, observed

@@ -15,7 +15,7 @@ import pytest
 from penstock.engines.kubernetes import doctor
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesForbidden
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
+from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.kubernetes.nodes import kubelet as module
 from penstock.engines.kubernetes.nodes.kubelet import NUMBERS, USE, Kubelets, Unseen, is_wanted, read_sample, read_use
 from penstock.errors import SettingsError

@@ -21,9 +21,8 @@ from penstock.engines.base import BoundMount, Launch
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.spec import job
 from penstock.errors import SettingsError

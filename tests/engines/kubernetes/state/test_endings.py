@@ -12,8 +12,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.endings import Intervention, judge_end
 from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run, read_indexes
 from penstock.engines.kubernetes.state.pods import PodRecord, merged, record_pod, vanished

@@ -12,8 +12,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources, Scratch, Unit
 from penstock.engines.base import Presence, Report, Run
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
 from tests.rig.cluster import Rig

@@ -16,13 +16,12 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import PersistentVolumeClaim
+from penstock.engines.kubernetes.api.errors import over_quota
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.events import list_run_events
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.kubernetes.waiting.claims import why_not_bound
-from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.engines.shared.images import cannot_be_pulled
 from tests.engines.kubernetes.denying import denying_webhook

@@ -24,12 +24,20 @@ from penstock.engines.kubernetes.api.errors import (
     CredentialsExpired,
     KubernetesError,
     KubernetesUnavailable,
+    KubernetesUnreachable,
     VersionGone,
 )
-from penstock.engines.kubernetes.api.objects.base import KubernetesObject, ObjectMeta
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.pods import Container, Pod, PodSpec, PodStatus, PodVolume
+from penstock.engines.kubernetes.api.objects import (
+    Container,
+    KubernetesObject,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PodVolume,
+)
 from penstock.engines.kubernetes.api.requests import RetryPauses
+from penstock.engines.kubernetes.api.resources import KubernetesEvent
 
 log = logging.getLogger(__name__)
 
@@ -351,3 +359,34 @@ def _when(event: KubernetesEvent) -> tuple[datetime, int]:
     """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
     version = event.metadata.resource_version
     return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0
+
+
+V = TypeVar("V")
+
+
+async def find_first(
+    api: KubernetesApi,
+    kind: type[T],
+    namespace: str,
+    what: Callable[[T], V | None],
+    *,
+    labels: str | None = None,
+    fields: str | None = None,
+) -> V:
+    """The first that is not None of what is said about objects, those that are there and those that come; how long that
+    may take the caller knows."""
+    while True:
+        version = ""
+        async with aclosing(api.pages(kind, namespace, labels=labels, fields=fields)) as pages:
+            async for page in pages:
+                version = page.metadata.version
+                for item in page.items or ():
+                    if (found := what(item)) is not None:
+                        return found
+        try:
+            async with api.watch(kind, version, namespace, labels=labels, fields=fields) as changes:
+                async for change in changes:
+                    if change.object and change.type != "DELETED" and (found := what(change.object)) is not None:
+                        return found
+        except (VersionGone, KubernetesUnreachable):
+            continue

@@ -23,10 +23,9 @@ from penstock.engines.kubernetes.api.errors import (
     KubernetesUnreachable,
     VersionGone,
 )
-from penstock.engines.kubernetes.api.objects.base import KubernetesObject
-from penstock.engines.kubernetes.api.objects.others import ServiceAccount
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod
 from penstock.engines.kubernetes.api.requests import ApiRequests, lines
+from penstock.engines.kubernetes.api.resources import ServiceAccount
 from penstock.engines.kubernetes.api.streams import V4, ExecSession, upgrade
 
 log = logging.getLogger(__name__)

@@ -18,13 +18,14 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trimmed
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
-from penstock.engines.kubernetes.api.objects.base import KubernetesObject
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesNode,
+    KubernetesStorageClass,
+    PersistentVolumeClaim,
+    Service,
+)
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable

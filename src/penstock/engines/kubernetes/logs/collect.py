@@ -23,7 +23,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.requests import RetryPauses
 from penstock.engines.kubernetes.logs.files import GONE, KeptLog, Wakes, prepare, read_position
 from penstock.engines.kubernetes.logs.stream import NS, LogIncomplete, LogLine, follow_log

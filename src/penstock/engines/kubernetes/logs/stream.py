@@ -22,7 +22,7 @@ from typing import NamedTuple
 from penstock.domain.model import now
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnavailable
-from penstock.engines.kubernetes.api.objects.pods import ContainerStatus, Pod
+from penstock.engines.kubernetes.api.objects import ContainerStatus, Pod
 from penstock.engines.kubernetes.api.requests import RetryPauses
 
 KEPT = 128

@@ -17,8 +17,7 @@ from penstock.domain.quantities import show_cpus
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError, Trouble
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, NodeMetrics
-from penstock.engines.kubernetes.api.quantities import milli, whole
+from penstock.engines.kubernetes.api.resources import KubernetesNode, NodeMetrics, milli, whole
 from penstock.engines.kubernetes.gpus import Exporters
 from penstock.engines.kubernetes.nodes.inventory import is_ready
 from penstock.engines.kubernetes.nodes.kubelet import (

@@ -10,10 +10,8 @@ from penstock.domain import nodes as domain
 from penstock.domain.nodes import GpuPool, Holder
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode, Taint
-from penstock.engines.kubernetes.api.objects.pods import Container, Pod
-from penstock.engines.kubernetes.api.quantities import add, amount
+from penstock.engines.kubernetes.api.objects import Container, Pod, condition
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add, amount
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
 OVER = ("Succeeded", "Failed")

@@ -36,9 +36,9 @@ from penstock.engines.kubernetes.api.errors import (
     distrust,
     what_happened,
 )
-from penstock.engines.kubernetes.api.objects.base import ObjectPart
-from penstock.engines.kubernetes.api.objects.nodes import KubernetesNode
+from penstock.engines.kubernetes.api.objects import ObjectPart
 from penstock.engines.kubernetes.api.requests import lines
+from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.shared.counters import Traffic, total
 from penstock.errors import SettingsError
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from penstock.domain.model import now
 from penstock.engines.base import Launch, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import pod
 from penstock.engines.kubernetes.spec.pod import Fields, PodIdentity

@@ -12,7 +12,7 @@ from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Resources, Scratch, Selectors, Spec
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.settings import PodSettings, security
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, given, told
 from penstock.engines.shared.minder import MARKS, command, needs_bash, verbatim

@@ -22,8 +22,8 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Secret
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Secret
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.spec import pod

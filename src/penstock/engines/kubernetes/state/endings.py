@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
-from penstock.engines.kubernetes.api.quantities import whole
+from penstock.engines.kubernetes.api.resources import whole
 from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.shared.exit_codes import describe
 from penstock.engines.shared.minder import FAILURES, read_note

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from penstock.domain.model import iso
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects import Job, condition
 from penstock.engines.kubernetes.state.endings import Intervention, UnitEnd, is_own
 from penstock.engines.kubernetes.state.pods import PodRecord
 

@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod, condition
 
 OVER = ("Succeeded", "Failed")
 

@@ -11,8 +11,7 @@ from typing import Any
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.endings import Intervention, UnitEnd, is_own, judge_end, peak_of, timed_out
 from penstock.engines.kubernetes.state.jobs import (
     RunParts,

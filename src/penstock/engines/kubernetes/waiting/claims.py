@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import KubernetesStorageClass, PersistentVolumeClaim
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesStorageClass,
+    PersistentVolumeClaim,
+)
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.waiting.shortage import left_out
 

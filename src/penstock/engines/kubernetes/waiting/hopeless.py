@@ -16,8 +16,7 @@ from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesConflict, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
 from penstock.engines.kubernetes.state.report import Snapshot, Wait
 from penstock.engines.kubernetes.waiting.kueue import suspending

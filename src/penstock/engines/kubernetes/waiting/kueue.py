@@ -19,14 +19,14 @@ from penstock.engines.kubernetes.api.cache import Cache
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesForbidden, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects.base import (
+from penstock.engines.kubernetes.api.objects import (
     Condition,
+    Job,
     KubernetesObject,
     ObjectPart,
     ResourceKind,
     condition,
 )
-from penstock.engines.kubernetes.api.objects.jobs import Job
 from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_finished, is_given_up
 

@@ -13,18 +13,15 @@ from time import monotonic
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.events import KubernetesEvent
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import ContainerStateWaiting, Pod
+from penstock.engines.kubernetes.api.errors import over_quota
+from penstock.engines.kubernetes.api.objects import ContainerStateWaiting, Job, Pod, condition
+from penstock.engines.kubernetes.api.resources import KubernetesEvent
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.state.endings import plain
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
-from penstock.engines.kubernetes.waiting.capacity import room_lacking
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler, room_lacking
 from penstock.engines.kubernetes.waiting.claims import find_claim_problem
-from penstock.engines.kubernetes.waiting.quota import over_quota
 from penstock.engines.kubernetes.waiting.shortage import Causes, shape_of, shortage, shortage_of, wanted_products
 from penstock.engines.shared.images import FAILING, NEVER, cannot_be_pulled
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.pods import NodeSelectorTerm, Pod
+from penstock.engines.kubernetes.api.objects import NodeSelectorTerm, Pod
 from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
 
 SHOWN = 3

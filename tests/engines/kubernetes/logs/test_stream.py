@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.logs.stream import LogIncomplete, LogMark, follow_log
 from tests.engines.kubernetes.making import becomes, eventually, has_ended, pod, started
 

@@ -1,31 +1,37 @@
-"""Start the nodes of a workload together or not at all.
+"""Hold Jobs back until all their nodes have room, or until a node has the GPUs they ask for.
 
 Kubernetes places pods one by one: of two workloads each may get half of its nodes and wait for the other half for ever.
 So a workload of which some nodes have had a place for `placement_timeout` while others have none gives all places back
 (its Job is suspended) and tries again: as soon as there is room for all of it, and otherwise after a pause that doubles
 with each try. One for which the nodes there are can never be enough takes no places at all until there are more, unless
 an autoscaler brings them: that needs to see its pods.
+
+A pod can only name what nodes call a GPU product, and what those that are to come will call theirs nobody may know. So
+the Job makes no pods until a node has what the user's words mean: only a Job that has never begun can still be told
+where its pods belong.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from penstock.domain.model import now
+from penstock.domain.nodes import product_matches
 from penstock.domain.quantities import parse_duration
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesNotFound
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.spec.pod import Fields, affinity
 from penstock.engines.kubernetes.state.jobs import (
+    awaits_product,
     is_array,
     is_failing,
     is_finished,
@@ -34,8 +40,8 @@ from penstock.engines.kubernetes.state.jobs import (
     placement_text,
     read_placement,
 )
-from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
-from penstock.engines.kubernetes.waiting.capacity import room_for, room_lacking
+from penstock.engines.kubernetes.waiting.capacity import read_autoscaler, room_for, room_lacking
+from penstock.engines.kubernetes.waiting.shortage import wanted_node, wanted_products
 from penstock.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -167,3 +173,44 @@ def _partly_since(pods: Sequence[Pod], total: int) -> datetime | None:
 def _looks_in_vain(pod: Pod) -> bool:
     found = condition(pod.status.conditions, "PodScheduled")
     return found is not None and not found.true
+
+
+class Products:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, inventory: Inventory) -> None:
+        self._api, self._cluster, self._inventory = api, cluster, inventory
+        self.awaited: set[Run] = set()
+        """Runs whose products no node has."""
+
+    async def advance(self, run: Run) -> None:
+        self.awaited.discard(run)
+        for job in self._cluster.jobs_of(run):
+            if not self._waits(job):
+                continue
+            self.awaited.add(run)
+            if found := self._meant(job):
+                try:
+                    await self._name(job, found)
+                except KubernetesNotFound:
+                    log.debug("%s is gone", job.name)
+
+    def _waits(self, job: Job) -> bool:
+        if is_given_up(job) or job.metadata.deletion_timestamp:
+            return False
+        return awaits_product(job) and not self._inventory.has_product(wanted_products(job.pod()))
+
+    def _meant(self, job: Job) -> list[str]:
+        try:
+            words = json.loads(job.annotations[names.PRODUCTS])
+            return [
+                found for found in self._inventory.products() if any(product_matches(each, found) for each in words)
+            ]
+        except (ValueError, TypeError, AttributeError):
+            return []
+
+    async def _name(self, job: Job, products: list[str]) -> None:
+        """One node of it or an array begins; several nodes look for their places together."""
+        log.info("%s now asks for %s", job.name, ", ".join(products))
+        spec: Fields = {"template": {"spec": {"affinity": affinity(products, wanted_node(job.pod()))}}}
+        if is_array(job) or (job.spec.completions or 1) < 2:
+            spec["suspend"] = False
+        await self._api.patch(Job, job.name, {"spec": spec}, job.namespace)
