@@ -8,10 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod, ResourceKind
 from tests.rig.processes import pause_after
 
 IMAGE = "docker.io/library/busybox:1"
+
+
+class ConfigMap(KubernetesObject, frozen=True):
+    kind = ResourceKind("ConfigMap", "configmaps")
 
 
 async def eventually(holds: Callable[[], Any], seconds: float = 100) -> Any:

@@ -16,8 +16,7 @@ import pytest
 from penstock import errors
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesUnreachable
-from penstock.engines.kubernetes.api.resources import ConfigMap
-from tests.engines.kubernetes.making import config_map
+from tests.engines.kubernetes.making import ConfigMap, config_map
 from tests.rig.cluster import Rig
 
 

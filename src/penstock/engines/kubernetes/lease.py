@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock.background import Tasks
 from penstock.domain.model import now
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import (
@@ -56,7 +57,7 @@ class HeldLease:
         self._version = ""
         self._seen: tuple[str, float] | None = None
         """The version of another's Lease, and when it was first seen."""
-        self._work: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self.held = asyncio.Event()
         self.why: str | None = None
         """Why it is not held."""
@@ -69,17 +70,15 @@ class HeldLease:
                 await asyncio.sleep(LOOK)
         except (KubernetesUnavailable, KubernetesForbidden, Unavailable) as error:
             self.why = error.message
-            self._work = asyncio.create_task(self._keep_trying())
+            self._tasks.start(self._keep_trying())
         except KubernetesError as error:
             raise error.shown() from error
         else:
-            self._work = asyncio.create_task(self._renew())
+            self._tasks.start(self._renew())
 
     async def close(self) -> None:
         """The next server has it at once."""
-        if self._work:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+        await self._tasks.close()
         if self.held.is_set():
             self.held.clear()
             with suppress(KubernetesError):

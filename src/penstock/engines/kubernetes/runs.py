@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from penstock.background import Tasks
 from penstock.domain.model import iso, now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
@@ -66,16 +67,14 @@ class KubernetesRuns:
         self._never: dict[Run, Report] = {}
         """Stopped before they started. The store knows it too; nothing in the cluster does."""
         self._unsubscribe = cluster.jobs.subscribe(self._seen)
-        self._sweeping: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def open(self) -> None:
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._tasks.start(self._sweep())
 
     async def close(self) -> None:
         self._unsubscribe()
-        if self._sweeping:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
+        await self._tasks.close()
 
     def _seen(self, before: Job | None, after: Job | None) -> None:
         known = after or before

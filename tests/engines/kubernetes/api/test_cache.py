@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.engines.kubernetes.api import client as api_module
-from penstock.engines.kubernetes.api.cache import Cache, EventCache, by_claim, by_label, by_node, by_owner
+from penstock.engines.kubernetes.api.cache import Cache, EventCache, by_claim, by_node
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesForbidden, VersionGone
-from penstock.engines.kubernetes.api.objects import Job, Pod
-from penstock.engines.kubernetes.api.resources import ConfigMap, KubernetesEvent
-from tests.engines.kubernetes.making import IMAGE, config_map, eventually, pod
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import KubernetesEvent
+from tests.engines.kubernetes.making import IMAGE, ConfigMap, config_map, eventually, pod
 
 
 @asynccontextmanager
@@ -28,6 +28,11 @@ async def running(cache: Cache[Any]) -> AsyncIterator[Cache[Any]]:
         yield cache
     finally:
         await cache.close()
+
+
+def by_n(item: KubernetesObject) -> Iterable[str]:
+    value = item.labels.get("n")
+    return () if value is None else (value,)
 
 
 async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
@@ -82,7 +87,7 @@ async def test_the_watch_begins_at_the_version_of_the_list(shaky, proxy, rig_nam
 
 async def test_nothing_is_asked_of_the_server_when_something_is_read(shaky, proxy, rig_namespace):
     await shaky.create(ConfigMap, config_map("read", n="1"), rig_namespace)
-    cache = Cache(shaky, ConfigMap, rig_namespace, indexes={"n": by_label("n")})
+    cache = Cache(shaky, ConfigMap, rig_namespace, indexes={"n": by_n})
     async with running(cache):
         await eventually(lambda: cache.stale is None)
         before = list(proxy.requests)
@@ -102,17 +107,16 @@ async def test_many_pages_are_one_picture(api, rig_namespace, monkeypatch):
         assert names(cache) == wanted
 
 
-async def test_pods_are_found_by_label_owner_claim_and_node(api, rig_namespace, rig):
+async def test_pods_are_found_by_label_claim_and_node(api, rig_namespace, rig):
     template = pod("x", "sleep 1000")["spec"] | {"nodeName": rig.node_names[0]}
     template["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
     job = {"metadata": {"name": "j"}, "spec": {"template": {"metadata": {"labels": {"n": "1"}}, "spec": template}}}
-    indexes = {"label": by_label("n"), "owner": by_owner, "claim": by_claim, "node": by_node}
+    indexes = {"label": by_n, "claim": by_claim, "node": by_node}
     async with running(Cache(api, Pod, rig_namespace, indexes=indexes)) as cache:
-        made = await api.create(Job, job, rig_namespace)
+        await api.create(Job, job, rig_namespace)
         await until(cache, lambda: len(cache) == 1)
         (found,) = cache.all()
         assert cache.by("label", "1") == [found]
-        assert cache.by("owner", made.uid) == [found]
         assert cache.by("claim", f"{rig_namespace}/data") == [found]
         assert cache.by("node", rig.node_names[0]) == [found]
         await api.patch(Pod, found.name, {"metadata": {"labels": {"n": "2"}}}, rig_namespace)
@@ -120,7 +124,7 @@ async def test_pods_are_found_by_label_owner_claim_and_node(api, rig_namespace, 
         assert cache.by("label", "1") == []
         await api.delete(Job, "j", rig_namespace)
         await until(cache, lambda: len(cache) == 0)
-        assert not any(cache.by(index, value) for index, value in (("label", "2"), ("owner", made.uid)))
+        assert not any(cache.by(index, value) for index, value in (("label", "2"), ("node", found.spec.node_name)))
 
 
 async def test_only_what_is_kept_is_kept(api, rig_namespace):
@@ -185,7 +189,7 @@ async def test_a_forgotten_version_is_listed_anew_and_the_differences_are_told(s
     """410 comes as the answer, or as the first word of a watch that was accepted."""
     for name in ("stays", "changes", "vanishes"):
         await api.create(ConfigMap, config_map(name, n="1"), rig_namespace)
-    async with running(Cache(shaky, ConfigMap, rig_namespace, labels="n", indexes={"n": by_label("n")})) as cache:
+    async with running(Cache(shaky, ConfigMap, rig_namespace, labels="n", indexes={"n": by_n})) as cache:
         told = []
         cache.subscribe(lambda old, new: told.append((old and old.name, new and new.name)))
         gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (9)"}

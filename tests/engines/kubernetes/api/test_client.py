@@ -27,12 +27,11 @@ from penstock.engines.kubernetes.api.errors import (
 )
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import (
-    ConfigMap,
     KubernetesNode,
     KubernetesStorageClass,
     ResourceQuota,
 )
-from tests.engines.kubernetes.making import becomes, config_map, eventually, pod
+from tests.engines.kubernetes.making import ConfigMap, becomes, config_map, eventually, pod
 
 # reading and writing
 
@@ -70,15 +69,6 @@ async def test_only_the_object_that_was_meant_is_deleted(api, namespace):
     with pytest.raises(KubernetesConflict, match="UID"):
         await api.delete(ConfigMap, "meant", namespace, uid="another")
     assert await api.delete(ConfigMap, "meant", namespace, uid=made.uid)
-
-
-async def test_those_with_a_label_are_deleted_and_never_all(api, namespace):
-    for name, group in (("g1", "x"), ("g2", "x"), ("g3", "y")):
-        await api.create(ConfigMap, config_map(name, group=group), namespace)
-    await api.delete_all(ConfigMap, namespace, labels="group=x")
-    assert [item.name for item in await api.list(ConfigMap, namespace, labels="group")] == ["g3"]
-    with pytest.raises(ValueError, match="never meant"):
-        await api.delete_all(ConfigMap, namespace, labels="")
 
 
 async def test_a_long_list_is_read_in_pages_of_one_moment(api, namespace, monkeypatch):

@@ -52,7 +52,7 @@ async def test_a_server_that_starts_without_a_cluster_says_so_and_goes_on_when_i
         with pytest.raises(Unavailable, match="cannot be reached"):
             seen.snapshots.report(Run("abcd2345"))
         await proxy.up()
-        await seen.cluster.wait_until_read()
+        await eventually(lambda: seen.cluster.read)
         run = await seen.start(a_launch("echo here"))
         await seen.ended(run)
         assert await seen.log(run) == b"here\n"

@@ -248,19 +248,6 @@ class Index(Generic[T]):
                 self._keys.pop(value, None)
 
 
-def by_label(name: str) -> Callable[[KubernetesObject], Iterable[str]]:
-    def values(item: KubernetesObject) -> Iterable[str]:
-        value = item.labels.get(name)
-        return () if value is None else (value,)
-
-    return values
-
-
-def by_owner(item: KubernetesObject) -> Iterable[str]:
-    """The uids of its owners."""
-    return [owner.uid for owner in item.metadata.owner_references]
-
-
 def by_claim(pod: Pod) -> Iterable[str]:
     """`namespace/name` of the claims a pod mounts."""
     return [f"{pod.namespace}/{name}" for name in pod.claims()]

@@ -194,7 +194,6 @@ class KubernetesApi:
         previous: bool = False,
         timestamps: bool = False,
         since: str | None = None,
-        tail: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """A container's log as the kubelet sends it. `since` is an RFC 3339 time, of which it heeds whole seconds."""
         params = _given(
@@ -203,7 +202,6 @@ class KubernetesApi:
             previous=previous,
             timestamps=timestamps,
             sinceTime=since,
-            tailLines=tail,
         )
         return self._calls.stream(f"{_path(Pod, namespace, pod)}/log", params, LOG_QUIET_SECONDS)
 
@@ -248,7 +246,9 @@ class KubernetesApi:
         propagation: str = "Background",
     ) -> bool:
         """False if it was not there. With `uid` only the object that has it; another of that name is a Conflict."""
-        options = _options(grace, propagation)
+        options = _given(kind="DeleteOptions", apiVersion="v1", propagationPolicy=propagation)
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         if uid:
             options["preconditions"] = {"uid": uid}
         try:
@@ -256,21 +256,6 @@ class KubernetesApi:
         except KubernetesNotFound:
             return False
         return True
-
-    async def delete_all(
-        self,
-        kind: type[KubernetesObject],
-        namespace: str,
-        *,
-        labels: str,
-        grace: int | None = None,
-        propagation: str = "Background",
-    ) -> None:
-        """All in the namespace that have the labels."""
-        if not labels:
-            raise ValueError("a delete of everything is never meant")
-        options = _options(grace, propagation)
-        await self._calls.call("DELETE", _path(kind, namespace), body=options, params={"labelSelector": labels})
 
     # running
 
@@ -360,12 +345,6 @@ def _path(kind: type[KubernetesObject], namespace: str | None, name: str | None 
 def _given(**params: object) -> dict[str, Any]:
     """Without those that say nothing."""
     return {name: value for name, value in params.items() if value is not None and value is not False and value != ""}
-
-
-def _options(grace: int | None, propagation: str) -> dict[str, Any]:
-    return _given(kind="DeleteOptions", apiVersion="v1", propagationPolicy=propagation) | (
-        {} if grace is None else {"gracePeriodSeconds": grace}
-    )
 
 
 @cache

@@ -184,9 +184,6 @@ class Cluster:
         """Everything was read at least once."""
         return not self._unread
 
-    async def wait_until_read(self) -> None:
-        await asyncio.gather(*self._reading)
-
     def require(self) -> None:
         """Raises what a user is told, while nothing is known of the cluster yet."""
         if self._lease:
@@ -263,11 +260,6 @@ class Cluster:
     def job_of(self, pod: Pod) -> Job | None:
         name = pod.labels.get(names.JOB_NAME)
         return self.jobs.get(name, pod.namespace) if name else None
-
-    def last_warning(self, found: KubernetesObject) -> str | None:
-        """What Kubernetes last complained of about an object."""
-        warnings = [event for event in self.events.about(found.uid) if event.type == "Warning"]
-        return warnings[-1].message.strip() if warnings else None
 
     def runs(self) -> set[Run]:
         return {run for job in self.jobs.all() if (run := names.run_of(job))}

@@ -79,8 +79,6 @@ class ObjectMeta(ObjectPart, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     owner_references: tuple[OwnerReference, ...] = ()
-    finalizers: tuple[str, ...] = ()
-    generation: int = 0
 
     one_for_all = ("namespace",)
 
@@ -148,7 +146,6 @@ class ObjectReference(ObjectPart, frozen=True):
     namespace: str = ""
     name: str = ""
     uid: str = ""
-    field_path: str = ""
 
     one_for_all = ("kind", "namespace")
 
@@ -259,7 +256,6 @@ class ContainerStateRunning(ObjectPart, frozen=True):
 
 class ContainerStateTerminated(ObjectPart, frozen=True):
     exit_code: int = 0
-    signal: int = 0
     reason: str = ""
     message: str = ""
     started_at: datetime | None = None
@@ -299,7 +295,6 @@ class PodStatus(ObjectPart, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
-    pod_ip: str = field(name="podIP", default="")
     start_time: datetime | None = None
     nominated_node_name: str = ""
 

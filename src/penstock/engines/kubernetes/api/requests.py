@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from penstock.background import Backoff
 from penstock.engines.kubernetes.api import errors
 from penstock.engines.kubernetes.api.connection import CALL_TIMEOUT, Connection
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnavailable
@@ -27,17 +28,15 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 class RetryPauses:
-    """Growing, and never the same for two who wait for the same thing."""
+    """Pauses that grow, and are never the same for two who wait for the same thing."""
 
     def __init__(self) -> None:
-        self._next = FIRST_PAUSE
+        self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
 
     def next(self, error: Exception | None = None) -> float:
-        """Seconds to wait now; as long as the server asked for, if it did."""
+        """Seconds to wait now: at least as many as the server asked for."""
         asked = error.retry_after if isinstance(error, KubernetesError) else None
-        pause = max(asked or 0.0, self._next * random.uniform(0.5, 1))  # noqa: S311
-        self._next = min(self._next * 2, LONGEST_PAUSE)
-        return pause
+        return max(asked or 0.0, self._backoff.next() * random.uniform(0.5, 1))  # noqa: S311
 
 
 class ApiRequests:

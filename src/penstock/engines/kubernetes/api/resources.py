@@ -39,12 +39,8 @@ class NodeSpec(ObjectPart, frozen=True):
 
 class NodeInfo(ObjectPart, frozen=True):
     kubelet_version: str = ""
-    architecture: str = ""
-    os_image: str = ""
-    kernel_version: str = ""
-    container_runtime_version: str = ""
 
-    one_for_all = ("kubelet_version", "architecture", "os_image", "kernel_version", "container_runtime_version")
+    one_for_all = ("kubelet_version",)
 
 
 class NodeAddress(ObjectPart, frozen=True):
@@ -63,7 +59,6 @@ class NodeDaemonEndpoints(ObjectPart, frozen=True):
 
 
 class NodeStatus(ObjectPart, frozen=True):
-    capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
@@ -71,9 +66,8 @@ class NodeStatus(ObjectPart, frozen=True):
     daemon_endpoints: NodeDaemonEndpoints = NodeDaemonEndpoints()
 
     def __post_init__(self) -> None:
-        for amounts in (self.capacity, self.allocatable):
-            for name, amount in amounts.items():
-                amounts[name] = sys.intern(amount)
+        for name, text in self.allocatable.items():
+            self.allocatable[name] = sys.intern(text)
 
 
 class KubernetesNode(KubernetesObject, frozen=True):
@@ -94,18 +88,14 @@ class NodeMetrics(KubernetesObject, frozen=True):
 class ClaimSpec(ObjectPart, frozen=True):
     access_modes: tuple[str, ...] = ()
     storage_class_name: str | None = None
-    volume_name: str = ""
-    volume_mode: str = "Filesystem"
     resources: ResourceRequirements = ResourceRequirements()
 
-    one_for_all = ("storage_class_name", "volume_mode")
+    one_for_all = ("storage_class_name",)
 
 
 class ClaimStatus(ObjectPart, frozen=True):
     phase: str = ""
-    access_modes: tuple[str, ...] = ()
     capacity: dict[str, str] = {}
-    conditions: tuple[Condition, ...] = ()
 
     one_for_all = ("phase",)
 
@@ -115,31 +105,6 @@ class PersistentVolumeClaim(KubernetesObject, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
     kind = ResourceKind("PersistentVolumeClaim", "persistentvolumeclaims")
-
-
-class PersistentVolumeSpec(ObjectPart, frozen=True):
-    capacity: dict[str, str] = {}
-    access_modes: tuple[str, ...] = ()
-    storage_class_name: str = ""
-    persistent_volume_reclaim_policy: str = ""
-    claim_ref: ObjectReference | None = None
-
-    one_for_all = ("storage_class_name", "persistent_volume_reclaim_policy")
-
-
-class PersistentVolumeStatus(ObjectPart, frozen=True):
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-
-    one_for_all = ("phase",)
-
-
-class PersistentVolume(KubernetesObject, frozen=True):
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PersistentVolumeStatus = PersistentVolumeStatus()
-
-    kind = ResourceKind("PersistentVolume", "persistentvolumes", namespaced=False)
 
 
 class KubernetesStorageClass(KubernetesObject, frozen=True):
@@ -160,12 +125,6 @@ class EventSeries(ObjectPart, frozen=True):
     last_observed_time: datetime | None = None
 
 
-class EventSource(ObjectPart, frozen=True):
-    component: str = ""
-
-    one_for_all = ("component",)
-
-
 class KubernetesEvent(KubernetesObject, frozen=True):
     involved_object: ObjectReference = ObjectReference()
     type: str = ""
@@ -176,11 +135,9 @@ class KubernetesEvent(KubernetesObject, frozen=True):
     last_timestamp: datetime | None = None
     event_time: datetime | None = None
     series: EventSeries | None = None
-    reporting_component: str = ""
-    source: EventSource = EventSource()
 
     kind = ResourceKind("Event", "events")
-    one_for_all = ("type", "reason", "reporting_component")
+    one_for_all = ("type", "reason")
 
     @property
     def last_seen(self) -> datetime | None:
@@ -193,33 +150,16 @@ class KubernetesEvent(KubernetesObject, frozen=True):
         return max(1, self.count, self.series.count if self.series else 0)
 
 
-class NamespaceStatus(ObjectPart, frozen=True):
-    phase: str = ""
-
-
 class Namespace(KubernetesObject, frozen=True):
-    status: NamespaceStatus = NamespaceStatus()
-
     kind = ResourceKind("Namespace", "namespaces", namespaced=False)
 
 
-class QuotaStatus(ObjectPart, frozen=True):
-    hard: dict[str, str] = {}
-    used: dict[str, str] = {}
-
-
 class ResourceQuota(KubernetesObject, frozen=True):
-    status: QuotaStatus = QuotaStatus()
-
     kind = ResourceKind("ResourceQuota", "resourcequotas")
 
 
 class Service(KubernetesObject, frozen=True):
     kind = ResourceKind("Service", "services")
-
-
-class ConfigMap(KubernetesObject, frozen=True):
-    kind = ResourceKind("ConfigMap", "configmaps")
 
 
 class Secret(KubernetesObject, frozen=True):

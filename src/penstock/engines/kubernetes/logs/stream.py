@@ -38,10 +38,6 @@ class LogLine(NamedTuple):
     """Nanoseconds since 1970, by the clock of the node."""
     data: bytes
 
-    @property
-    def at(self) -> datetime:
-        return datetime.fromtimestamp(self.time / NS, UTC)
-
 
 class LogMark:
     """How far a reader has come. Made again from `times`, `part` and `restarts`, it goes on at the same byte."""

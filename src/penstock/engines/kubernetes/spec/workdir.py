@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.background import Tasks
 from penstock.domain.paths import WORKDIR
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
@@ -52,7 +53,8 @@ class WorkdirSender:
         self._archives = data_dir / "kubernetes" / "workdirs"
         self._sent: set[str] = set()
         """The uids of pods that have theirs, or never will."""
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
+        """By the uid of the pod that is sent to."""
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._shares: dict[str, asyncio.Semaphore] = {}
         self._unsubscribe = cluster.pods.subscribe(self._seen)
@@ -63,9 +65,7 @@ class WorkdirSender:
 
     async def close(self) -> None:
         self._unsubscribe()
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._tasks.close()
 
     # -- the archives ----------------------------------------------------------------------------------------------
 
@@ -102,25 +102,22 @@ class WorkdirSender:
             if task := self._tasks.get(pod.uid):
                 task.cancel()
         elif _runs(after) and pod.uid not in self._sent and pod.uid not in self._tasks:
-            self._tasks[pod.uid] = asyncio.create_task(self._send_until_there(after))
+            self._tasks.start(self._send_until_there(after), key=pod.uid)
 
     def _share_of(self, pod: Pod) -> asyncio.Semaphore:
         return self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
 
     async def _send_until_there(self, pod: Pod) -> None:
         pauses = RetryPauses()
-        try:
-            while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
-                try:
-                    async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
-                        if await self._send(pod):
-                            self._sent.add(pod.uid)
-                            return
-                except (KubernetesError, OSError) as error:
-                    log.warning("the workdir is not yet in %s: %s", pod.name, error)
-                await asyncio.sleep(pauses.next())
-        finally:
-            del self._tasks[pod.uid]
+        while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
+            try:
+                async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
+                    if await self._send(pod):
+                        self._sent.add(pod.uid)
+                        return
+            except (KubernetesError, OSError) as error:
+                log.warning("the workdir is not yet in %s: %s", pod.name, error)
+            await asyncio.sleep(pauses.next())
 
     async def _send(self, pod: Pod) -> bool:
         """Whether there is nothing more to send."""

@@ -6,19 +6,19 @@ also the way to end one: a Job that we only suspend is resumed by Kueue.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from penstock.background import Tasks
 from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import Cache
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesForbidden, KubernetesNotFound
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects import (
     Condition,
     Job,
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 GROUP = "kueue.x-k8s.io"
 PATIENCE = timedelta(seconds=10)
 """How long Kueue is given to suspend what it was told to let go."""
+
+FINDING = "Kueue's kind of Workload"
 
 SUSPENDED: Fields = {"spec": {"suspend": True}}
 
@@ -99,7 +101,7 @@ class KueueQueues:
     def __init__(self, api: KubernetesApi, cluster: Cluster) -> None:
         self._api, self._cluster = api, cluster
         self._workloads: Cache[QueuedWorkload] | None = None
-        self._finding: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._told: dict[str, datetime] = {}
         """Since when Kueue should suspend a Job, by its uid."""
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -112,36 +114,30 @@ class KueueQueues:
 
     async def close(self) -> None:
         self._unsubscribe()
-        if self._finding:
-            self._finding.cancel()
-            await asyncio.wait([self._finding])
+        await self._tasks.close()
         if self._workloads:
             await self._workloads.close()
 
     def _seen(self, before: Job | None, after: Job | None) -> None:
         if before and after is None:
             self._told.pop(before.uid, None)
-        if after and names.QUEUE in after.labels and self._finding is None:
-            self._finding = asyncio.create_task(self._find())
-            self._finding.add_done_callback(self._found)
+        wanted = after is not None and names.QUEUE in after.labels
+        if wanted and self._workloads is None and FINDING not in self._tasks:
+            self._tasks.start(self._find(), key=FINDING)
 
     async def _find(self) -> None:
-        kind = await kind_in(self._api)
+        """Without it only less can be said: the next Job in a queue is reason enough to try again."""
+        try:
+            kind = await kind_in(self._api)
+        except KubernetesError as error:
+            log.warning("what Kueue says of Jobs is not known: %s", error)
+            return
         if kind is None:
             return
         indexes = {"job": lambda found: [owner.uid for owner in found.metadata.owner_references]}
         self._workloads = Cache(self._api, kind, self._cluster.namespace, indexes=indexes)
         self._workloads.subscribe(self._changed)
         self._workloads.start()
-
-    def _found(self, task: asyncio.Task[None]) -> None:
-        """Without it only less can be said: the next Job in a queue is reason enough to try again."""
-        if task.cancelled():
-            return
-        if error := task.exception():
-            log.warning("what Kueue says of Jobs is not known: %s", error)
-        if self._workloads is None:
-            self._finding = None
 
     def _changed(self, before: QueuedWorkload | None, after: QueuedWorkload | None) -> None:
         found = after or before
