@@ -156,7 +156,7 @@ async def test_a_queue_needs_kueue(engine: KubernetesEngine) -> None:
 
 def test_what_the_cluster_decides_or_does_not_know_is_refused() -> None:
     spec = Spec(run="true", priority=5, selectors=Selectors(cpu_product="Xeon", spread=True))
-    found = refusals.refusals(spec, {}, Autoscaler(), kueue=False)
+    found = refusals.find_refusals(spec, {}, Autoscaler(), kueue=False)
     assert [each.keys for each in found] == [("selectors",), ("selectors", "spread"), ("priority",)]
     assert found[1].message == "in Kubernetes the scheduler of the cluster decides how Pods are spread"
 

@@ -39,7 +39,7 @@ class _Unreadable(Exception):
     """Why an object of ours is not taken over."""
 
 
-def found(cluster: Cluster, namespaces: Namespaces) -> Found:
+def find_records(cluster: Cluster, namespaces: Namespaces) -> Found:
     unreadable: list[str] = []
     started: dict[str, Workload] = {}
     volumes: dict[str, tuple[Volume, Account]] = {}

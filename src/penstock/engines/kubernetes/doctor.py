@@ -25,7 +25,7 @@ from penstock.engines.kubernetes.api.resources import (
     Service,
     ServiceAccount,
 )
-from penstock.engines.kubernetes.gpus import Exporters
+from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
 from penstock.engines.kubernetes.volumes import KubernetesClaims
@@ -84,7 +84,7 @@ async def all_checks(
     cluster: Cluster,
     claims: KubernetesClaims,
     namespaces: Namespaces,
-    exporters: Exporters,
+    exporters: GpuExporters,
     activity: Activity,
     settings: Settings,
 ) -> list[Check]:
@@ -176,7 +176,7 @@ def _gpus(cluster: Cluster) -> list[Check]:
     return [Check(name="GPU products", ok=True, detail=f"named on {len(having)} nodes", required=False)]
 
 
-async def _gpu_use(cluster: Cluster, exporters: Exporters) -> list[Check]:
+async def _gpu_use(cluster: Cluster, exporters: GpuExporters) -> list[Check]:
     """Only where somebody wants it to be seen."""
     nodes = cluster.nodes_with_gpus()
     if not nodes or not exporters.namespace:

@@ -34,17 +34,16 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.kubernetes import adoption, doctor
-from penstock.engines.kubernetes import inspect as looking
-from penstock.engines.kubernetes import refusals as refusing
+from penstock.engines.kubernetes import adoption, doctor, refusals
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import shown
 from penstock.engines.kubernetes.controller import RunController
 from penstock.engines.kubernetes.events import list_run_events, list_volume_events
-from penstock.engines.kubernetes.exec import enter
-from penstock.engines.kubernetes.gpus import Exporters
+from penstock.engines.kubernetes.exec import start_exec
+from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.helpers import VolumeMeter
+from penstock.engines.kubernetes.inspect import inspect_run, measure_part
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
 from penstock.engines.kubernetes.namespaces import Namespaces
@@ -107,7 +106,7 @@ class KubernetesEngine:
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)
-        self._exporters = Exporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
+        self._exporters = GpuExporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
         kubelets = None
         if settings.kubernetes_kubelet_account:
             kubelets = Kubelets(self._api, settings.kubernetes_kubelet_account, settings.kubernetes_kubelet_ca)
@@ -175,7 +174,8 @@ class KubernetesEngine:
     async def found(self, nodes: Collection[str]) -> Found:
         self._cluster.require()
         with shown():
-            return await secrets.restored(self._api, self._cluster, adoption.found(self._cluster, self._namespaces))
+            found = adoption.find_records(self._cluster, self._namespaces)
+            return await secrets.restore_values(self._api, self._cluster, found)
 
     async def left_over(self) -> list[LeftOver]:
         return []
@@ -237,16 +237,16 @@ class KubernetesEngine:
         queues = False
         if spec.queue:
             with shown():
-                queues = await kueue.kind_in(self._api) is not None
+                queues = await kueue.find_workload_kind(self._api) is not None
         with shown():
             named = await self._named.refusals(spec, owner)
         products = self._inventory.products()
-        return [*refusing.refusals(spec, products, self._autoscaler, kueue=queues), *named]
+        return [*refusals.find_refusals(spec, products, self._autoscaler, kueue=queues), *named]
 
     async def notices(self, spec: Spec) -> list[str]:
         found = idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
         known = self._inventory.products() if self._cluster.read else None
-        return found if known is None else [*found, *refusing.notices(spec, known, self._autoscaler)]
+        return found if known is None else [*found, *refusals.find_notices(spec, known, self._autoscaler)]
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
@@ -258,13 +258,17 @@ class KubernetesEngine:
 
     def _products(self, spec: Spec) -> tuple[str, ...]:
         """What the nodes call the GPUs it asks for."""
-        return refusing.matching(spec.resources.gpu_products, self._known_products()) if spec.resources.gpus else ()
+        return (
+            refusals.matching_products(spec.resources.gpu_products, self._known_products())
+            if spec.resources.gpus
+            else ()
+        )
 
     def _must_wait(self, spec: Spec, products: Sequence[str]) -> bool:
         """Its pods are made when it is known what nodes call its GPUs, and there is room for all of its nodes."""
         if spec.queue:  # then Kueue says when
             return False
-        if refusing.are_unknown(spec, self._known_products()):
+        if refusals.are_unknown(spec, self._known_products()):
             return True
         pod = pods.planned(spec, self._pods, products)
         return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._inventory, self._autoscaler))
@@ -341,18 +345,18 @@ class KubernetesEngine:
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
         self._place(run)
-        return await enter(self._api, self._cluster, run, part, command, terminal)
+        return await start_exec(self._api, self._cluster, run, part, command, terminal)
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- what it does ------------------------------------------------------------------------------------------------
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         self._cluster.require()
         self._place(run)
-        return await looking.inspect(self._api, self._cluster, run)
+        return await inspect_run(self._api, self._cluster, run)
 
     async def top(self, run: Run, part: int) -> Measure:
         self._place(run)
-        return await looking.top(self._api, self._cluster, run, part)
+        return await measure_part(self._api, self._cluster, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         asked = set(names)

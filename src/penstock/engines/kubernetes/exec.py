@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 LEAVE_SECONDS = 10.0
 
 
-class ExecInContainer:
+class ContainerExec:
     """A session as every engine has it; what goes wrong in it is one of Penstock's own errors."""
 
     def __init__(self, api: KubernetesApi, pod: Pod, session: ExecSession, mark: str | None) -> None:
@@ -90,9 +90,9 @@ class ExecInContainer:
                 await leaving.exit_code()
 
 
-async def enter(
+async def start_exec(
     api: KubernetesApi, cluster: Cluster, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
-) -> ExecInContainer:
+) -> ContainerExec:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: a program can be started only in what runs.")
@@ -105,7 +105,7 @@ async def enter(
             )
         except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
-    entered = ExecInContainer(api, pod, session, mark)
+    entered = ContainerExec(api, pod, session, mark)
     if terminal:
         await entered.resize(terminal)
     return entered

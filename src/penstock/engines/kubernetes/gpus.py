@@ -37,11 +37,11 @@ MIB = 1 << 20
 _LINE = re.compile(rf"({'|'.join(MOST)})\{{(.*)\}} (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-Place = tuple[str, str]
+PodKey = tuple[str, str]
 """Namespace and name of a pod."""
 
 
-class _Gpu(NamedTuple):
+class _GpuLabels(NamedTuple):
     namespace: str
     pod: str
     uuid: str
@@ -51,9 +51,9 @@ class _Gpu(NamedTuple):
     product: str
 
 
-def read_gpus(text: str) -> dict[Place, list[GpuMeasure]]:
+def read_gpus(text: str) -> dict[PodKey, list[GpuMeasure]]:
     """Those that pods have, and of which everything is known."""
-    gpus: defaultdict[Place, list[GpuMeasure]] = defaultdict(list)
+    gpus: defaultdict[PodKey, list[GpuMeasure]] = defaultdict(list)
     for gpu, known in _numbers(text).items():
         if all(gpu[:3]) and (measure := _measure(gpu, known)):
             gpus[gpu.namespace, gpu.pod].append(measure)
@@ -62,7 +62,7 @@ def read_gpus(text: str) -> dict[Place, list[GpuMeasure]]:
 
 def read_node(text: str) -> tuple[GpuMeasure, ...]:
     """All of the node, with what is known of each; one that several pods share is one."""
-    gpus: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+    gpus: defaultdict[_GpuLabels, dict[str, float]] = defaultdict(dict)
     for gpu, known in _numbers(text).items():
         if gpu.uuid:
             whole = gpus[gpu._replace(namespace="", pod="", share="")]
@@ -78,8 +78,8 @@ def read_node(text: str) -> tuple[GpuMeasure, ...]:
     )
 
 
-def _numbers(text: str) -> Mapping[_Gpu, dict[str, float]]:
-    numbers: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+def _numbers(text: str) -> Mapping[_GpuLabels, dict[str, float]]:
+    numbers: defaultdict[_GpuLabels, dict[str, float]] = defaultdict(dict)
     for line in text.splitlines():
         if (found := _LINE.match(line)) and (number := _number(found[3], MOST[found[1]])) is not None:
             known = numbers[_gpu(dict(_LABEL.findall(found[2])))]
@@ -87,9 +87,9 @@ def _numbers(text: str) -> Mapping[_Gpu, dict[str, float]]:
     return numbers
 
 
-def _gpu(labels: Mapping[str, str]) -> _Gpu:
+def _gpu(labels: Mapping[str, str]) -> _GpuLabels:
     """Older versions, and newer ones that are told to, have other names for the pod."""
-    return _Gpu(
+    return _GpuLabels(
         labels.get("namespace") or labels.get("pod_namespace", ""),
         labels.get("pod") or labels.get("pod_name", ""),
         labels.get("UUID") or labels.get("uuid", ""),
@@ -107,7 +107,7 @@ def _number(text: str, most: float) -> float | None:
     return number if 0 <= number <= most else None
 
 
-def _use(gpu: _Gpu, known: Mapping[str, float]) -> int | None:
+def _use(gpu: _GpuLabels, known: Mapping[str, float]) -> int | None:
     """Percent, rounded up: what does a little is not idle."""
     uses = [100 * known[RATIO]] if RATIO in known else []
     if PERCENT in known and not gpu.part:
@@ -115,7 +115,7 @@ def _use(gpu: _Gpu, known: Mapping[str, float]) -> int | None:
     return ceil(max(uses)) if uses else None
 
 
-def _measure(gpu: _Gpu, known: Mapping[str, float]) -> GpuMeasure | None:
+def _measure(gpu: _GpuLabels, known: Mapping[str, float]) -> GpuMeasure | None:
     use = _use(gpu, known)
     if use is None or USED_MIB not in known:
         return None
@@ -135,13 +135,13 @@ NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
 
 
 class GpuSample(NamedTuple):
-    gpus: Mapping[Place, Sequence[GpuMeasure]]
+    gpus: Mapping[PodKey, Sequence[GpuMeasure]]
     """By pod; those that cannot be seen are not there."""
     troubles: Mapping[str, Trouble]
     """By node: why none of its GPUs can be seen."""
 
 
-class Exporters:
+class GpuExporters:
     def __init__(self, api: KubernetesApi, cluster: Cluster, namespace: str, every: float) -> None:
         """It is looked `every` so many seconds: no look is to take longer."""
         self._patience = min(PATIENCE, every)
@@ -247,7 +247,7 @@ def _answers(pod: Pod) -> bool:
 
 
 def gpus_of(
-    workload: Workload, pods: Sequence[Pod], seen: Mapping[Place, Sequence[GpuMeasure]]
+    workload: Workload, pods: Sequence[Pod], seen: Mapping[PodKey, Sequence[GpuMeasure]]
 ) -> tuple[GpuMeasure | None, ...]:
     """All that its pods have. Those of a node that has no pod, or whose pod has no place yet, are not seen."""
     spec = workload.spec

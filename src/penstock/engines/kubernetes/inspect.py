@@ -37,7 +37,7 @@ Fields = dict[str, Any]
 # -- inspect -------------------------------------------------------------------------------------------------------
 
 
-async def inspect(api: KubernetesApi, cluster: Cluster, run: Run) -> Fields:
+async def inspect_run(api: KubernetesApi, cluster: Cluster, run: Run) -> Fields:
     """Only what is known to be the run's: labels alone can be written by others."""
     jobs, pods = cluster.jobs_of(run), cluster.pods_of(run)
     claims = {(pod.namespace, claim) for pod in pods for claim in pod.claims()}
@@ -82,7 +82,7 @@ def _clean(raw: Any) -> Any:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
+async def measure_part(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: only what runs uses anything.")

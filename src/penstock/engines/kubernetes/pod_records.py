@@ -16,7 +16,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.state.jobs import is_array
-from penstock.engines.kubernetes.state.pods import PodRecord, merged, record_pod, vanished
+from penstock.engines.kubernetes.state.pods import PodRecord, mark_gone, merge_records, record_pod
 
 log = logging.getLogger(__name__)
 
@@ -107,15 +107,15 @@ class RunPods:
         self._path = run_dir / FILE
         self.units: dict[int, PodRecord] = {}
         for seen in _read(self._path):
-            self.units[seen.part] = merged(self.units.get(seen.part), seen)
+            self.units[seen.part] = merge_records(self.units.get(seen.part), seen)
 
     def see(self, seen: PodRecord) -> PodRecord:
-        return self._set(merged(self.units.get(seen.part), seen))
+        return self._set(merge_records(self.units.get(seen.part), seen))
 
     def lose(self, part: int, uid: str, at: datetime) -> None:
         known = self.units.get(part)
         if known and known.uid == uid:
-            self._set(vanished(known, at))
+            self._set(mark_gone(known, at))
 
     def _set(self, seen: PodRecord) -> PodRecord:
         known = self.units.get(seen.part)

@@ -17,7 +17,7 @@ Products = Mapping[str, tuple[int, int]]
 """Product → how many there are, how many of them are free."""
 
 
-def refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: bool) -> list[Refusal]:
+def find_refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: bool) -> list[Refusal]:
     return [
         *_no_command(spec),
         *_too_long(spec),
@@ -44,7 +44,7 @@ def _not_here(spec: Spec) -> list[Refusal]:
     return found
 
 
-def matching(wanted: Sequence[str], products: Iterable[str]) -> tuple[str, ...]:
+def matching_products(wanted: Sequence[str], products: Iterable[str]) -> tuple[str, ...]:
     """What the nodes call what the user wants, those that are there and those that can come; else the user's words."""
     found = tuple(product for product in products if any(product_matches(each, product) for each in wanted))
     return found or tuple(each.replace(" ", "-") for each in wanted)
@@ -65,7 +65,7 @@ def _too_long(spec: Spec) -> list[Refusal]:
     return found
 
 
-def notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]:
+def find_notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]:
     """A product that no node has may be on its way, or misspelt: only the user can tell."""
     if not are_unknown(spec, (*products, *autoscaler.products)):
         return []

@@ -28,7 +28,7 @@ from penstock.engines.kubernetes.api.errors import (
     KubernetesForbidden,
     KubernetesInvalid,
     KubernetesNotFound,
-    over_quota,
+    describe_quota,
 )
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesNode, Service
@@ -39,7 +39,7 @@ from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.engines.kubernetes.state.pods import record_pod
-from penstock.engines.kubernetes.waiting.kueue import suspending
+from penstock.engines.kubernetes.waiting.kueue import suspend_patch
 from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class KubernetesRuns:
         wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
-            await secrets.make(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
+            await secrets.create_secret(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
             return
         if run in self._graces and not await self._find(run):
             self._never[run] = _never_ran(launch)
@@ -141,7 +141,7 @@ class KubernetesRuns:
             await self._made_once(Service, service, namespace)
         made = await self._make(run, wanted, namespace)
         try:
-            await secrets.make(self._api, launch, self._known(run), namespace)
+            await secrets.create_secret(self._api, launch, self._known(run), namespace)
         except (AdmissionDenied, KubernetesInvalid, Conflict):
             await self._take_back(run, wanted, namespace)
             raise
@@ -158,7 +158,7 @@ class KubernetesRuns:
         refused = [each for each in failed if isinstance(each, (AdmissionDenied, KubernetesInvalid, Conflict))]
         if refused:
             await self._take_back(run, bodies, namespace)
-            if not made and isinstance(refused[0], AdmissionDenied) and (quota := over_quota(refused[0].message)):
+            if not made and isinstance(refused[0], AdmissionDenied) and (quota := describe_quota(refused[0].message)):
                 raise HeldUp(Reason.QUOTA, quota)
         if failed:
             raise (refused or failed)[0]
@@ -228,7 +228,7 @@ class KubernetesRuns:
     async def _suspend(self, job: Job) -> None:
         if names.STOP not in job.annotations:
             change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}}
-            await self._change(job, change | await suspending(self._api, job))
+            await self._change(job, change | await suspend_patch(self._api, job))
 
     async def _end(self, pod: Pod, grace: int) -> None:
         await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=max(grace, 1))

@@ -36,7 +36,7 @@ class PodSettings:
     fs_group: int | None
 
 
-class _Reading:
+class _SettingsReader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
@@ -75,7 +75,7 @@ class _Reading:
 
 
 def read_pod_settings(settings: Settings) -> PodSettings:
-    reading = _Reading()
+    reading = _SettingsReader()
     user, _, group = settings.kubernetes_run_as.partition(":")
     made = PodSettings(
         image=settings.kubernetes_image,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.connection import read_target
+from penstock.engines.kubernetes.api.connection import read_kubeconfig
 from penstock.engines.kubernetes.api.errors import CredentialsExpired, KubernetesUnreachable
 from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.errors import SettingsError
@@ -206,21 +206,21 @@ def test_a_kubeconfig_that_leads_nowhere_is_a_wrong_setting(tmp_path, text, cont
     if text is not None:
         path.write_text(text)
     with pytest.raises(SettingsError) as wrong:
-        read_target(path, context)
+        read_kubeconfig(path, context)
     assert said in wrong.value.message
 
 
 def test_without_a_setting_the_file_is_found_as_kubectl_finds_it(config, token, monkeypatch, tmp_path):
     path = config({"token": token})
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'not-there'}:{path}")
-    assert read_target(None, None).config.context_name == "x"
+    assert read_kubeconfig(None, None).config.context_name == "x"
     monkeypatch.setenv("KUBECONFIG", f"{path}:{path}")
     with pytest.raises(SettingsError, match="names several files"):
-        read_target(None, None)
+        read_kubeconfig(None, None)
     monkeypatch.setenv("KUBECONFIG", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(SettingsError, match=r"\.kube/config: No such file"):
-        read_target(None, None)
+        read_kubeconfig(None, None)
 
 
 async def test_inside_a_pod_the_service_account_is_used(rig, token, monkeypatch, tmp_path, opened):

@@ -16,7 +16,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import Taint
-from penstock.engines.kubernetes.nodes.inventory import hinders, requests
+from penstock.engines.kubernetes.nodes.inventory import keeps_away, requests
 from tests.engines.kubernetes.making import IMAGE, eventually
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
@@ -165,4 +165,4 @@ def test_what_the_runtime_itself_needs_counts() -> None:
     ],
 )
 def test_a_toleration_is_read_as_in_the_settings(toleration: str, hindered: bool) -> None:
-    assert hinders(Taint("dedicated", "NoSchedule", "ml"), [toleration]) is hindered
+    assert keeps_away(Taint("dedicated", "NoSchedule", "ml"), [toleration]) is hindered

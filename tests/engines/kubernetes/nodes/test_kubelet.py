@@ -17,7 +17,15 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesForbidden
 from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.kubernetes.nodes import kubelet as module
-from penstock.engines.kubernetes.nodes.kubelet import NUMBERS, USE, Kubelets, Unseen, is_wanted, read_sample, read_use
+from penstock.engines.kubernetes.nodes.kubelet import (
+    NUMBERS,
+    USE,
+    Kubelets,
+    NotMeasured,
+    is_wanted,
+    read_sample,
+    read_use,
+)
 from penstock.errors import SettingsError
 from tests.engines.kubernetes.deployed import Deployed
 from tests.rig.cluster import Rig
@@ -48,7 +56,7 @@ def nodes_account(account: Deployed) -> str:
 
 
 async def trouble(kubelets: Kubelets, node: KubernetesNode, path: str = USE) -> str:
-    with pytest.raises(Unseen) as raised:
+    with pytest.raises(NotMeasured) as raised:
         await kubelets.ask(node, path)
     return str(raised.value.trouble)
 

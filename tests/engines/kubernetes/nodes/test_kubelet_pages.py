@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.engines.kubernetes.nodes.kubelet import ContainerUsage, Sample, is_wanted, read_sample, read_use
+from penstock.engines.kubernetes.nodes.kubelet import ContainerUsage, TrafficSample, is_wanted, read_sample, read_use
 from penstock.engines.shared.counters import Traffic
 
 AT = 1763418174438
@@ -37,7 +37,7 @@ def moved(*lines: list[str]) -> Traffic:
 def test_the_node_is_told_from_its_pods_and_with_when_it_was_measured() -> None:
     pod = line("fs_writes", 7, id_="/kubepods/pod1", pod="train", device="/dev/sda")
     lines = [*disk("/dev/sda", "1.5e+03", 2000), *wire("eth0", 3000, "4.2e+09"), pod]
-    assert read_sample(lines) == Sample(AT / 1000, Traffic(1500, 2000, 3000, 4_200_000_000))
+    assert read_sample(lines) == TrafficSample(AT / 1000, Traffic(1500, 2000, 3000, 4_200_000_000))
     assert [is_wanted(each.encode()) for each in lines] == [True] * 4 + [False]
     assert not is_wanted(b'container_fs_writes_total{device="/dev/sda",id="/"} 1 1')
 

@@ -15,7 +15,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.endings import Intervention, judge_end
 from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run, read_indexes
-from penstock.engines.kubernetes.state.pods import PodRecord, merged, record_pod, vanished
+from penstock.engines.kubernetes.state.pods import PodRecord, mark_gone, merge_records, record_pod
 from penstock.engines.kubernetes.state.report import LogProgress, Snapshot, Wait, WaitReason, compute_report
 
 START = datetime(2026, 11, 16, 0, 52, tzinfo=UTC)
@@ -87,9 +87,9 @@ def seen(*pods: Pod, gone: bool = False) -> PodRecord:
     """After these versions of a pod, one by one."""
     found: PodRecord | None = None
     for pod in pods:
-        found = merged(found, record_pod(pod))
+        found = merge_records(found, record_pod(pod))
     assert found
-    return vanished(found, START + timedelta(seconds=20)) if gone else found
+    return mark_gone(found, START + timedelta(seconds=20)) if gone else found
 
 
 def reported(job: Job | None, *units: PodRecord, **more: Any) -> Report:
@@ -293,7 +293,7 @@ def test_pods_a_suspended_job_took_away_are_not_its_end() -> None:
     resumed = a_job(status={"conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": at(9)}]})
     assert reported(resumed, found).presence is Presence.waiting
     fresh = seen(a_pod(state=running(12), uid="another", created=10))
-    assert reported(resumed, merged(found, fresh)).presence is Presence.running
+    assert reported(resumed, merge_records(found, fresh)).presence is Presence.running
 
 
 def test_a_verdict_is_the_end_of_what_it_is_about() -> None:

@@ -16,7 +16,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.errors import over_quota
+from penstock.engines.kubernetes.api.errors import describe_quota
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.events import list_run_events
@@ -433,7 +433,7 @@ def test_the_registrys_answer_is_taken_out_of_what_passed_it_on(message: str, sa
 
 
 def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
-    said = over_quota(
+    said = describe_quota(
         "exceeded quota: team, requested: requests.memory=16Gi,requests.nvidia.com/gpu=2, used: requests.memory=0,"
         "requests.nvidia.com/gpu=3, limited: requests.memory=8Gi,requests.nvidia.com/gpu=4"
     )
@@ -444,7 +444,7 @@ def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
 
 
 def test_a_quota_of_what_the_job_does_not_say() -> None:
-    said = over_quota("failed quota: team: must specify limits.cpu,limits.memory,requests.memory for: task")
+    said = describe_quota("failed quota: team: must specify limits.cpu,limits.memory,requests.memory for: task")
     assert said == "the quota team counts CPUs and memory: it must say under resources how much it needs"
 
 

@@ -42,7 +42,7 @@ from penstock.engines.kubernetes.api.resources import KubernetesEvent
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubernetesObject)
-Told = Callable[[T | None, T | None], None]
+Listener = Callable[[T | None, T | None], None]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Cache(Generic[T]):
         self._keep = keep
         self._items: dict[Key, T] = {}
         self._indexes = {name: Index(keys) for name, keys in (indexes or {}).items()}
-        self._told: list[Told[T]] = []
+        self._told: list[Listener[T]] = []
         self._version: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = asyncio.Event()
@@ -114,7 +114,7 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def subscribe(self, told: Told[T]) -> Callable[[], None]:
+    def subscribe(self, told: Listener[T]) -> Callable[[], None]:
         """Tells every change from now on as (before, after), None where it is not there; returns how to end it."""
         self._told.append(told)
         return lambda: self._told.remove(told)
@@ -260,7 +260,7 @@ def by_node(pod: Pod) -> Iterable[str]:
 OVER = ("Succeeded", "Failed")
 
 
-def trimmed(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
+def trim_pod(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
     """Of a pod that is not ours: what it holds and where, and nothing once it has ended.
 
     `ours` says which namespaces are: in one cluster there may be several Penstocks.

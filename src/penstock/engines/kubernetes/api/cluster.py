@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trimmed
+from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trim_pod
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
 from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
@@ -44,7 +44,7 @@ LONGEST_TIMER = 3600.0
 T = TypeVar("T", bound=KubernetesObject)
 
 
-class _Watched(Cache[T]):
+class _ClusterCache(Cache[T]):
     """Tells when what it shows begins or ceases to be old."""
 
     aged: Callable[[], None] = staticmethod(lambda: None)
@@ -68,7 +68,7 @@ class _Watched(Cache[T]):
             self.aged()
 
 
-class _OurEvents(_Watched[KubernetesEvent], EventCache):
+class _OwnEventCache(_ClusterCache[KubernetesEvent], EventCache):
     def __init__(self, api: KubernetesApi, namespace: str | None, ours: Callable[[str], bool]) -> None:
         super().__init__(api, namespace)
         self._ours = ours
@@ -92,20 +92,20 @@ class Cluster:
         one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
         self.api, self.namespace, self._lease = api, namespace, lease
         in_ours = ours if namespace is None else namespace.__eq__
-        self.jobs = _Watched[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
-        self.services = _Watched[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
-        self.pods = _Watched[Pod](
+        self.jobs = _ClusterCache[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
+        self.services = _ClusterCache[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
+        self.pods = _ClusterCache[Pod](
             api,
             Pod,
             pods,
             indexes={"run": _by_run, "claim": by_claim, "node": by_node},
-            keep=lambda pod: trimmed(pod, in_ours),
+            keep=lambda pod: trim_pod(pod, in_ours),
         )
-        self.claims = _Watched[PersistentVolumeClaim](api, PersistentVolumeClaim, namespace, keep=_only(in_ours))
-        self.nodes = _Watched[KubernetesNode](api, KubernetesNode)
-        self.classes = _Watched[KubernetesStorageClass](api, KubernetesStorageClass)
-        self.events = _OurEvents(api, namespace, in_ours)
-        self._caches: tuple[_Watched[Any], ...] = (
+        self.claims = _ClusterCache[PersistentVolumeClaim](api, PersistentVolumeClaim, namespace, keep=_only(in_ours))
+        self.nodes = _ClusterCache[KubernetesNode](api, KubernetesNode)
+        self.classes = _ClusterCache[KubernetesStorageClass](api, KubernetesStorageClass)
+        self.events = _OwnEventCache(api, namespace, in_ours)
+        self._caches: tuple[_ClusterCache[Any], ...] = (
             self.jobs,
             self.services,
             self.pods,
@@ -120,7 +120,7 @@ class Cluster:
         self._timers: dict[Run, asyncio.TimerHandle] = {}
         self._homes: dict[str, str] = {}
         """Id of a workload → its namespace, where each owner has one."""
-        self._unread: set[_Watched[Any]] = set(self._caches)
+        self._unread: set[_ClusterCache[Any]] = set(self._caches)
         self._reading: list[asyncio.Task[None]] = []
         self._refused: KubernetesError | None = None
 
@@ -153,7 +153,7 @@ class Cluster:
             raise self._refused.shown()
         self._subscribe()
 
-    async def _read(self, cache: _Watched[Any]) -> None:
+    async def _read(self, cache: _ClusterCache[Any]) -> None:
         if self._lease:
             await self._lease.held.wait()
         cache.start()

@@ -44,7 +44,7 @@ class Credentials(Protocol):
         """What `Authorization` says; None where a client certificate says it all."""
 
 
-class Fixed:
+class FixedHeader:
     def __init__(self, header: str | None) -> None:
         self._header = header
 
@@ -70,7 +70,7 @@ class TokenFile:
         return self._header
 
 
-class Printed(msgspec.Struct):
+class ExecCredentialStatus(msgspec.Struct):
     """`status` of what a credential program prints."""
 
     token: str = ""
@@ -78,10 +78,10 @@ class Printed(msgspec.Struct):
 
 
 class ExecCredential(msgspec.Struct):
-    status: Printed
+    status: ExecCredentialStatus
 
 
-class Program:
+class CredentialPlugin:
     """Runs when there is no token yet, when it is about to end, and (as a new one of these) after a refusal."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Program:
         self._command = command
         self._env = {**os.environ, **env, "KUBERNETES_EXEC_INFO": json.dumps(info)}
         self._install_hint = install_hint
-        self._printed: Printed | None = None
+        self._printed: ExecCredentialStatus | None = None
         self._running = asyncio.Lock()
 
     async def header(self) -> str | None:
@@ -101,7 +101,7 @@ class Program:
                 self._printed = await self._run()
             return f"Bearer {self._printed.token}"
 
-    async def _run(self) -> Printed:
+    async def _run(self) -> ExecCredentialStatus:
         output = await self._output()
         try:
             printed = msgspec.json.decode(output, type=ExecCredential).status
@@ -137,12 +137,12 @@ class Program:
         return CredentialsExpired(f"the credential program {self._command[0]} {what}", status=401)
 
 
-def _ending(printed: Printed) -> bool:
+def _ending(printed: ExecCredentialStatus) -> bool:
     return printed.ends is not None and datetime.now(UTC) > printed.ends - BEFORE_END
 
 
-def basic(user: str, password: str) -> Fixed:
-    return Fixed("Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+def basic(user: str, password: str) -> FixedHeader:
+    return FixedHeader("Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
 
 
 CALL_TIMEOUT = httpx2.Timeout(30, connect=5)
@@ -196,16 +196,16 @@ class ApiServer:
         return context
 
 
-def read_target(kubeconfig: Path | None, context: str | None) -> ApiServer:
+def read_kubeconfig(kubeconfig: Path | None, context: str | None) -> ApiServer:
     """Given no file: inside a pod its service account, otherwise $KUBECONFIG or ~/.kube/config, as kubectl does."""
     try:
         if kubeconfig is None and context is None and _in_cluster():
-            return _target(KubeConfig.from_service_account(SERVICE_ACCOUNT), None, {})
+            return _server_of(KubeConfig.from_service_account(SERVICE_ACCOUNT), None, {})
         path = (kubeconfig or _usual_file()).expanduser()
         text = yaml.safe_load(path.read_text())
         if not isinstance(text, dict):
             raise SettingsError(f"{path} is no kubeconfig.", hint=HINT)
-        return _target(KubeConfig.from_dict(text, fname=path.absolute()), context, text)
+        return _server_of(KubeConfig.from_dict(text, fname=path.absolute()), context, text)
     except OSError as error:
         raise SettingsError(f"{error.filename}: {error.strerror}.", hint=HINT) from error
     except (ConfigError, ValueError, msgspec.MsgspecError, yaml.YAMLError) as error:
@@ -226,7 +226,7 @@ def _usual_file() -> Path:
     return (there or named or [Path(DEFAULT_KUBECONFIG)])[0]
 
 
-def _target(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, Any]) -> ApiServer:
+def _server_of(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, Any]) -> ApiServer:
     config = kubeconfig.get(context)
     if config is None:
         raise ConfigError("no context is chosen")
@@ -240,30 +240,30 @@ def _credentials(config: SingleConfig) -> Credentials:
     if user.token_file:
         return TokenFile(Path(config.abs_file(user.token_file)))
     if user.token:
-        return Fixed(f"Bearer {user.token}")
+        return FixedHeader(f"Bearer {user.token}")
     if user.exec:
         return _program(user.exec, config)
     if user.username and user.password:
         return basic(user.username, user.password)
     if user.auth_provider:
         raise ConfigError("auth-provider is gone from Kubernetes since 1.26; use the exec plug-in of your cluster")
-    return Fixed(None)
+    return FixedHeader(None)
 
 
-def _program(wanted: UserExec, config: SingleConfig) -> Program:
+def _program(wanted: UserExec, config: SingleConfig) -> CredentialPlugin:
     if wanted.apiVersion not in EXEC_VERSIONS:
         raise ConfigError(f"exec.apiVersion is {wanted.apiVersion}; supported: {', '.join(EXEC_VERSIONS)}")
     # As kubectl: a path is meant relative to the kubeconfig, a bare name is looked for in PATH.
     command = str(config.abs_file(wanted.command)) if os.sep in wanted.command else wanted.command
     env = {variable.name: variable.value for variable in wanted.env or ()}
     arguments = [command, *(wanted.args or ())]
-    return Program(wanted.apiVersion, arguments, env, config.cluster.server, wanted.installHint)
+    return CredentialPlugin(wanted.apiVersion, arguments, env, config.cluster.server, wanted.installHint)
 
 
 class Connection:
     def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
         self._from = (kubeconfig, context)
-        self._target = read_target(kubeconfig, context)
+        self._target = read_kubeconfig(kubeconfig, context)
         self._renewing = asyncio.Lock()
         self._closing: list[httpx2.AsyncClient] = []
         self._connect()
@@ -323,7 +323,7 @@ class Connection:
             if self._target is not refused:
                 return
             try:
-                target = read_target(*self._from)
+                target = read_kubeconfig(*self._from)
                 changed = target.material() != self._material
             except (SettingsError, OSError) as error:
                 raise CredentialsExpired(

@@ -88,7 +88,7 @@ class AdmissionDenied(KubernetesError):
     ours = errors.Forbidden
 
     def shown(self) -> PenstockError:
-        if quota := over_quota(self.message):
+        if quota := describe_quota(self.message):
             return self.ours(f"{quota[0].upper()}{quota[1:]}.", hint=QUOTA_HINT)
         return super().shown()
 
@@ -224,19 +224,19 @@ def _problem(cause: StatusCause) -> Problem:
 
 def from_transport(error: Exception, server: str) -> KubernetesUnreachable:
     """No answer at all: connection refused, a timeout, a certificate nobody vouches for."""
-    return KubernetesUnreachable(f"the API server at {server} {what_happened(error)}", reason=type(error).__name__)
+    return KubernetesUnreachable(f"the API server at {server} {describe_failure(error)}", reason=type(error).__name__)
 
 
-def distrust(error: BaseException) -> ssl.SSLCertVerificationError | None:
+def certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
     """What is wrong with the certificate, if that is why there is no answer."""
     root = _root(error)
     return root if isinstance(root, ssl.SSLCertVerificationError) else None
 
 
-def what_happened(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
     """What it did that was called, without its name: `does not answer in time`."""
     root = _root(error)
-    if wrong := distrust(error):
+    if wrong := certificate_error(error):
         return f"shows a certificate that is not trusted: {wrong.verify_message}"
     if isinstance(error, httpx2.ConnectTimeout):
         return "cannot be reached: no answer to the connection in time"
@@ -266,7 +266,7 @@ _UNSAID = re.compile(r"failed quota: ([^:\s]+): must specify ([\w.,/-]+) for: ")
 _OVER = re.compile(r"exceeded quota: ([^,\s]+), requested: (.*?), used: (.*?), limited: (.*)", re.S)
 
 
-def over_quota(said: str) -> str | None:
+def describe_quota(said: str) -> str | None:
     """None if it is about something else."""
     if unsaid := _UNSAID.search(said):
         counted = " and ".join(dict.fromkeys(_shown(name)[1] for name in unsaid[2].split(",")))

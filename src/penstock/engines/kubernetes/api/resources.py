@@ -234,6 +234,6 @@ def whole(text: str) -> int:
     return int(amount(text))
 
 
-def add(total: dict[str, Decimal], more: Mapping[str, str]) -> None:
+def add_amounts(total: dict[str, Decimal], more: Mapping[str, str]) -> None:
     for name, text in more.items():
         total[name] = total.get(name, Decimal(0)) + amount(text)

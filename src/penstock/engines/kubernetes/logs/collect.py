@@ -25,7 +25,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.requests import RetryPauses
-from penstock.engines.kubernetes.logs.files import GONE, KeptLog, Wakes, prepare, read_position
+from penstock.engines.kubernetes.logs.files import GONE, KeptLog, LogWakeups, prepare, read_position
 from penstock.engines.kubernetes.logs.stream import NS, LogIncomplete, LogLine, follow_log
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.state.pods import PodRecord
@@ -70,8 +70,8 @@ class LogCollector:
         self._api, self._cluster, self._records = api, cluster, records
         self._limit, self._limit_text = parse_bytes(limit), limit
         self._units: dict[Unit, _UnitLog] = {}
-        self.wakes = Wakes()
-        self._turns = _Turns()
+        self.wakes = LogWakeups()
+        self._turns = _FairShare()
         self._last_reads = asyncio.Semaphore(LAST_READS)
         self.threads = ThreadPoolExecutor(4, "penstock-logs")
         self._tasks = Tasks()
@@ -214,7 +214,7 @@ class LogCollector:
         self.wakes.close(run)
 
 
-class _Turns:
+class _FairShare:
     """Share the time between logs that come faster than they can be taken in: together those have half of it. What a
     node throws away meanwhile is said in the log."""
 
@@ -234,7 +234,7 @@ class _Turns:
 class _Writer:
     """Lines that came together are written together."""
 
-    def __init__(self, kept_log: KeptLog, unit: _UnitLog, wake: Callable[[], None], turns: _Turns) -> None:
+    def __init__(self, kept_log: KeptLog, unit: _UnitLog, wake: Callable[[], None], turns: _FairShare) -> None:
         self.log, self._unit, self._wake, self._turns = kept_log, unit, wake, turns
         self._lines: list[LogLine] = []
         self._size = 0

@@ -192,7 +192,7 @@ PAUSE, CROWD, CROWDED_PAUSE = 0.02, 50, 0.2
 """Seconds between two wake-ups of those who follow one log, and when they are many."""
 
 
-class Wake:
+class LogWakeup:
     """One unit's followers. What comes quickly after another wakes them once, a moment later."""
 
     def __init__(self) -> None:
@@ -239,9 +239,9 @@ class Wake:
             self._timer.cancel()
 
 
-class Wakes:
+class LogWakeups:
     def __init__(self) -> None:
-        self._wakes: dict[tuple[Run, int], Wake] = {}
+        self._wakes: dict[tuple[Run, int], LogWakeup] = {}
 
     def ring(self, run: Run, part: int) -> None:
         if wake := self._wakes.get((run, part)):
@@ -259,8 +259,8 @@ class Wakes:
                 wake.ring()
 
     @contextmanager
-    def listen(self, run: Run, part: int) -> Iterator[Wake]:
-        wake = self._wakes.setdefault((run, part), Wake())
+    def listen(self, run: Run, part: int) -> Iterator[LogWakeup]:
+        wake = self._wakes.setdefault((run, part), LogWakeup())
         wake.followers += 1
         try:
             yield wake

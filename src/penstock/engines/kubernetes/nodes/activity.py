@@ -18,7 +18,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError, Trouble
 from penstock.engines.kubernetes.api.resources import KubernetesNode, NodeMetrics, milli, whole
-from penstock.engines.kubernetes.gpus import Exporters
+from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.nodes.inventory import is_ready
 from penstock.engines.kubernetes.nodes.kubelet import (
     LOG,
@@ -26,8 +26,8 @@ from penstock.engines.kubernetes.nodes.kubelet import (
     USE,
     ContainerUsage,
     Kubelets,
-    Sample,
-    Unseen,
+    NotMeasured,
+    TrafficSample,
     is_wanted,
     read_sample,
     read_use,
@@ -53,16 +53,16 @@ Fields = dict[str, Any]
 """Of a `NodeMeasure`."""
 
 
-class _Known(NamedTuple):
+class _LastSamples(NamedTuple):
     at: str = ""
     """When the last one was taken, as the other page calls it."""
-    before: Sample | None = None
-    last: Sample | None = None
+    before: TrafficSample | None = None
+    last: TrafficSample | None = None
 
-    def then(self, at: str, sample: Sample) -> _Known:
+    def then(self, at: str, sample: TrafficSample) -> _LastSamples:
         if self.last is None or not 0 <= sample.at - self.last.at <= LONGEST_SECONDS:
-            return _Known(at, None, sample)
-        return self._replace(at=at) if sample.at == self.last.at else _Known(at, self.last, sample)
+            return _LastSamples(at, None, sample)
+        return self._replace(at=at) if sample.at == self.last.at else _LastSamples(at, self.last, sample)
 
     def rates(self) -> Fields | None:
         if self.before is None or self.last is None:
@@ -70,7 +70,7 @@ class _Known(NamedTuple):
         return dict(self.last.traffic.since(self.before.traffic, self.last.at - self.before.at))
 
 
-class _Look(NamedTuple):
+class _NodeUsage(NamedTuple):
     use: ContainerUsage | None = None
     rates: Fields | None = None
     trouble: Trouble | None = None
@@ -78,10 +78,12 @@ class _Look(NamedTuple):
 
 
 class Activity:
-    def __init__(self, api: KubernetesApi, cluster: Cluster, exporters: Exporters, kubelets: Kubelets | None) -> None:
+    def __init__(
+        self, api: KubernetesApi, cluster: Cluster, exporters: GpuExporters, kubelets: Kubelets | None
+    ) -> None:
         self._api, self._cluster = api.hurried(METRICS_PATIENCE), cluster
         self._exporters, self._kubelets = exporters, kubelets
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LastSamples] = {}
 
     async def of(self, nodes: Sequence[domain.Node], wait: float) -> list[NodeMeasure]:
         """Of a few nodes, rates that are not known yet are waited for, so many seconds at most."""
@@ -109,21 +111,21 @@ class Activity:
 
     # -- kubelets ----------------------------------------------------------------------------------------------------
 
-    async def _look(self, name: str, end: float) -> _Look:
+    async def _look(self, name: str, end: float) -> _NodeUsage:
         node, use, rates = self._cluster.nodes.get(name), None, None
         if self._kubelets is None or node is None:
-            return _Look(trouble=NOT_ASKED)
+            return _NodeUsage(trouble=NOT_ASKED)
         try:
             while True:
                 use = read_use(await self._kubelets.ask(node, USE))
                 if use is None:
-                    raise Unseen(UNREADABLE)
+                    raise NotMeasured(UNREADABLE)
                 rates = await self._rates(self._kubelets, node, use.at)
                 if rates or monotonic() + AGAIN_SECONDS > end:
-                    return _Look(use, rates)
+                    return _NodeUsage(use, rates)
                 await asyncio.sleep(AGAIN_SECONDS)
-        except Unseen as unseen:
-            return _Look(use, rates, unseen.trouble)
+        except NotMeasured as unseen:
+            return _NodeUsage(use, rates, unseen.trouble)
 
     async def _rates(self, kubelets: Kubelets, node: KubernetesNode, at: str) -> Fields | None:
         known = self._known.get(node.name)
@@ -131,13 +133,13 @@ class Activity:
             page = await kubelets.ask(node, NUMBERS, is_wanted)
             sample = read_sample(page.decode(errors="replace").splitlines())
             if sample is None:
-                raise Unseen(UNCOUNTED)
-            known = self._known[node.name] = self._known.get(node.name, _Known()).then(at, sample)
+                raise NotMeasured(UNCOUNTED)
+            known = self._known[node.name] = self._known.get(node.name, _LastSamples()).then(at, sample)
         return known.rates()
 
     # -- the others --------------------------------------------------------------------------------------------------
 
-    async def _metrics(self, looks: Mapping[str, _Look]) -> dict[str, Mapping[str, str]]:
+    async def _metrics(self, looks: Mapping[str, _NodeUsage]) -> dict[str, Mapping[str, str]]:
         """Of the cluster's metrics-server, where it has one and we may ask it."""
         if all(look.use for look in looks.values()):
             return {}
@@ -147,7 +149,7 @@ class Activity:
             return {}
 
 
-def _used(look: _Look, metrics: Mapping[str, str] | None) -> Fields:
+def _used(look: _NodeUsage, metrics: Mapping[str, str] | None) -> Fields:
     if look.use:
         return {"cpu_percent": look.use.cpu_percent, "memory_used_bytes": look.use.memory_bytes, **(look.rates or {})}
     if metrics:
@@ -156,7 +158,7 @@ def _used(look: _Look, metrics: Mapping[str, str] | None) -> Fields:
     return {}
 
 
-def _told(node: domain.Node, look: _Look, fields: Fields, gpus: Trouble | None) -> NodeMeasure:
+def _told(node: domain.Node, look: _NodeUsage, fields: Fields, gpus: Trouble | None) -> NodeMeasure:
     return NodeMeasure(
         name=node.name,
         at=now(),
@@ -168,7 +170,7 @@ def _told(node: domain.Node, look: _Look, fields: Fields, gpus: Trouble | None) 
     )
 
 
-def _message(node: domain.Node, look: _Look, fields: Fields, gpus: Trouble | None) -> str | None:
+def _message(node: domain.Node, look: _NodeUsage, fields: Fields, gpus: Trouble | None) -> str | None:
     """Why something is not seen; otherwise what is to be said of the node itself."""
     if not node.ready:
         return node.message

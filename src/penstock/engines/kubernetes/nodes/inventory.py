@@ -11,7 +11,7 @@ from penstock.domain.nodes import GpuPool, Holder
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects import Container, Pod, condition
-from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add, amount
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add_amounts, amount
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
 OVER = ("Succeeded", "Failed")
@@ -30,19 +30,19 @@ def requests(pod: Pod) -> dict[str, Decimal]:
     for container in pod.spec.init_containers:
         asked = _asked(container, together)
         if container.restart_policy == "Always":
-            add(together, container.resources.requests)
+            add_amounts(together, container.resources.requests)
         for name, size in asked.items():
             before[name] = max(before.get(name, Decimal(0)), size)
     for container in pod.spec.containers:
-        add(together, container.resources.requests)
+        add_amounts(together, container.resources.requests)
     total = {name: max(together.get(name, Decimal(0)), before.get(name, Decimal(0))) for name in together | before}
-    add(total, pod.spec.overhead or {})
+    add_amounts(total, pod.spec.overhead or {})
     return total
 
 
 def _asked(container: Container, beside: Mapping[str, Decimal]) -> dict[str, Decimal]:
     total = dict(beside)
-    add(total, container.resources.requests)
+    add_amounts(total, container.resources.requests)
     return total
 
 
@@ -211,7 +211,7 @@ def _hindrance(node: KubernetesNode, tolerations: tuple[str, ...]) -> str | None
         return _not_ready(node)
     if node.spec.unschedulable:
         return "cordoned: nothing new starts there"
-    kept = [shown(taint) for taint in node.spec.taints if hinders(taint, tolerations)]
+    kept = [show_taint(taint) for taint in node.spec.taints if keeps_away(taint, tolerations)]
     return f"kept for others by the taint {', '.join(kept)}" if kept else None
 
 
@@ -225,7 +225,7 @@ def _not_ready(node: KubernetesNode) -> str:
     return f"not ready{since}: {found.message.rstrip('.')}" if found.message else f"not ready{since}"
 
 
-def hinders(taint: Taint, tolerations: Iterable[str]) -> bool:
+def keeps_away(taint: Taint, tolerations: Iterable[str]) -> bool:
     """It keeps our pods away."""
     if taint.effect not in _HINDERS or taint.key.startswith(_SAID_ELSEWHERE):
         return False
@@ -239,5 +239,5 @@ def _tolerates(toleration: str, taint: Taint) -> bool:
     return key == taint.key and (not equals or value == taint.value) and effect in ("", taint.effect)
 
 
-def shown(taint: Taint) -> str:
+def show_taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}" if taint.value else taint.key

@@ -33,8 +33,8 @@ from penstock.engines.kubernetes.api.errors import (
     KubernetesForbidden,
     KubernetesNotFound,
     Trouble,
-    distrust,
-    what_happened,
+    certificate_error,
+    describe_failure,
 )
 from penstock.engines.kubernetes.api.objects import ObjectPart
 from penstock.engines.kubernetes.api.requests import lines
@@ -55,7 +55,7 @@ OTHER_NAME = (62, 64)
 LOG, APPLY = "look into the log of its kubelet", "kubectl apply -k deploy/kubernetes/base"
 
 
-class Unseen(Exception):
+class NotMeasured(Exception):
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.why)
         self.trouble = trouble
@@ -64,7 +64,7 @@ class Unseen(Exception):
 class Kubelets:
     def __init__(self, api: KubernetesApi, account: str, authority: str) -> None:
         """`account` is NAMESPACE/NAME; SettingsError if it is not, or if there is no such file of authorities."""
-        self._token = _Token(api.hurried(ACCOUNT_PATIENCE), account)
+        self._token = _AccountToken(api.hurried(ACCOUNT_PATIENCE), account)
         self._client = httpx2.AsyncClient(
             verify=api.tls_to_kubelets(authority),
             timeout=TIMEOUT,
@@ -83,7 +83,7 @@ class Kubelets:
         """Its answer, of which only lines that are to be kept are ever held. Unseen if there is none."""
         until, trouble = self._resting.get(node.name, (0.0, None))
         if trouble and monotonic() < until:
-            raise Unseen(trouble)
+            raise NotMeasured(trouble)
         address = _address(node)
         async with self._places:
             authorization = f"Bearer {await self._token.get()}"
@@ -91,20 +91,20 @@ class Kubelets:
                 async with asyncio.timeout(PATIENCE), self._answer(node.name, address + path, authorization) as answer:
                     return await _kept(answer, keep)
             except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError) as error:
-                raise Unseen(self._failed(node.name, address, error)) from error
+                raise NotMeasured(self._failed(node.name, address, error)) from error
 
     @asynccontextmanager
     async def _answer(self, node: str, url: str, authorization: str) -> AsyncGenerator[httpx2.Response, None]:
         try:
             response = await self._send(url, authorization, None)
         except httpx2.ConnectError as error:
-            wrong = distrust(error)
+            wrong = certificate_error(error)
             if wrong is None or wrong.verify_code not in OTHER_NAME:
                 raise
             response = await self._send(url, authorization, node)  # many have a certificate of their name only
         try:
             if response.status_code != 200:
-                raise Unseen(await self._refused(response))
+                raise NotMeasured(await self._refused(response))
             yield response
         finally:
             await response.aclose()
@@ -125,15 +125,15 @@ class Kubelets:
         return Trouble(f"its kubelet answers {response.status_code}: {said}", LOG)
 
     def _failed(self, node: str, address: str, error: Exception) -> Trouble:
-        said = f"its kubelet at {address} {what_happened(error)}"
-        if distrust(error):
+        said = f"its kubelet at {address} {describe_failure(error)}"
+        if certificate_error(error):
             return Trouble(said, "name the authority of the kubelets' certificates in kubernetes_kubelet_ca")
         trouble = Trouble(said, "let the server reach that port")
         self._resting[node] = (monotonic() + REST_SECONDS, trouble)
         return trouble
 
 
-class _Token:
+class _AccountToken:
     """However many ask for it, it is got once."""
 
     def __init__(self, api: KubernetesApi, account: str) -> None:
@@ -151,7 +151,7 @@ class _Token:
                 self._got = await self._new()
                 self._until = monotonic() + (TOKEN_SECONDS / 2 if isinstance(self._got, str) else ACCOUNT_REST)
             if isinstance(self._got, Trouble):
-                raise Unseen(self._got)
+                raise NotMeasured(self._got)
             return self._got
 
     def forget(self) -> None:
@@ -178,7 +178,7 @@ def _address(node: KubernetesNode) -> str:
             except ValueError:
                 continue
             return f"https://[{address}]:{port}" if address.version == 6 else f"https://{address}:{port}"
-    raise Unseen(Trouble("it does not say where its kubelet is", f"kubectl get node {node.name} -o yaml"))
+    raise NotMeasured(Trouble("it does not say where its kubelet is", f"kubectl get node {node.name} -o yaml"))
 
 
 async def _kept(answer: httpx2.Response, keep: Callable[[bytes], bool]) -> bytes:
@@ -192,7 +192,7 @@ async def _bounded(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
         async for chunk in chunks:
             size += len(chunk)
             if size > MOST_BYTES:
-                raise Unseen(Trouble(f"its kubelet says more than {MOST_BYTES} bytes", LOG))
+                raise NotMeasured(Trouble(f"its kubelet says more than {MOST_BYTES} bytes", LOG))
             yield chunk
 
 
@@ -248,7 +248,7 @@ _LINE = re.compile(r"(\w+)\{(.*)\} (\S+) (\d{1,15})$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-class Sample(NamedTuple):
+class TrafficSample(NamedTuple):
     at: float
     """Seconds, by the node's clock."""
     traffic: Traffic
@@ -259,7 +259,7 @@ def is_wanted(line: bytes) -> bool:
     return line.startswith(_BEGINNINGS) and b'id="/"' in line
 
 
-def read_sample(lines: Iterable[str]) -> Sample | None:
+def read_sample(lines: Iterable[str]) -> TrafficSample | None:
     """Of the lines that are wanted; None if the node is not among what is told."""
     numbers: dict[str, dict[str, int]] = {name: {} for name in (_READ, _WRITTEN, _RECEIVED, _SENT)}
     at = 0.0
@@ -272,7 +272,7 @@ def read_sample(lines: Iterable[str]) -> Sample | None:
                 numbers[found[1]][labels.get("interface") or _disk(labels.get("device", ""))] = int(float(found[3]))
     disks, wires = _pairs(numbers[_READ], numbers[_WRITTEN]), _pairs(numbers[_RECEIVED], numbers[_SENT])
     disks.pop("", None)
-    return Sample(at, total(disks, wires)) if at else None
+    return TrafficSample(at, total(disks, wires)) if at else None
 
 
 def _disk(device: str) -> str:

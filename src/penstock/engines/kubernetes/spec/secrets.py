@@ -37,7 +37,7 @@ MOST_OWNERS = 1000
 """Of an array that repeats more indexes than that, the Secret goes with the first thousand Jobs."""
 
 
-async def make(api: KubernetesApi, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
+async def create_secret(api: KubernetesApi, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
     """Once: a second time changes nothing."""
     values = {name: value for name, value in given(launch).items() if name in launch.spec.secrets}
     if not values or not owners:
@@ -57,7 +57,7 @@ async def make(api: KubernetesApi, launch: Launch, owners: Sequence[Job], namesp
             ) from None
 
 
-async def restored(api: KubernetesApi, cluster: Cluster, found: Found) -> Found:
+async def restore_values(api: KubernetesApi, cluster: Cluster, found: Found) -> Found:
     """What was found in the cluster, with the values that are still there."""
     workloads = [await _with_values(api, cluster, each) if each.spec.secrets else each for each in found.workloads]
     return found.model_copy(update={"workloads": tuple(workloads)})

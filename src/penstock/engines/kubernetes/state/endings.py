@@ -106,7 +106,7 @@ def _own(record: PodRecord) -> UnitEnd:
 
 def _not_started(record: PodRecord) -> UnitEnd:
     """With the code a shell would have ended with."""
-    said = plain(record.said)
+    said = strip_runtime_names(record.said)
     program = _PROGRAM.search(said)
     if program and any(words in said for words in ("not found in $PATH", "no such file or directory")):
         said = f"The program {program[1]} was not found in the image."
@@ -120,7 +120,7 @@ def _not_started(record: PodRecord) -> UnitEnd:
     )
 
 
-def plain(message: str) -> str:
+def strip_runtime_names(message: str) -> str:
     """What the runtime says, without the names of all who passed it on."""
     while found := _RUNTIME.match(message):
         message = message[found.end() :]

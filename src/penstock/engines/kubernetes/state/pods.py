@@ -100,7 +100,7 @@ def _version(pod: Pod) -> int:
     return int(version) if version.isdecimal() else 1
 
 
-def merged(old: PodRecord | None, new: PodRecord) -> PodRecord:
+def merge_records(old: PodRecord | None, new: PodRecord) -> PodRecord:
     """What is known of a unit after `new` was seen, too."""
     if old is None:
         return new
@@ -121,7 +121,7 @@ def _made(record: PodRecord) -> float:
     return record.created.timestamp() if record.created else 0.0
 
 
-def vanished(old: PodRecord, at: datetime) -> PodRecord:
+def mark_gone(old: PodRecord, at: datetime) -> PodRecord:
     return old if old.over else replace(old, running=False, gone_at=at)
 
 

@@ -16,13 +16,13 @@ from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inven
 from penstock.engines.kubernetes.settings import LABEL_VALUE
 from penstock.engines.kubernetes.waiting.shortage import (
     SHOWN,
-    Causes,
+    ShortageCauses,
+    describe_closed_nodes,
     fits,
     gpu_words,
-    hindered,
-    short,
+    short_product,
     shortage_of,
-    show,
+    show_amount,
     wanted_products,
 )
 from penstock.errors import Problem, SettingsError
@@ -50,7 +50,7 @@ class Autoscaler:
         count, wanted = int(requests(pod).get(names.GPU, 0)), wanted_products(pod)
         if not count:
             return "more nodes" if self.plain else None
-        return " or ".join(map(short, self._with(count, wanted))) or None
+        return " or ".join(map(short_product, self._with(count, wanted))) or None
 
     def _with(self, count: int, wanted: Collection[str]) -> list[str]:
         found = (self.gpus or {}).items()
@@ -120,7 +120,7 @@ def room_lacking(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autosca
         has = f"there is room for {there} even with nothing else on them ({_places(room.open)})"
         return f"it can never start on the nodes there are: {asked}, and {has}; it starts when there are enough"
     shut = [node for node in inventory.all() if room.ever.get(node.name) and node.message]
-    why = "; ".join(hindered(shut))
+    why = "; ".join(describe_closed_nodes(shut))
     return f"it cannot start on the nodes that take work now: {asked}, and there is room for {there}; {why}"
 
 
@@ -138,7 +138,7 @@ def outlook(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) 
     return f"{said}; the cluster's autoscaler can bring {coming}" if coming else said
 
 
-def _foreseen(pod: Pod, inventory: Inventory) -> Causes:
+def _foreseen(pod: Pod, inventory: Inventory) -> ShortageCauses:
     """What the scheduler will say of it."""
     fitting = [node for node in inventory.all() if fits(pod, node, inventory)]
     open_ = [node for node in fitting if node.message is None]
@@ -147,7 +147,7 @@ def _foreseen(pod: Pod, inventory: Inventory) -> Causes:
         for name, size in requests(pod).items()
         if all(inventory.free(node.name).get(name, Decimal(0)) < size for node in open_ or fitting)
     }
-    return Causes(insufficient=frozenset(lacking if fitting else ()), affinity=not fitting, hindered=not open_)
+    return ShortageCauses(insufficient=frozenset(lacking if fitting else ()), affinity=not fitting, closed=not open_)
 
 
 def _amounts(pod: Pod) -> str:
@@ -155,7 +155,7 @@ def _amounts(pod: Pod) -> str:
     gpus = int(asked.pop(names.GPU, 0))
     found = [gpu_words(gpus, wanted_products(pod))] if gpus else []
     order = (CPU, MEMORY, DISK, *sorted(asked.keys() - {CPU, MEMORY, DISK}))
-    return ", ".join([*found, *(show(name, asked[name]) for name in order if asked.get(name))])
+    return ", ".join([*found, *(show_amount(name, asked[name]) for name in order if asked.get(name))])
 
 
 def _places(room: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from penstock.engines.kubernetes.api.errors import KubernetesConflict, Kubernete
 from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
 from penstock.engines.kubernetes.state.report import Snapshot, Wait
-from penstock.engines.kubernetes.waiting.kueue import suspending
+from penstock.engines.kubernetes.waiting.kueue import suspend_patch
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ async def _give_up(api: KubernetesApi, cluster: Cluster, run: Run, part: int, wa
             await api.delete(Pod, wait.pod.name, wait.pod.namespace, uid=wait.pod.uid)
         else:
             change = {"metadata": {"annotations": {names.VERDICT: text}}}
-            await api.patch(Job, job.name, change | await suspending(api, job), job.namespace)
+            await api.patch(Job, job.name, change | await suspend_patch(api, job), job.namespace)
     except (KubernetesNotFound, KubernetesConflict):
         log.debug("%s is gone already", job.name)
 
@@ -72,7 +72,7 @@ async def end_lost_node(api: KubernetesApi, job: Job, part: int, node: str) -> N
     text = _verdict_text(Reason.NODE_LOST, f"Its node {node} was lost")
     change = {"metadata": {"annotations": {name: text}}}
     try:
-        await api.patch(Job, job.name, change | await suspending(api, job), job.namespace)
+        await api.patch(Job, job.name, change | await suspend_patch(api, job), job.namespace)
     except KubernetesNotFound:
         log.debug("%s is gone already", job.name)
 

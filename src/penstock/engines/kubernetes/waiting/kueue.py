@@ -69,24 +69,24 @@ class QueuedWorkloadV1Beta1(QueuedWorkload, frozen=True):
     kind = ResourceKind("Workload", "workloads", GROUP, "v1beta1")
 
 
-async def kind_in(api: KubernetesApi) -> type[QueuedWorkload] | None:
+async def find_workload_kind(api: KubernetesApi) -> type[QueuedWorkload] | None:
     """As this cluster's Kueue has it; None where there is none."""
     offered = await api.versions(GROUP)
     return next((kind for kind in (QueuedWorkload, QueuedWorkloadV1Beta1) if kind.kind.version in offered), None)
 
 
-async def suspending(api: KubernetesApi, job: Job) -> Fields:
+async def suspend_patch(api: KubernetesApi, job: Job) -> Fields:
     """What has to be written into a Job so that it ends: nothing where Kueue was told to end it."""
-    return {} if await let_go(api, job) and not job.spec.suspend else SUSPENDED
+    return {} if await deactivate(api, job) and not job.spec.suspend else SUSPENDED
 
 
-async def let_go(api: KubernetesApi, job: Job) -> bool:
+async def deactivate(api: KubernetesApi, job: Job) -> bool:
     """Kueue suspends what belongs to a workload that is not active, and leaves it so. False if it has none for it."""
     if names.QUEUE not in job.labels:
         return False
     told = False
     try:
-        kind = await kind_in(api)
+        kind = await find_workload_kind(api)
         for found in await api.list(kind, job.namespace, labels=f"{GROUP}/job-uid={job.uid}") if kind else ():
             await api.patch(kind or QueuedWorkload, found.name, {"spec": {"active": False}}, found.namespace)
             told = True
@@ -128,7 +128,7 @@ class KueueQueues:
     async def _find(self) -> None:
         """Without it only less can be said: the next Job in a queue is reason enough to try again."""
         try:
-            kind = await kind_in(self._api)
+            kind = await find_workload_kind(self._api)
         except KubernetesError as error:
             log.warning("what Kueue says of Jobs is not known: %s", error)
             return
@@ -152,7 +152,7 @@ class KueueQueues:
     # why it waits
 
     def why(self, job: Job) -> str:
-        return says(job, self._of(job))
+        return explain_queue(job, self._of(job))
 
     # what was stopped stays so
 
@@ -168,7 +168,7 @@ class KueueQueues:
         found, moment = self._of(job), now()
         due = self._told.setdefault(job.uid, moment) + PATIENCE
         told = found is not None and not found.spec.active
-        if due > moment and (told or await let_go(self._api, job)):
+        if due > moment and (told or await deactivate(self._api, job)):
             self._cluster.changed_at(run, due)
             return
         log.info("%s is suspended, since Kueue did not", job.name)
@@ -184,7 +184,7 @@ def _is_to_end(job: Job) -> bool:
     return (is_given_up(job) or a_node_ended) and not is_finished(job) and not job.metadata.deletion_timestamp
 
 
-def says(job: Job, found: QueuedWorkload | None) -> str:
+def explain_queue(job: Job, found: QueuedWorkload | None) -> str:
     """Why it has not started yet, from what Kueue says."""
     queue = job.labels.get(names.QUEUE, "")
     reserved = condition(found.status.conditions, "QuotaReserved") if found else None

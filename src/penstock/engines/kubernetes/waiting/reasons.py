@@ -13,16 +13,22 @@ from time import monotonic
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import over_quota
+from penstock.engines.kubernetes.api.errors import describe_quota
 from penstock.engines.kubernetes.api.objects import ContainerStateWaiting, Job, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesEvent
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.state.endings import plain
+from penstock.engines.kubernetes.state.endings import strip_runtime_names
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler, room_lacking
 from penstock.engines.kubernetes.waiting.claims import find_claim_problem
-from penstock.engines.kubernetes.waiting.shortage import Causes, shape_of, shortage, shortage_of, wanted_products
+from penstock.engines.kubernetes.waiting.shortage import (
+    ShortageCauses,
+    explain_shortage,
+    shape_of,
+    shortage_of,
+    wanted_products,
+)
 from penstock.engines.shared.images import FAILING, NEVER, cannot_be_pulled
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
@@ -86,7 +92,7 @@ class WaitReasons:
     def _held(self, job: Job, placement: PlacementRecord) -> WaitReason:
         pod = job.pod()
         if awaits_product(job) and not self._inventory.has_product(wanted_products(pod)):
-            said = shortage_of(pod, Causes(affinity=True), self._inventory)
+            said = shortage_of(pod, ShortageCauses(affinity=True), self._inventory)
             return WaitReason(
                 State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs"
             )
@@ -110,7 +116,7 @@ class WaitReasons:
         if latest is None or latest.reason != "FailedCreate":
             return None
         said = _CREATING.sub("", latest.message).strip().rstrip(".")
-        if quota := over_quota(said):
+        if quota := describe_quota(said):
             return WaitReason(State.DENIED, Reason.QUOTA, quota)
         since = latest.first_timestamp or latest.last_seen
         if denied := _denial(said):
@@ -142,7 +148,7 @@ class WaitReasons:
         if moment - at > SAID_SECONDS:
             if len(self._said) > SAID_KEPT:
                 self._said.clear()
-            said = shortage(pod, message, self._inventory)
+            said = explain_shortage(pod, message, self._inventory)
             self._said[key] = (moment, said)
         return said
 
@@ -163,7 +169,7 @@ class WaitReasons:
         if latest.reason in ("FailedMount", "FailedAttachVolume", "FailedMapVolume"):
             return self._not_mounted(pod, latest)
         if latest.reason == "FailedCreatePodSandBox":
-            said = f"{pod.spec.node_name} cannot make its container yet: {plain(latest.message)}"
+            said = f"{pod.spec.node_name} cannot make its container yet: {strip_runtime_names(latest.message)}"
             return WaitReason(State.ASSIGNED, Reason.PLACED, said)
         if latest.reason == "Pulling":
             said = f"{pod.spec.node_name} pulls the image {_image(pod)}"
@@ -216,7 +222,7 @@ def _missing_credentials(events: Sequence[KubernetesEvent]) -> str | None:
 
 
 def _not_made(waiting: ContainerStateWaiting, events: Sequence[KubernetesEvent]) -> WaitReason:
-    said = _missing(waiting.message) or f"its container cannot be made: {plain(waiting.message)}"
+    said = _missing(waiting.message) or f"its container cannot be made: {strip_runtime_names(waiting.message)}"
     failed = [event.first_timestamp for event in events if event.reason == "Failed"]
     since = min((moment for moment in failed if moment), default=None)
     return WaitReason(State.ASSIGNED, Reason.LAUNCH_FAILED, said, Reason.LAUNCH_FAILED, since=since)

@@ -25,22 +25,22 @@ _KNOWN = ("Insufficient ", "untolerated taint", "were unschedulable", "node affi
 
 
 @dataclass(frozen=True)
-class Causes:
+class ShortageCauses:
     """What the scheduler says, sorted."""
 
     insufficient: frozenset[str] = frozenset()
     affinity: bool = False
-    hindered: bool = False
+    closed: bool = False
     others: tuple[str, ...] = ()
 
 
-def causes_of(message: str) -> Causes:
+def read_causes(message: str) -> ShortageCauses:
     found = _LIST.match(message)
     listed = [what for _, what in _CAUSES.findall(found[2])] if found else []
-    return Causes(
-        insufficient=frozenset(short[1] for what in listed if (short := _INSUFFICIENT.match(what))),
+    return ShortageCauses(
+        insufficient=frozenset(found[1] for what in listed if (found := _INSUFFICIENT.match(what))),
         affinity=any("node affinity/selector" in what for what in listed),
-        hindered=any("untolerated taint" in what or "were unschedulable" in what for what in listed),
+        closed=any("untolerated taint" in what or "were unschedulable" in what for what in listed),
         others=tuple(what for what in listed if not any(known in what for known in _KNOWN)),
     )
 
@@ -51,11 +51,11 @@ def left_out(message: str) -> bool:
     return found is not None and 0 < sum(int(count) for count, _ in _CAUSES.findall(found[2])) < int(found[1])
 
 
-def shortage(pod: Pod, message: str, inventory: Inventory) -> str:
-    return shortage_of(pod, causes_of(message), inventory) or _plain(message)
+def explain_shortage(pod: Pod, message: str, inventory: Inventory) -> str:
+    return shortage_of(pod, read_causes(message), inventory) or _plain(message)
 
 
-def shortage_of(pod: Pod, causes: Causes, inventory: Inventory) -> str:
+def shortage_of(pod: Pod, causes: ShortageCauses, inventory: Inventory) -> str:
     asked, products = requests(pod), wanted_products(pod)
     nodes = inventory.all()
     if not nodes:
@@ -75,8 +75,8 @@ def shortage_of(pod: Pod, causes: Causes, inventory: Inventory) -> str:
     for name in (CPU, MEMORY, DISK, *sorted(causes.insufficient - {CPU, MEMORY, DISK, names.GPU})):
         if name in causes.insufficient:
             said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, inventory))
-    if causes.hindered:
-        said += hindered([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
+    if causes.closed:
+        said += describe_closed_nodes([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
     said += [_plain(what) for what in causes.others]
     return "; ".join(said)
 
@@ -126,20 +126,20 @@ def _no_gpus(count: int, products: frozenset[str], nodes: list[Node]) -> str:
 
 
 def gpu_words(count: int, products: Collection[str]) -> str:
-    return f"{count} × {' or '.join(sorted(map(short, products))) or 'GPU'}"
+    return f"{count} × {' or '.join(sorted(map(short_product, products))) or 'GPU'}"
 
 
 def _pool(node: Node, pool: GpuPool) -> str:
-    have = f"{pool.total} × {short(pool.product)} on {node.name}"
+    have = f"{pool.total} × {short_product(pool.product)} on {node.name}"
     if node.message:
         return f"{have}, which {_is(node.message)}"
     if not pool.taken:
         return have
     taken = "all taken" if not pool.free else f"{pool.taken} taken"
-    return f"{have}, {taken} by {_several(pool.holders, holder)}" if pool.holders else f"{have}, {taken}"
+    return f"{have}, {taken} by {_several(pool.holders, describe_holder)}" if pool.holders else f"{have}, {taken}"
 
 
-def holder(held: Holder) -> str:
+def describe_holder(held: Holder) -> str:
     """`ada (train, abcd2345)`; what is not ours by its own name."""
     if held.user is None:
         return held.what
@@ -147,8 +147,8 @@ def holder(held: Holder) -> str:
     return f"{held.user} ({name}, {identity.rstrip(')')})" if identity else f"{held.user} ({name})"
 
 
-def _several(items: Iterable[Holder], show: Callable[[Holder], str]) -> str:
-    shown = [show(item) for item in items]
+def _several(items: Iterable[Holder], describe: Callable[[Holder], str]) -> str:
+    shown = [describe(item) for item in items]
     more = [f"{len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
     return ", ".join([*shown[:SHOWN], *more])
 
@@ -159,11 +159,11 @@ def _what_there_is(nodes: Iterable[Node]) -> str:
         for pool in node.gpu_pools:
             total, free = found.get(pool.product, (0, 0))
             found[pool.product] = (total + pool.total, free + pool.free)
-    shown = [f"{total} × {short(product)} ({free} free)" for product, (total, free) in sorted(found.items())]
+    shown = [f"{total} × {short_product(product)} ({free} free)" for product, (total, free) in sorted(found.items())]
     return f"there are {', '.join(shown)}" if shown else "there are no GPUs"
 
 
-def short(product: str) -> str:
+def short_product(product: str) -> str:
     """What nodes call `NVIDIA-A10`, people call an A10."""
     return product.removeprefix("NVIDIA-")
 
@@ -204,16 +204,17 @@ def _too_little(name: str, asked: Decimal, nodes: list[Node], inventory: Invento
     largest = max(nodes, key=lambda node: inventory.total(node.name).get(name, zero))
     total = inventory.total(largest.name).get(name, zero)
     if total < asked:
-        return f"no node has {show(name, asked)}: the largest, {largest.name}, has {show(name, total, short=True)}"
+        has = show_amount(name, total, short=True)
+        return f"no node has {show_amount(name, asked)}: the largest, {largest.name}, has {has}"
     open_ = [node for node in nodes if node.message is None] or nodes
     freest = max(open_, key=lambda node: inventory.free(node.name).get(name, zero))
     free = max(inventory.free(freest.name).get(name, zero), zero)
     of = inventory.total(freest.name).get(name, zero)
-    have = f"{show(name, free, short=True)} of {show(name, of, short=True)}"
-    return f"no node has {show(name, asked)} free: {freest.name} has the most, {have}"
+    have = f"{show_amount(name, free, short=True)} of {show_amount(name, of, short=True)}"
+    return f"no node has {show_amount(name, asked)} free: {freest.name} has the most, {have}"
 
 
-def show(name: str, size: Decimal, *, short: bool = False) -> str:
+def show_amount(name: str, size: Decimal, *, short: bool = False) -> str:
     if name == CPU:
         number = show_cpus(int(size * 1000))
         return number if short else f"{number} {'CPU' if number == '1' else 'CPUs'}"
@@ -223,7 +224,7 @@ def show(name: str, size: Decimal, *, short: bool = False) -> str:
     return str(int(size)) if short else f"{int(size)} × {name}"
 
 
-def hindered(nodes: Iterable[Node]) -> list[str]:
+def describe_closed_nodes(nodes: Iterable[Node]) -> list[str]:
     """Nodes that take no work, those of one reason together."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
