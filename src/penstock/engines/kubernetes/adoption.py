@@ -30,13 +30,13 @@ T = TypeVar("T", Job, PersistentVolumeClaim)
 FIRST = datetime(2020, 1, 1, tzinfo=UTC)
 A_DAY = timedelta(days=1)
 MOST = 1_000_000
-"""Attempts: no true record has so many."""
+"""More attempts than any true record has."""
 NOT_READ = "its record cannot be read"
 NOT_ITS_OWN = "it has the record of something else"
 
 
 class _Unreadable(Exception):
-    """Why an object of ours is not taken over."""
+    """An object that is marked as Penstock's has a record that is not believed, and why."""
 
 
 def find_records(cluster: Cluster, namespaces: Namespaces) -> Found:
@@ -72,7 +72,7 @@ def _keep(workload: Workload, newest: dict[str, Workload]) -> None:
 
 
 def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
-    """Of an array's repeated indexes only one Job has the record."""
+    """Read a Job's record; of the Jobs of an array's repeated indexes only one has it."""
     record = job.annotations.get(names.RECORD)
     if record is None:
         return None
@@ -105,7 +105,7 @@ def _volume(claim: PersistentVolumeClaim, namespaces: Namespaces) -> tuple[Volum
 
 
 def _check(recorded: Workload | Volume, found: Job | PersistentVolumeClaim, namespaces: Namespaces) -> None:
-    """A later version of Penstock may have written it, or anyone who may write into the namespace."""
+    """Check a record: a later version of Penstock may have written it, or anyone who may write into the namespace."""
     moment = recorded.created_at
     if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):
         raise _Unreadable(NOT_READ)

@@ -36,7 +36,7 @@ from penstock.wire.server import Check
 OLDEST, NEWEST = 30, 36
 WATCH = ("list", "watch")
 Right = tuple[str, type[KubernetesObject], str]
-"""Verb, kind, part of it."""
+"""A verb, a kind and a subresource."""
 
 IN_NAMESPACE: tuple[Right, ...] = (
     *((verb, Job, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
@@ -50,18 +50,18 @@ IN_NAMESPACE: tuple[Right, ...] = (
 )
 FOR_THE_LEASE: tuple[Right, ...] = tuple((verb, Lease, "") for verb in ("get", "create", "patch"))
 FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
-"""Asked for only by jobs that are in a queue."""
+"""Needed only by jobs that are in a queue."""
 FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
-"""Where NVIDIA's exporter is, if it is to be asked."""
+"""Needed in the namespace of NVIDIA's exporter."""
 IN_CLUSTER: tuple[Right, ...] = tuple(
     (verb, kind, "") for kind in (KubernetesNode, Pod, KubernetesStorageClass) for verb in WATCH
 )
 FOR_KUBELETS: tuple[Right, ...] = (("get", KubernetesNode, "metrics"), ("get", KubernetesNode, "stats"))
-"""Of the account whose token they are shown."""
+"""Rights of the account whose token kubelets are shown."""
 FOR_ITS_TOKEN: tuple[Right, ...] = (("create", ServiceAccount, "token"),)
-"""Of that account and no other."""
+"""Needed for that account and no other."""
 FOR_METRICS: tuple[Right, ...] = (("list", NodeMetrics, ""),)
-"""For `top node`, where the cluster has a metrics-server and a kubelet does not answer us."""
+"""Needed for `top node` where a kubelet does not answer and the cluster has a metrics-server."""
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
     ("create", Namespace, ""),
@@ -71,12 +71,12 @@ FOR_NAMESPACES: tuple[Right, ...] = (
 OF_ALL: tuple[Right, ...] = tuple(
     (verb, kind, "") for kind in (Job, PersistentVolumeClaim, Service, KubernetesEvent) for verb in WATCH
 )
-"""What is watched in all namespaces."""
+"""Kinds that are watched in all namespaces."""
 FOR_BINDING: tuple[Right, ...] = (("get", Namespace, ""), ("create", Namespace, ""), ("create", RoleBinding, ""))
-"""Where each namespace gives the other rights."""
+"""Needed where a role in each namespace gives the other rights."""
 
 PATIENCE = 4.0
-"""Seconds: whoever asks wants to know what is, not what will be."""
+"""Seconds: a check says what is now, so it does not wait long."""
 
 
 async def all_checks(
@@ -113,7 +113,7 @@ def _version(version: str) -> Check:
 
 
 async def _namespace(api: KubernetesApi, namespaces: Namespaces) -> list[Check]:
-    """Only where we may ask: with the rights of one namespace it is there."""
+    """Check that the namespace is there, if Penstock may ask."""
     name = namespaces.scope
     if name is None:
         return []
@@ -164,7 +164,7 @@ def _default_class(claims: KubernetesClaims) -> Check:
 
 
 def _gpus(cluster: Cluster) -> list[Check]:
-    """GPUs without a product can be asked for by number, not by name."""
+    """Check that nodes name their GPUs: without a product they can be asked for by number only."""
     having = cluster.nodes_with_gpus()
     unnamed = sorted(node.name for node in having if not node.labels.get(names.GPU_PRODUCT))
     if not having:
@@ -177,7 +177,7 @@ def _gpus(cluster: Cluster) -> list[Check]:
 
 
 async def _gpu_use(cluster: Cluster, exporters: GpuExporters) -> list[Check]:
-    """Only where somebody wants it to be seen."""
+    """Left out where the admin has not asked for it."""
     nodes = cluster.nodes_with_gpus()
     if not nodes or not exporters.namespace:
         return []
@@ -190,7 +190,7 @@ async def _gpu_use(cluster: Cluster, exporters: GpuExporters) -> list[Check]:
 
 
 async def _node_use(activity: Activity, settings: Settings) -> list[Check]:
-    """Only where somebody wants it to be seen."""
+    """Left out where the admin has not asked for it."""
     if not settings.kubernetes_kubelet_account:
         return []
     asked, troubles = await activity.troubles()

@@ -73,7 +73,7 @@ from penstock.wire.server import Check
 log = logging.getLogger(__name__)
 
 RUNS_PATIENCE = 5.0
-"""Seconds until what is waited for is said: whoever makes volumes, starts, stops and removes tries again by itself."""
+"""Seconds until a call fails: creating volumes, starting, stopping and removing are tried again by the reconciler."""
 
 
 class KubernetesEngine:
@@ -82,14 +82,14 @@ class KubernetesEngine:
     keeps_records = True
 
     def __init__(self, settings: Settings, lost: Callable[[str], None] = log.critical) -> None:
-        """`lost` is told why when another server has taken the namespace over."""
+        """`lost` is called with the reason when another server has taken the namespace over."""
         self._settings, self._lost = settings, lost
         self._pods = read_pod_settings(settings)
         self._autoscaler = read_autoscaler(settings)
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
-        """Also without a cluster that answers: then everything says so until it does."""
+        """Open, also without a cluster that answers: then every call says so until it does."""
         settings, closing = self._settings, self._closing
         config = Path(settings.kubernetes_config) if settings.kubernetes_config else None
         self._api = KubernetesApi.open(config, settings.kubernetes_context or None)
@@ -125,7 +125,7 @@ class KubernetesEngine:
         closing.push_async_callback(self._measuring.close)
 
     async def _open_observation(self, closing: AsyncExitStack) -> None:
-        """What is known of runs, their logs, and what is done when it is due."""
+        """Set up what reads runs, collects their logs, and does what is due for them."""
         api, cluster, settings = self._api, self._cluster, self._settings
         self._inventory = Inventory(cluster, settings.kubernetes_tolerations)
         queues = KueueQueues(api, cluster)
@@ -155,7 +155,7 @@ class KubernetesEngine:
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
-        """The cluster has nodes of its own."""
+        """Nothing to do: the cluster has nodes of its own."""
 
     async def checks(self) -> list[Check]:
         return await doctor.all_checks(
@@ -257,7 +257,7 @@ class KubernetesEngine:
         return tuple(dict.fromkeys((*self._inventory.products(), *self._autoscaler.products)))
 
     def _products(self, spec: Spec) -> tuple[str, ...]:
-        """What the nodes call the GPUs it asks for."""
+        """Return what the nodes call the GPUs it asks for."""
         return (
             refusals.matching_products(spec.resources.gpu_products, self._known_products())
             if spec.resources.gpus
@@ -265,7 +265,7 @@ class KubernetesEngine:
         )
 
     def _must_wait(self, spec: Spec, products: Sequence[str]) -> bool:
-        """Its pods are made when it is known what nodes call its GPUs, and there is room for all of its nodes."""
+        """Must its Job be held back until a node names its GPUs, or until there is room for all of its nodes?"""
         if spec.queue:  # then Kueue says when
             return False
         if refusals.are_unknown(spec, self._known_products()):
@@ -287,7 +287,7 @@ class KubernetesEngine:
             await self._runs.start(launch, products, held=self._must_wait(launch.spec, products))
 
     def _place(self, run: Run) -> None:
-        """Whose it is says the store, and with it where everything of it must be."""
+        """Tell the cluster in which namespace its objects are: the store says whose it is."""
         if run.owner:
             self._cluster.keep_to(run.workload_id, self._namespaces.of(*run.owner))
 

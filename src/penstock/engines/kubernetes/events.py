@@ -18,7 +18,7 @@ _POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
 
 
 def list_run_events(cluster: Cluster, run: Run) -> list[base.Event]:
-    """Also of pods that are gone: an event knows its pod's name, and that the Job's."""
+    """Return the events of a run, also about pods that are gone: an event names its pod, and the pod's name its Job."""
     jobs = {(job.namespace, job.name): job for job in cluster.jobs_of(run)}
     claims = _claims(cluster, run)
     found = []
@@ -76,7 +76,7 @@ def _in_order(found: Iterable[tuple[KubernetesEvent, str]]) -> list[base.Event]:
 
 
 def _when(event: KubernetesEvent) -> tuple[float, int]:
-    """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
+    """Sort by time; some parts of Kubernetes write whole seconds, so within a second the order of writing counts."""
     version = event.metadata.resource_version
     moment = event.last_seen
     return (float(int(moment.timestamp())) if moment else 0.0, int(version) if version.isdecimal() else 0)

@@ -36,7 +36,7 @@ class ContainerExec:
         self._api, self._pod = api, pod
         self._session = session
         self._mark = mark
-        """What its processes have in their environment; None if they cannot be told from others."""
+        """The mark in its processes' environment; None if they cannot be told from others."""
         self._code: int | None = None
 
     async def send(self, data: bytes) -> None:
@@ -63,7 +63,7 @@ class ContainerExec:
                 self._code = await self._session.exit_code()
 
     async def exit_code(self) -> int:
-        """A program that could not be started ends as a shell would say it."""
+        """Return the program's code; one that could not be started has the code a shell would give."""
         if self._code is None:
             with shown():
                 try:

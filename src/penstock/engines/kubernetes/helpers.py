@@ -19,7 +19,7 @@ from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 
 SECONDS, PATIENCE = 60, 15
-"""A volume may take so long to be measured, and whoever asks for it waits so long."""
+"""Seconds a measurement may take, and seconds a caller waits for it."""
 INSIDE = "/volume"
 KIBIBYTE = 1024
 LINE, LONGEST = 4096, 15
@@ -40,7 +40,7 @@ class VolumeMeter:
         await asyncio.gather(*self._counting.values(), return_exceptions=True)
 
     async def usage(self, volume: Volume) -> int:
-        """Bytes. However many ask for a volume at once, it is counted once."""
+        """Return the bytes a volume holds; however many callers ask at once, it is measured once."""
         counting = self._counting.get(volume.id)
         if counting is None:
             counting = self._counting[volume.id] = asyncio.create_task(self._count(volume))
@@ -152,7 +152,7 @@ def _mounted_at(pod: Pod, claim: str) -> str | None:
 
 
 async def _beginning(session: ExecSession) -> str:
-    """What `du` says first; a program of that name in a user's image may say anything, for as long as it likes."""
+    """Read the beginning of what `du` prints; a program of that name in a user's image may print anything, for ever."""
     said = b""
     async for channel, data in session:
         if channel == 1:

@@ -29,7 +29,7 @@ from penstock.wire.measures import Measure
 SECONDS = 30.0
 MOST_BYTES = 8 << 20
 REPEATED = (names.RECORD, "kubectl.kubernetes.io/last-applied-configuration")
-"""Annotations that have the whole object in them again."""
+"""Annotations that repeat the whole object."""
 
 Fields = dict[str, Any]
 
@@ -38,7 +38,7 @@ Fields = dict[str, Any]
 
 
 async def inspect_run(api: KubernetesApi, cluster: Cluster, run: Run) -> Fields:
-    """Only what is known to be the run's: labels alone can be written by others."""
+    """Return the objects of a run, of those the cache knows: labels alone can be written by others."""
     jobs, pods = cluster.jobs_of(run), cluster.pods_of(run)
     claims = {(pod.namespace, claim) for pod in pods for claim in pod.claims()}
     with shown():
@@ -69,7 +69,7 @@ async def _one(api: KubernetesApi, namespace: str, name: str) -> Fields | None:
 
 
 def _clean(raw: Any) -> Any:
-    """Without what repeats the rest, and with secrets masked wherever variables are set."""
+    """Leave out what repeats the rest, and mask secrets wherever variables are set."""
     if isinstance(raw, list):
         return [_clean(each) for each in raw]
     if not isinstance(raw, dict):

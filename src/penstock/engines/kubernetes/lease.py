@@ -37,16 +37,16 @@ log = logging.getLogger(__name__)
 
 NAME = "penstock"
 SECONDS, RENEW, LOOK = 15, 5.0, 1.0
-"""How long it lasts, and the time between two renewals, and between two looks at another's."""
+"""Seconds the Lease lasts, between two renewals, and between two looks at another's."""
 PATIENCE = 3.0
 PROCESS = "penstock.dev/process"
-"""Of several that have the same id, as a copy of a data directory would, which took it last."""
+"""Which process took it last, of several with the same id, as a copy of a data directory has."""
 FIELDS = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class HeldLease:
-    """`await open()` returns when it is held, or goes on trying where the cluster does not answer or allow it;
-    StartRefused if another server has it."""
+    """The Lease of this server. `open` returns when it is held, or goes on trying where the cluster does not answer or
+    allow it; StartRefused if another server has it."""
 
     def __init__(self, api: KubernetesApi, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
         self._api = api.hurried(PATIENCE)
@@ -77,7 +77,7 @@ class HeldLease:
             self._tasks.start(self._renew())
 
     async def close(self) -> None:
-        """The next server has it at once."""
+        """Give it up, so that the next server has it at once."""
         await self._tasks.close()
         if self.held.is_set():
             self.held.clear()
@@ -105,7 +105,7 @@ class HeldLease:
         await self._renew()
 
     async def _take(self) -> bool:
-        """StartRefused if another holds it; False while that cannot be told yet."""
+        """Try to take the Lease: StartRefused if another holds it, False while that cannot be told yet."""
         found = await self._api.find(Lease, NAME, self._namespace)
         try:
             if found is None:
@@ -165,7 +165,7 @@ class HeldLease:
         }
 
     async def _write(self, spec: dict[str, Any]) -> None:
-        """Only if nobody else wrote it meanwhile: Conflict."""
+        """Write the Lease; KubernetesConflict if somebody else wrote it meanwhile."""
         metadata = {"resourceVersion": self._version, "annotations": {PROCESS: self._process}}
         written = await self._api.patch(Lease, NAME, {"metadata": metadata, "spec": spec}, self._namespace)
         self._version = written.metadata.resource_version
@@ -183,7 +183,7 @@ class HeldLease:
                 log.warning("the Lease of %s is not renewed: %s", self._namespace, error.message)
 
     async def _look(self) -> None:
-        """Somebody else changed it, or removed it."""
+        """Find out who changed or removed the Lease."""
         try:
             found = await self._api.find(Lease, NAME, self._namespace)
             if found is None:
@@ -202,7 +202,8 @@ class HeldLease:
 
 
 def installation_of(data_dir: Path) -> str:
-    """The id that all servers of this data directory have in common; there is one at a time (`server.lock`)."""
+    """Return the id of the installation, the same for all servers of this data directory; one runs at a time
+    (`server.lock`)."""
     place = data_dir / "kubernetes" / "installation"
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):

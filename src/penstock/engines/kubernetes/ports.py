@@ -31,7 +31,7 @@ LINGER_SECONDS = 10.0
 
 
 class ForwardSession(ExecSession):
-    """As that of a program: what is sent goes to the port, what it answers comes as output."""
+    """A session whose input goes to the port and whose output is what it answers."""
 
     def __init__(self, response: httpx2.Response, server: str, port: int) -> None:
         self._port = port
@@ -75,11 +75,11 @@ class ForwardedPort:
             await self._session.send(data)
 
     async def end_input(self) -> None:
-        """Cannot be said. What is still answered comes; then, since most who say it have gone, it is over."""
+        """The port cannot be told. What it still answers comes; then, since most who say it have gone, it is over."""
         self._all_sent.set()
 
     async def resize(self, size: Terminal) -> None:
-        """It has no size."""
+        """A port has no terminal."""
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         with shown():
@@ -87,7 +87,7 @@ class ForwardedPort:
                 yield piece
 
     async def _next(self) -> tuple[int, bytes] | None:
-        """None at the end: its own, or after a while without a word to one who has sent all."""
+        """Return the next output; None at the end, or when the port is quiet after all was sent."""
         coming = asyncio.ensure_future(anext(self._session, None))
         ending = asyncio.create_task(self._all_sent.wait())
         try:
@@ -119,7 +119,7 @@ async def forward(api: KubernetesApi, cluster: Cluster, run: Run, part: int, por
 
 
 def _short(said: str, port: int) -> str:
-    """Kubelet, runtime and Go each put their words before and behind what is wrong."""
+    """Strip what kubelet, runtime and Go put around the reason."""
     if "connection refused" in said:
         return f"nothing of it listens on port {port}"
     with suppress(ValueError):

@@ -49,7 +49,7 @@ R = TypeVar("R")
 SWEEP_SECONDS = 60.0
 UNSEEN = timedelta(minutes=1)
 AT_ONCE = 8
-"""Calls for one run at the same time: an array that repeats a thousand indexes must not push others aside."""
+"""Calls at the same time for one run: an array that repeats a thousand indexes must not push others aside."""
 
 
 class KubernetesRuns:
@@ -59,13 +59,13 @@ class KubernetesRuns:
         self._namespaces = namespaces
         self._made = made
         self._unseen: dict[Run, dict[str, Job]] = {}
-        """Made by us and not yet seen by the watch, by name."""
+        """Jobs that were made and not yet seen by the watch, by name."""
         self._removed: set[Run] = set()
-        """Deleted, and for the watch not yet gone."""
+        """Runs whose Jobs were deleted and are still in the cache."""
         self._graces: dict[Run, int] = {}
-        """Told to stop, with how many seconds: only fewer are worth another word."""
+        """The grace of runs that were told to stop: only a shorter one is worth another call."""
         self._never: dict[Run, Report] = {}
-        """Stopped before they started. The store knows it too; nothing in the cluster does."""
+        """Runs that were stopped before they started, of which nothing is in the cluster."""
         self._unsubscribe = cluster.jobs.subscribe(self._seen)
         self._tasks = Tasks()
 
@@ -98,7 +98,7 @@ class KubernetesRuns:
         return sorted(known - self._removed, key=lambda run: (run.workload_id, run.attempt))
 
     def report(self, run: Run, observed: Callable[[Run], Report]) -> Report:
-        """What is observed, and what the caches cannot know: made or removed a moment ago, or never made at all."""
+        """Add to the report what the caches cannot know: made or removed a moment ago, or never made at all."""
         if run in self._removed:
             return Report(presence=Presence.absent)
         if run in self._never:
@@ -113,7 +113,7 @@ class KubernetesRuns:
         return _as_stopped(report) if run in self._graces else report
 
     def _give_up_looking(self, run: Run) -> None:
-        """A watch that works and has not seen a Job for so long will not: it came and went."""
+        """Forget a Job that a working watch has not seen for long: it came and went."""
         for job in list(self._unseen.get(run, {}).values()):
             made = job.metadata.creation_timestamp
             if made and now() - made > UNSEEN and not self._cluster.trouble():
@@ -171,12 +171,12 @@ class KubernetesRuns:
             return error
 
     async def _take_back(self, run: Run, bodies: list[Fields], namespace: str) -> None:
-        """One of its Jobs is refused for good: nothing of it shall run, and nothing stay."""
+        """Remove everything of a run of which one Job is refused for good."""
         await self._api.delete(Service, bodies[0]["metadata"]["name"], namespace)
         await self.remove(run)
 
     async def _give_services(self, run: Run) -> None:
-        """To its Job, if a server was killed before it could: it goes with it."""
+        """Give a Service to its Job, if a server was killed before it could."""
         for job in self._cluster.jobs_of(run):
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
@@ -209,14 +209,15 @@ class KubernetesRuns:
         return [*self._cluster.jobs_of(run), *self._unseen.get(run, {}).values()]
 
     async def _find(self, run: Run) -> list[Job]:
-        """The Jobs of a run; asks the server when the watch has none, since it may be a moment behind."""
+        """Return the Jobs of a run; asks the server when the cache has none, since it may be a moment behind."""
         return self._known(run) or await self._api.list(Job, self._namespaces.scope, labels=names.selector(run))
 
     # -- stop ----------------------------------------------------------------------------------------------------
 
     async def stop(self, run: Run, grace: int) -> None:
-        """Kubernetes ends the pods of a suspended Job, each with the grace it was made with; a shorter one is said to
-        the pods themselves. What was not started is only remembered here: the store wants it stopped, too."""
+        """Suspend the Jobs: Kubernetes ends their pods, each with the grace it was made with; a shorter one is said to
+        the pods themselves. That a run not yet started is stopped is only remembered here: the store wants it
+        stopped, too."""
         if self._graces.get(run, grace + 1) <= grace:
             return
         found = [job for job in await self._find(run) if not is_finished(job)]
@@ -236,8 +237,8 @@ class KubernetesRuns:
     # -- afterwards ----------------------------------------------------------------------------------------------
 
     async def settle(self, run: Run, keep: int) -> None:
-        """Kubernetes removes a Job that has ended by itself; one that was suspended has not ended in its eyes, so it is
-        marked with when it may go, and goes in a sweep."""
+        """Let Kubernetes remove a Job that has ended. One that was suspended has not ended in its eyes, so it is marked
+        with when it may go, and removed in a sweep."""
         due = iso(now() + timedelta(seconds=keep))
 
         async def mark(job: Job) -> None:
@@ -257,7 +258,7 @@ class KubernetesRuns:
         self._graces.pop(run, None)
 
     async def remove(self, run: Run) -> None:
-        """Also what still runs, with the grace it has. Most of what is removed went long ago, and costs no call."""
+        """Remove a run, also while it runs, with the grace it has. Most went long ago, and cost no call."""
         found = await self._find(run) if self._cluster.trouble() else self._known(run)
         if found:
             self._removed.add(run)
@@ -274,7 +275,7 @@ class KubernetesRuns:
             noted.pop(run, None)
 
     async def _delete(self, job: Job) -> None:
-        """Its Service belongs to it, and goes with it."""
+        """Delete a Job and with it its Service."""
         await self._api.delete(Job, job.name, job.namespace, uid=job.uid or None, propagation="Foreground")
 
     async def _sweep(self) -> None:
@@ -305,7 +306,7 @@ async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R
 
 
 def _as_stopped(report: Report) -> Report:
-    """The watch of pods may be ahead of that of Jobs: then they are gone before it is seen that we wanted that."""
+    """Call the pods of a stopped run stopped: the watch of pods may show them deleted before that of Jobs says why."""
     stopped = {"state": State.STOPPED, "reason": Reason.STOPPED_BY_USER, "message": None}
     units = [
         unit.model_copy(update=stopped) if unit.reason is Reason.DELETED_OUTSIDE else unit for unit in report.units

@@ -24,9 +24,9 @@ class PodSettings:
     restricted: bool
     default_cpus_milli: int
     counts_memory: bool
-    """A quota counts what pods ask for, and takes none that does not say it."""
+    """A quota counts memory, and refuses pods that do not ask for any."""
     peer_patience: int
-    """Seconds after which a node no longer waits to see the others."""
+    """Seconds a node waits to see the others."""
     node_selector: dict[str, str]
     tolerations: tuple[dict[str, str], ...]
     runtime_class: str
@@ -52,7 +52,7 @@ class _SettingsReader:
         return None
 
     def toleration(self, text: str) -> dict[str, str]:
-        """`key`, `key=value`, `key:NoSchedule`, `key=value:NoSchedule`."""
+        """Parse `key`, `key=value`, `key:NoSchedule` or `key=value:NoSchedule`."""
         rest, _, effect = text.partition(":")
         key, equals, value = rest.partition("=")
         if (effect and effect not in EFFECTS) or not LABEL_KEY.match(key) or not LABEL_VALUE.match(value):
@@ -101,7 +101,7 @@ def read_pod_settings(settings: Settings) -> PodSettings:
 
 
 def security(made: PodSettings) -> dict[str, Any]:
-    """The pod's part: no more of the system than a program needs, and the accounts an admin chose."""
+    """Build the pod's security context: no more of the system than a program needs, and the accounts an admin chose."""
     chosen = {"runAsUser": made.user, "runAsGroup": made.group, "fsGroup": made.fs_group}
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     context |= {key: value for key, value in chosen.items() if value is not None}

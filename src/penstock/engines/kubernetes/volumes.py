@@ -27,7 +27,7 @@ from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 GONE_SECONDS = 30.0
 LATE = "WaitForFirstConsumer"
 UNSAID = "1Gi"
-"""A claim must have a size, and a document need not say one of a directory on a storage."""
+"""The size of a claim whose document names none: Kubernetes demands one."""
 
 
 class KubernetesClaims:
@@ -36,7 +36,7 @@ class KubernetesClaims:
         self._cluster = cluster
         self._namespaces = namespaces
         self._made: dict[tuple[str, str], PersistentVolumeClaim] = {}
-        """Made by us and not yet seen by the watch."""
+        """Claims that were created and not yet seen by the watch."""
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
         self._unsubscribe = cluster.claims.subscribe(self._seen)
 
@@ -53,7 +53,7 @@ class KubernetesClaims:
             self._waiting[key].set()
 
     def place(self, volume: Volume) -> tuple[str, str]:
-        """Namespace and name of its claim."""
+        """Return the namespace and the name of a volume's claim."""
         return self._namespaces.of(volume.user, volume.group), volume.object_name
 
     def find(self, volume: Volume) -> PersistentVolumeClaim | None:
@@ -63,7 +63,8 @@ class KubernetesClaims:
     # -- storage classes -------------------------------------------------------------------------------------------
 
     def classes(self) -> list[domain.StorageClass]:
-        """The default first. Of several that are marked so, Kubernetes takes the newest, and so do we."""
+        """List the storage classes, the default first. Of several defaults Kubernetes takes the newest, and so does
+        this."""
         there = sorted(self._cluster.classes.all(), key=lambda each: each.name)
         default = max((each for each in there if each.default), key=_made_at, default=None)
         found = [
@@ -127,7 +128,8 @@ class KubernetesClaims:
         await self._api.patch(PersistentVolumeClaim, name, change, namespace)
 
     async def delete(self, volume: Volume) -> None:
-        """Returns when it is gone. Kubernetes would let it wait for its users; we say who they are."""
+        """Delete the claim and return when it is gone. Kubernetes would let it wait for its users; this says who they
+        are."""
         namespace, name = self.place(volume)
         users, claim = self.pods(volume), self.find(volume)
         if users and not (claim and claim.metadata.deletion_timestamp):
@@ -158,17 +160,17 @@ class KubernetesClaims:
         await asyncio.gather(*(self._api.delete(Pod, pod.name, namespace) for pod in ours))
 
     async def _holders(self, namespace: str, name: str) -> list[Pod]:
-        """All pods that name the claim, those of others that have ended, too, of which nothing is kept here."""
+        """List all pods that name the claim, also those of others that have ended, which no cache keeps."""
         return [pod for pod in await self._api.list(Pod, namespace) if name in pod.claims()]
 
     # -- what is -----------------------------------------------------------------------------------------------------
 
     def pods(self, volume: Volume) -> list[Pod]:
-        """Every pod that has it now, ours or not; those that only measure it do not count."""
+        """Return every pod that has it now, except those that only measure it."""
         return [pod for pod in self._cluster.pods_using(*self.place(volume)) if not _measures(pod)]
 
     def users(self, volume: Volume) -> list[str]:
-        """Those our records do not know."""
+        """Return the users that the store does not know."""
         return sorted(f"pod {pod.namespace}/{pod.name}" for pod in self.pods(volume) if names.run_of(pod) is None)
 
     def report(self, volume: Volume) -> VolumeReport:
@@ -187,8 +189,8 @@ class KubernetesClaims:
         return VolumeReport(phase=Phase.Pending, message=why)
 
     def literal(self, name: str, user: str, group: str) -> Volume | None:
-        """A claim nobody made through Penstock, by its own name; a mark of ours on it is enough to leave it alone. What
-        is in a namespace of their own is theirs; where all share one, it is for the groups that are written on it."""
+        """Find a claim by its own name that was not made through Penstock. What is in a namespace of the owner's own is
+        theirs; where all share one, it is for the groups that are written on it."""
         claim = self._cluster.claims.get(name, self._namespaces.of(user, group))
         if claim is None or names.VOLUME_ID in claim.labels or names.OWNER in claim.annotations:
             return None

@@ -54,7 +54,7 @@ class Staleness:
 
 
 class Cache(Generic[T]):
-    """`keep` may return less of an object, or None for one that is of no interest."""
+    """Objects of one kind by name and by index. `keep` may return less of an object, or None to leave it out."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Cache(Generic[T]):
         self._task = asyncio.create_task(self._run())
 
     async def synced(self) -> None:
-        """Waits until all there is has been read once; raises what does not pass by itself, such as a missing right."""
+        """Wait until everything was read once; raise what does not pass by itself, such as a missing right."""
         await self._answered.wait()
         if self._refusal:
             raise self._refusal
@@ -105,7 +105,7 @@ class Cache(Generic[T]):
         return self._items.get((namespace, name))
 
     def all(self) -> Collection[T]:
-        """As it is now; it changes whenever the loop runs."""
+        """The live view: it changes whenever the event loop runs."""
         return self._items.values()
 
     def by(self, index: str, value: str) -> list[T]:
@@ -115,7 +115,7 @@ class Cache(Generic[T]):
         return len(self._items)
 
     def subscribe(self, told: Listener[T]) -> Callable[[], None]:
-        """Tells every change from now on as (before, after), None where it is not there; returns how to end it."""
+        """Call the listener with (before, after) of every change, None where there is none; returns the way to end it."""
         self._told.append(told)
         return lambda: self._told.remove(told)
 
@@ -154,7 +154,7 @@ class Cache(Generic[T]):
         self.stale = self._broke_at = None
 
     async def _list(self) -> str:
-        """The version all of it has."""
+        """Read everything; returns the version of the list."""
         version, seen = "", set()
         pages = self._api.pages(self._kind, self._namespace, labels=self._labels, fields=self._fields)
         async with aclosing(pages):
@@ -249,7 +249,7 @@ class Index(Generic[T]):
 
 
 def by_claim(pod: Pod) -> Iterable[str]:
-    """`namespace/name` of the claims a pod mounts."""
+    """Index a pod by the claims it mounts, as `namespace/name`."""
     return [f"{pod.namespace}/{name}" for name in pod.claims()]
 
 
@@ -261,10 +261,8 @@ OVER = ("Succeeded", "Failed")
 
 
 def trim_pod(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
-    """Of a pod that is not ours: what it holds and where, and nothing once it has ended.
-
-    `ours` says which namespaces are: in one cluster there may be several Penstocks.
-    """
+    """Keep of a pod of others only what it holds and where, and nothing once it has ended. `ours` says which namespaces
+    are this server's: a cluster may have several Penstocks."""
     if pod.labels.get(names.MANAGED) == names.PENSTOCK and ours(pod.namespace):
         return pod
     if pod.status.phase in OVER:
@@ -308,7 +306,8 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 class EventCache(Cache[KubernetesEvent]):
-    """Of each object the latest `each`, of all objects the latest `most`; Kubernetes itself forgets after an hour."""
+    """Keep the latest `each` events of an object and the latest `most` of all; Kubernetes itself forgets them after an
+    hour."""
 
     def __init__(
         self,
@@ -329,7 +328,7 @@ class EventCache(Cache[KubernetesEvent]):
         self._each, self._most = each, most
 
     def about(self, uid: str) -> list[KubernetesEvent]:
-        """In the order in which they last happened."""
+        """Return an object's events in the order in which they last happened."""
         return sorted(self.by("about", uid), key=_when)
 
     def _put(self, item: KubernetesEvent) -> None:
@@ -343,7 +342,7 @@ class EventCache(Cache[KubernetesEvent]):
 
 
 def _when(event: KubernetesEvent) -> tuple[datetime, int]:
-    """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
+    """Sort by time; some parts of Kubernetes write whole seconds, so within a second the order of writing counts."""
     version = event.metadata.resource_version
     return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0
 
@@ -360,8 +359,7 @@ async def find_first(
     labels: str | None = None,
     fields: str | None = None,
 ) -> V:
-    """The first that is not None of what is said about objects, those that are there and those that come; how long that
-    may take the caller knows."""
+    """Wait for an object of which `what` is not None, and return that. The caller limits how long it may take."""
     while True:
         version = ""
         async with aclosing(api.pages(kind, namespace, labels=labels, fields=fields)) as pages:

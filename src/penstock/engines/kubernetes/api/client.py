@@ -57,7 +57,8 @@ class ListPage(msgspec.Struct, Generic[T]):
 
 
 class WatchEvent(NamedTuple, Generic[T]):
-    """What a watch says: ADDED, MODIFIED or DELETED with the object, BOOKMARK without; `version` is where it stands."""
+    """One event of a watch: ADDED, MODIFIED or DELETED with the object, BOOKMARK without; `version` is where the watch
+    stands."""
 
     type: str
     version: str
@@ -78,11 +79,11 @@ class KubernetesApi:
     def open(
         cls, kubeconfig: Path | None = None, context: str | None = None, *, patience: float = PATIENCE
     ) -> KubernetesApi:
-        """SettingsError if the kubeconfig is wrong; nothing is asked of the server yet."""
+        """Read the kubeconfig (SettingsError if it is wrong); nothing is asked of the server yet."""
         return cls(Connection(kubeconfig, context), patience=patience)
 
     def hurried(self, patience: float) -> KubernetesApi:
-        """The same, for those who can try again themselves; closed with this one."""
+        """The same API with another patience, for callers that try again themselves; closed with this one."""
         return KubernetesApi(self._connection, patience=patience)
 
     async def close(self) -> None:
@@ -100,7 +101,7 @@ class KubernetesApi:
 
     @property
     def trouble(self) -> str | None:
-        """What the last call met, while calls fail; None when all is well."""
+        """Why the last call failed; None when calls succeed."""
         return self._calls.trouble
 
     # reading
@@ -109,11 +110,11 @@ class KubernetesApi:
         return _decode(kind, await self._calls.call("GET", _path(kind, namespace, name)))
 
     async def raw(self, kind: type[KubernetesObject], name: str, namespace: str) -> dict[str, Any]:
-        """An object whole, as the server has it: for people to look at."""
+        """Return an object whole, as the server has it: for people to look at."""
         return dict(msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace, name))))
 
     async def raw_list(self, kind: type[KubernetesObject], namespace: str, labels: str) -> list[dict[str, Any]]:
-        """The same of all that have the labels. In a list, the server leaves out what kind they are."""
+        """Return all objects with these labels, whole. A list leaves out their kind, so it is added."""
         params = {"labelSelector": labels}
         found = msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace), params=params))
         about = {"apiVersion": kind.kind.api_version, "kind": kind.kind.name}
@@ -128,7 +129,7 @@ class KubernetesApi:
     async def list(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
     ) -> list[T]:
-        """Of every namespace if none is given. `labels` and `fields` are selectors, as in kubectl -l."""
+        """List the objects of a namespace, or of all. `labels` and `fields` are selectors, as in kubectl -l."""
         while True:
             try:
                 async with aclosing(self.pages(kind, namespace, labels=labels, fields=fields)) as pages:
@@ -139,7 +140,8 @@ class KubernetesApi:
     async def pages(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
     ) -> AsyncGenerator[ListPage[T], None]:
-        """All show the cluster at one moment, their `metadata.version`; Gone if the server forgot it between two."""
+        """List page by page. All pages show the cluster at one moment, their `metadata.version`; VersionGone if the
+        server forgot it between two."""
         path, more = _path(kind, namespace), ""
         while True:
             params = _given(limit=PAGE, labelSelector=labels, fieldSelector=fields) | _given(**{"continue": more})
@@ -159,9 +161,10 @@ class KubernetesApi:
         fields: str | None = None,
         seconds: int = WATCH_SECONDS,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
-        """Every change after `version`. Entered when the server has accepted it; ends after about `seconds`.
+        """Watch every change after `version`. Entered when the server has accepted it; ends after about `seconds`.
 
-        Gone if the server has forgotten that version; Unreachable if the connection breaks. Nothing is repeated here.
+        VersionGone if the server has forgotten that version; KubernetesUnreachable if the connection breaks. Nothing is
+        repeated here.
         """
         params = _given(
             watch="true",
@@ -195,7 +198,8 @@ class KubernetesApi:
         timestamps: bool = False,
         since: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A container's log as the kubelet sends it. `since` is an RFC 3339 time, of which it heeds whole seconds."""
+        """Stream a container's log as the kubelet sends it. `since` is an RFC 3339 time, of which it heeds whole
+        seconds."""
         params = _given(
             container=container,
             follow=follow,
@@ -208,12 +212,12 @@ class KubernetesApi:
     # writing
 
     async def create(self, kind: type[T], body: Body, namespace: str | None = None) -> T:
-        """AlreadyExists also when an earlier try of the same call got through without an answer."""
+        """Create an object. AlreadyExists also when an earlier try of the same call got through without an answer."""
         path = _path(kind, namespace or body["metadata"].get("namespace"))
         return _decode(kind, await self._calls.call("POST", path, body=body, params={"fieldManager": MANAGER}))
 
     async def apply(self, kind: type[T], body: Body, namespace: str | None = None) -> T:
-        """Server-side apply: made if it is not there, otherwise brought to what the body says; others' fields stay."""
+        """Apply on the server: create the object, or change it to what the body says and leave others' fields alone."""
         meta = body["metadata"]
         path = _path(kind, namespace or meta.get("namespace"), meta["name"])
         whole = {"apiVersion": kind.kind.api_version, "kind": kind.kind.name, **body}
@@ -224,7 +228,7 @@ class KubernetesApi:
         return _decode(kind, answer)
 
     async def patch(self, kind: type[T], name: str, change: Body | Sequence[Body], namespace: str | None = None) -> T:
-        """A mapping is merged into the object, a sequence is JSON patch operations."""
+        """Change an object: a mapping is merged into it, a sequence is JSON patch operations."""
         content = "merge-patch" if isinstance(change, Mapping) else "json-patch"
         answer = await self._calls.call(
             "PATCH",
@@ -245,7 +249,7 @@ class KubernetesApi:
         grace: int | None = None,
         propagation: str = "Background",
     ) -> bool:
-        """False if it was not there. With `uid` only the object that has it; another of that name is a Conflict."""
+        """Delete an object; False if it was not there. With `uid`, another one of that name is a KubernetesConflict."""
         options = _given(kind="DeleteOptions", apiVersion="v1", propagationPolicy=propagation)
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -269,7 +273,7 @@ class KubernetesApi:
         stdin: bool = False,
         tty: bool = False,
     ) -> ExecSession:
-        """The command has been handed over when this returns. With a terminal, both outputs come as one."""
+        """Start a command in a container. With a terminal, both outputs come as one."""
         params = _given(container=container, stdin=stdin, stdout=True, stderr=not tty, tty=tty)
         params["command"] = list(command)
         path = f"{_path(Pod, namespace, pod)}/exec"
@@ -277,11 +281,11 @@ class KubernetesApi:
         return ExecSession(response, self.server)
 
     async def forward(self, pod: str, namespace: str, port: int) -> httpx2.Response:
-        """A connection that is the port's from now on; whether anything listens there is told on it."""
+        """Open a connection to a port of a pod; whether anything listens there is told on it."""
         return await self._calls.upgraded(f"{_path(Pod, namespace, pod)}/portforward", {"ports": port}, upgrade(V4))
 
     async def page(self, pod: str, namespace: str, port: int, path: str, *, seconds: float, most: int) -> bytes:
-        """What a pod says by HTTP. It is asked once, and what takes longer or is more than `most` bytes is an error."""
+        """Fetch a page from a pod by HTTP, once; what takes longer or is more than `most` bytes is an error."""
         said = bytearray()
         try:
             async with (
@@ -299,11 +303,11 @@ class KubernetesApi:
     # about the server
 
     def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
-        """SettingsError if there is no such file of authorities."""
+        """The TLS context for kubelets; SettingsError if there is no such file of authorities."""
         return self._connection.tls_to_kubelets(authority)
 
     async def token(self, account: str, namespace: str, seconds: int) -> str:
-        """A new one of a service account, good for so long."""
+        """Issue a token of a service account."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -313,11 +317,11 @@ class KubernetesApi:
         return str(msgspec.json.decode(await self._calls.call("POST", path, body=body))["status"]["token"])
 
     async def version(self) -> str:
-        """For example `v1.34.2`."""
+        """The server's version, for example `v1.34.2`."""
         return str(msgspec.json.decode(await self._calls.call("GET", "/version"))["gitVersion"])
 
     async def versions(self, group: str) -> tuple[str, ...]:
-        """Those the server has of an API group, for example `batch`; none if it does not know the group."""
+        """The versions the server has of an API group, for example `batch`; none if it does not know the group."""
         try:
             answer = msgspec.json.decode(await self._calls.call("GET", f"/apis/{group}"))
         except KubernetesNotFound:
@@ -343,7 +347,7 @@ def _path(kind: type[KubernetesObject], namespace: str | None, name: str | None 
 
 
 def _given(**params: object) -> dict[str, Any]:
-    """Without those that say nothing."""
+    """Leave out parameters that are not set."""
     return {name: value for name, value in params.items() if value is not None and value is not False and value != ""}
 
 

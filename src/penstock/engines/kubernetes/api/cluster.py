@@ -34,25 +34,25 @@ log = logging.getLogger(__name__)
 
 OURS = f"{names.MANAGED}={names.PENSTOCK}"
 OPEN_PATIENCE = 10.0
-"""Seconds a server that starts waits for the cluster; after that it starts, and says what it waits for."""
+"""Seconds a starting server waits for the cluster; after that it starts, and says what it waits for."""
 RIGHTS_PATIENCE = 3.0
-"""Seconds of that for the question of what we may see; without an answer it shows by itself."""
+"""Seconds of these for asking what Penstock may see; without an answer the caches find out."""
 
 LONGEST_TIMER = 3600.0
-"""Clocks are set right in between."""
+"""A later moment is checked again after this: clocks may be set in between."""
 
 T = TypeVar("T", bound=KubernetesObject)
 
 
 class _ClusterCache(Cache[T]):
-    """Tells when what it shows begins or ceases to be old."""
+    """A cache that tells when it becomes stale and when it is up to date again."""
 
     aged: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, *of: Any, **how: Any) -> None:
         super().__init__(*of, **how)
         self.up = asyncio.Event()
-        """It was read, and its changes are being told."""
+        """Everything was read, and changes are watched."""
 
     def _note(self, error: KubernetesError) -> None:
         before = self.stale
@@ -88,8 +88,8 @@ class Cluster:
         ours: Callable[[str], bool] = lambda _: True,
         lease: HeldLease | None = None,
     ) -> None:
-        """Our things are in `namespace`, or with None in all that are `ours`; `pods` are seen of all namespaces unless
-        one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
+        """Penstock's objects are in `namespace`, or with None in all namespaces that are `ours`; `pods` are seen of all
+        namespaces unless one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
         self.api, self.namespace, self._lease = api, namespace, lease
         in_ours = ours if namespace is None else namespace.__eq__
         self.jobs = _ClusterCache[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
@@ -116,10 +116,10 @@ class Cluster:
         )
         self._changes = Changes()
         self._put_off: set[Run] = set()
-        """To be told when the cluster answers again."""
+        """Runs to tell of when the cluster answers again."""
         self._timers: dict[Run, asyncio.TimerHandle] = {}
         self._homes: dict[str, str] = {}
-        """Id of a workload → its namespace, where each owner has one."""
+        """Namespaces of workloads by their ids, where each owner has one."""
         self._unread: set[_ClusterCache[Any]] = set(self._caches)
         self._reading: list[asyncio.Task[None]] = []
         self._refused: KubernetesError | None = None
@@ -133,7 +133,8 @@ class Cluster:
         ours: Callable[[str], bool] = lambda _: True,
         lease: HeldLease | None = None,
     ) -> Cluster:
-        """One that sees as many pods as we may: with the rights of one namespace only, who else has GPUs is unknown."""
+        """Create one that sees as many pods as Penstock may: with the rights of one namespace, who else has GPUs is
+        unknown."""
         try:
             everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
         except KubernetesError:
@@ -143,7 +144,7 @@ class Cluster:
     # life
 
     async def open(self) -> None:
-        """Returns when all was read once and is watched, or after a while without it: then `require` says why."""
+        """Return when all was read once and is watched, or after a while without it: then `require` says why."""
         self.jobs.aged = self.pods.aged = self._aged
         for cache in self._caches:
             self._reading.append(asyncio.create_task(self._read(cache)))
@@ -185,7 +186,7 @@ class Cluster:
         return not self._unread
 
     def require(self) -> None:
-        """Raises what a user is told, while nothing is known of the cluster yet."""
+        """Raise Unavailable while nothing is known of the cluster yet."""
         if self._lease:
             self._lease.require()
         if not self._unread:
@@ -195,7 +196,7 @@ class Cluster:
         raise Unavailable(f"Kubernetes: {why}", hint="it is tried again; jobs that run go on")
 
     def require_for(self, run: Run) -> None:
-        """The same, and also while it does not answer any more; the run is told as changed when it does."""
+        """Raise Unavailable also while the cluster does not answer any more; the run is told of when it does."""
         try:
             self.require()
             if trouble := self.trouble():
@@ -217,7 +218,7 @@ class Cluster:
     # reading
 
     def keep_to(self, workload_id: str, namespace: str) -> None:
-        """What belongs to this workload is only there: in another namespace others may write what they like."""
+        """Look for objects of this workload only in this namespace: in another one others may write what they like."""
         self._homes[workload_id] = namespace
 
     def forget(self, workload_id: str) -> None:
@@ -229,7 +230,7 @@ class Cluster:
         return home is None or found.namespace == home
 
     def _home(self, run: Run) -> str | None:
-        """None where all share one namespace. Before the store has spoken: where its first Job is."""
+        """The namespace of a run; None where all share one. Before the store has named it, that of its first Job."""
         if self.namespace is not None:
             return None
         if home := self._homes.get(run.workload_id):
@@ -254,7 +255,7 @@ class Cluster:
         return [node for node in self.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
 
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
-        """That have a claim mounted, or will: those that have ended do not hold it."""
+        """Return the pods that have a claim mounted, or will; those that have ended do not hold it."""
         return [pod for pod in self.pods.by("claim", f"{namespace}/{claim}") if pod.status.phase not in OVER]
 
     def job_of(self, pod: Pod) -> Job | None:
@@ -267,11 +268,11 @@ class Cluster:
     # changes
 
     def changed(self, run: Run) -> None:
-        """Something about this run is not what it was: whoever listens looks at it."""
+        """Tell whoever listens that something about this run changed."""
         self._changes.tell(run, _parts(self.jobs_of(run)))
 
     def changed_at(self, run: Run, moment: datetime) -> None:
-        """Tell of this run when the moment has come, unless an earlier one is known."""
+        """Tell that this run changed when the moment has come, unless an earlier one is set."""
         wait = min(max((moment - now()).total_seconds(), 0.0) + 0.01, LONGEST_TIMER)
         loop = asyncio.get_running_loop()
         known = self._timers.get(run)
@@ -333,7 +334,7 @@ class Cluster:
             self.changed(run)
 
     def _aged(self) -> None:
-        """Those that wait are told that the cluster does not answer, and that it does again."""
+        """Tell runs that the cluster does not answer any more, or does again."""
         for run in self.runs() | self._put_off:
             self.changed(run)
         if self.trouble() is None:

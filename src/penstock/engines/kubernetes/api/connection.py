@@ -34,14 +34,14 @@ from penstock.engines.kubernetes.api.errors import CredentialsExpired
 from penstock.errors import SettingsError
 
 FILE_SECONDS = 60
-"""A token's file is looked at again after so long: the kubelet rotates it well before the old token ends."""
+"""Seconds after which a token's file is read again: the kubelet rotates it well before the old token ends."""
 PROGRAM_SECONDS = 30
 BEFORE_END = timedelta(seconds=30)
 
 
 class Credentials(Protocol):
     async def header(self) -> str | None:
-        """What `Authorization` says; None where a client certificate says it all."""
+        """The value of `Authorization`; None where a client certificate is enough."""
 
 
 class FixedHeader:
@@ -82,7 +82,7 @@ class ExecCredential(msgspec.Struct):
 
 
 class CredentialPlugin:
-    """Runs when there is no token yet, when it is about to end, and (as a new one of these) after a refusal."""
+    """An exec plug-in. It is run when there is no token, when the token is about to end, and anew after a refusal."""
 
     def __init__(
         self, api_version: str, command: list[str], env: dict[str, str], server: str, install_hint: str | None
@@ -148,13 +148,13 @@ def basic(user: str, password: str) -> FixedHeader:
 CALL_TIMEOUT = httpx2.Timeout(30, connect=5)
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 UNVERIFIED = "none"
-"""In place of an authority of kubelets: whoever answers at a node's address is believed."""
+"""The setting that turns verification of kubelets off: whoever answers at a node's address is believed."""
 HINT = "check the settings kubernetes_config and kubernetes_context"
 
 
 @dataclass(frozen=True)
 class ApiServer:
-    """What a kubeconfig and a context lead to."""
+    """The API server that a kubeconfig and a context name, and how to connect to it."""
 
     config: SingleConfig
     proxy: str | None
@@ -166,7 +166,7 @@ class ApiServer:
         return self.config.user or User()
 
     def material(self) -> tuple[object, ...]:
-        """Everything a connection is made with: if it is the same, connections that stand can stay."""
+        """Everything a connection is made with: while it is the same, open connections can stay."""
         cluster, user = self.config.cluster, self.user
         files = [self._bytes(path) for path in (cluster.certificate_auth, user.client_cert, user.client_key)]
         inline = (cluster.certificate_auth_data, user.client_cert_data, user.client_key_data)
@@ -182,8 +182,8 @@ class ApiServer:
         return context
 
     def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
-        """Verified against the cluster's own authority, or those in a file; never lax because the way to the API server
-        is. We show no certificate there."""
+        """Verify against the cluster's own authority, or those in a file; never less because the API server is not
+        verified. No client certificate is shown there."""
         if authority == UNVERIFIED:
             unverified = ssl.create_default_context()
             unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
@@ -197,7 +197,8 @@ class ApiServer:
 
 
 def read_kubeconfig(kubeconfig: Path | None, context: str | None) -> ApiServer:
-    """Given no file: inside a pod its service account, otherwise $KUBECONFIG or ~/.kube/config, as kubectl does."""
+    """Read a kubeconfig; without one, inside a pod its service account, otherwise $KUBECONFIG or ~/.kube/config, as
+    kubectl does."""
     try:
         if kubeconfig is None and context is None and _in_cluster():
             return _server_of(KubeConfig.from_service_account(SERVICE_ACCOUNT), None, {})
@@ -299,7 +300,7 @@ class Connection:
         timeout: httpx2.Timeout | None = None,
         stream: bool = False,
     ) -> httpx2.Response:
-        """The answer, whatever it is; with `stream` its body is still to be read, and it is to be closed."""
+        """Send a request and return its answer, whatever it is; with `stream` the caller reads and closes the body."""
         for last in (False, True):
             target = self._target
             client = self._streams if stream else self._calls
@@ -318,7 +319,7 @@ class Connection:
         return response
 
     async def _renew(self, refused: ApiServer) -> None:
-        """Of many requests that are refused at the same time, the first reads the credentials anew for all."""
+        """Read the credentials anew, once for all requests that were refused at the same time."""
         async with self._renewing:
             if self._target is not refused:
                 return
@@ -334,7 +335,7 @@ class Connection:
                 self._connect()
 
     def _connect(self) -> None:
-        """Old pools are kept until the end: streams on them go on."""
+        """Connect anew; old pools stay until the end, since streams on them go on."""
         target = self._target
         try:
             self._material = target.material()

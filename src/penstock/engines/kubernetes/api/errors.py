@@ -36,7 +36,7 @@ QUOTA_HINT = "delete what is not needed any more (penstock volumes list, penstoc
 
 class KubernetesError(Exception):
     ours: ClassVar[type[PenstockError]] = errors.Unavailable
-    """What a user sees where nobody knew better."""
+    """What a user sees where no caller says more."""
     hint: ClassVar[str | None] = None
 
     def __init__(
@@ -56,7 +56,7 @@ class KubernetesError(Exception):
         self.problems = problems
 
     def shown(self) -> PenstockError:
-        """The same, for a user."""
+        """Convert it to what a user sees."""
         return self.ours(f"Kubernetes: {self.message}", hint=self.hint, problems=self.problems)
 
 
@@ -111,7 +111,7 @@ class KubernetesUnreachable(KubernetesUnavailable):
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """What goes wrong inside reaches the user as one of Penstock's own errors."""
+    """Raise errors of the cluster as Penstock's own."""
     try:
         yield
     except KubernetesError as error:
@@ -166,7 +166,7 @@ _PASSING = {408, 500, 502, 503, 504}
 
 
 def read_status(body: bytes) -> KubernetesStatus:
-    """A proxy on the way may answer anything: what is no Status is its text."""
+    """Read an answer; a proxy on the way may answer anything, of which the text is taken."""
     try:
         return _status.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -205,7 +205,8 @@ def _class_of(code: int, status: KubernetesStatus) -> type[KubernetesError]:
 
 
 def _is_denial(code: int, status: KubernetesStatus) -> bool:
-    """A webhook chooses its own code; all that is 403 and no lack of a right of ours is a quota or a policy."""
+    """Is it a quota, a policy or a webhook? A webhook chooses its own code; a 403 that is no missing right is a quota
+    or policy."""
     if "denied the request" in status.message or "denied request" in status.message:
         return True
     return code == 403 and not ("User " in status.message and " cannot " in status.message)
@@ -223,18 +224,18 @@ def _problem(cause: StatusCause) -> Problem:
 
 
 def from_transport(error: Exception, server: str) -> KubernetesUnreachable:
-    """No answer at all: connection refused, a timeout, a certificate nobody vouches for."""
+    """Convert an error of the connection: refused, timed out, or a certificate that is not trusted."""
     return KubernetesUnreachable(f"the API server at {server} {describe_failure(error)}", reason=type(error).__name__)
 
 
 def certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """What is wrong with the certificate, if that is why there is no answer."""
+    """Return what is wrong with the certificate, if that is why there is no answer."""
     root = _root(error)
     return root if isinstance(root, ssl.SSLCertVerificationError) else None
 
 
 def describe_failure(error: Exception) -> str:
-    """What it did that was called, without its name: `does not answer in time`."""
+    """Describe why there is no answer, without a subject: `does not answer in time`."""
     root = _root(error)
     if wrong := certificate_error(error):
         return f"shows a certificate that is not trusted: {wrong.verify_message}"
@@ -267,7 +268,7 @@ _OVER = re.compile(r"exceeded quota: ([^,\s]+), requested: (.*?), used: (.*?), l
 
 
 def describe_quota(said: str) -> str | None:
-    """None if it is about something else."""
+    """Describe a used-up quota in the user's words; None if the message is about something else."""
     if unsaid := _UNSAID.search(said):
         counted = " and ".join(dict.fromkeys(_shown(name)[1] for name in unsaid[2].split(",")))
         return f"the quota {unsaid[1]} counts {counted}: it must say under resources how much it needs"

@@ -18,12 +18,12 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 FOREIGN_ANNOTATIONS = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "volumes.kubernetes.io/controller-")
-"""Annotations that begin so repeat the object or are notes among Kubernetes' own parts: not kept."""
+"""Prefixes of annotations that are not kept: they repeat the object, or are notes among Kubernetes' own parts."""
 
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """Where a kind is found in the API."""
+    """A kind of object, and where the API has it."""
 
     name: str
     plural: str
@@ -36,7 +36,7 @@ class ResourceKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """All of them in every namespace, all in one, or one. A name that leads elsewhere is a ValueError."""
+        """The path of all objects, of those of a namespace, or of one. A name that leads elsewhere is a ValueError."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         place = "" if namespace is None or not self.namespaced else f"/namespaces/{_segment(namespace)}"
         return f"{root}{place}/{self.plural}" + ("" if name is None else f"/{_segment(name)}")
@@ -91,7 +91,7 @@ class ObjectMeta(ObjectPart, frozen=True):
 
 
 class KubernetesObject(ObjectPart, frozen=True):
-    """Anything with metadata; also what is decoded where only that it exists matters."""
+    """Any object with metadata; the class itself is for kinds of which only the metadata matter."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -181,7 +181,7 @@ class PodVolume(ObjectPart, frozen=True):
     name: str
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, object] | None = None
-    """Not None: a claim of its own, named `{pod}-{volume}`."""
+    """If not None, the volume is a claim of the pod's own, named `{pod}-{volume}`."""
 
     one_for_all = ("name",)
 
@@ -238,7 +238,7 @@ class PodSpec(ObjectPart, frozen=True):
 
 
 class PodTemplate(ObjectPart, frozen=True):
-    """Of a Job: what its pods are made from."""
+    """What a Job makes its pods from."""
 
     spec: PodSpec = PodSpec()
 
@@ -354,5 +354,5 @@ class Job(KubernetesObject, frozen=True):
     kind = ResourceKind("Job", "jobs", "batch")
 
     def pod(self) -> Pod:
-        """Any one of its pods, as it is asked for."""
+        """One of its pods as the Job asks for it."""
         return Pod(spec=self.spec.template.spec)

@@ -45,7 +45,7 @@ class ApiRequests:
         self._patience = patience
         self._leaving: set[asyncio.Future[None]] = set()
         self.trouble: str | None = None
-        """What the last call met, while calls fail; None when all is well."""
+        """Why the last call failed; None when calls succeed."""
 
     async def call(
         self,
@@ -86,9 +86,9 @@ class ApiRequests:
     async def stream(
         self, path: str, params: Mapping[str, Any], quiet: float, begins: float | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes], None]:
-        """The bytes of an answer as they come.
+        """Stream an answer's bytes as they come.
 
-        Unreachable where it breaks, does not begin within `begins` seconds or says nothing for `quiet`.
+        KubernetesUnreachable where it breaks, does not begin within `begins` seconds or says nothing for `quiet`.
         """
         timeout = httpx2.Timeout(30, connect=5, read=quiet)
         with self._transport():
@@ -103,7 +103,7 @@ class ApiRequests:
             await response.aclose()
 
     async def upgraded(self, path: str, params: Mapping[str, Any], headers: Mapping[str, str]) -> httpx2.Response:
-        """An answer whose connection is ours from now on."""
+        """Return an answer that switches protocols; its connection belongs to the caller."""
         response = await self._opened(path, params, headers, CALL_TIMEOUT)
         if response.status_code == 101:
             return response
@@ -127,8 +127,7 @@ class ApiRequests:
                 raise
 
     async def close(self) -> None:
-        """Connections that were still being made when nobody wanted them any more are made, and then closed: one that
-        is cut off in the middle stays open."""
+        """Finish connections nobody wants any more, and close them: one that is cut off while it is made stays open."""
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
@@ -171,7 +170,7 @@ def _refusal(response: httpx2.Response) -> KubernetesError:
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Each with its newline; what comes last may lack it, if the stream ends well."""
+    """Split into lines, each with its newline; the last one may lack it if the stream ends well."""
     parts: list[bytes] = []
     async for chunk in chunks:
         *ended, rest = chunk.split(b"\n")

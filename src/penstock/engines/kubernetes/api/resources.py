@@ -163,7 +163,7 @@ class Service(KubernetesObject, frozen=True):
 
 
 class Secret(KubernetesObject, frozen=True):
-    """What is in it is read only of those that Penstock made for a Job."""
+    """Its data are read only of Secrets that Penstock made for a Job."""
 
     type: str = ""
     data: dict[str, str] = {}
@@ -192,7 +192,7 @@ class ReviewStatus(ObjectPart, frozen=True):
 
 
 class SelfReview(KubernetesObject, frozen=True):
-    """Who the API server takes us for."""
+    """The account the API server sees Penstock as."""
 
     status: ReviewStatus = ReviewStatus()
 
@@ -230,7 +230,7 @@ def milli(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """Bytes, or pieces."""
+    """An amount in whole bytes or pieces."""
     return int(amount(text))
 
 

@@ -32,7 +32,7 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PING_SECONDS, SILENCE_SECONDS = 20.0, 75.0
 READ, WRITE = 64 * 1024, 32 * 1024
 AHEAD = 16
-"""Messages that are read before somebody wants them."""
+"""Messages that are read ahead."""
 
 
 class ExecFailed(KubernetesError):
@@ -42,7 +42,7 @@ class ExecFailed(KubernetesError):
 
     @property
     def exit_code(self) -> int:
-        """What a shell would have returned."""
+        """The code a shell would have returned."""
         return 127 if "file not found" in self.message or "no such file" in self.message else 126
 
 
@@ -58,7 +58,7 @@ def upgrade(*protocols: str) -> dict[str, str]:
 
 
 class ExecSession:
-    """Iterate for what it prints, as (STDOUT or STDERR, bytes); it ends when the program has.
+    """A program that runs in a container. Iterate for its output, as (STDOUT or STDERR, bytes), until it ends.
 
     One task may iterate while others send. Little is read ahead: a slow reader slows the program.
     """
@@ -78,7 +78,7 @@ class ExecSession:
         self._unread_input = False
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._ping())]
         self.protocol = response.headers.get("sec-websocket-protocol", V4)
-        """What the server chose; with V4 it cannot be told that the input has ended."""
+        """The protocol the server chose; V4 cannot tell the end of the input."""
 
     async def __aenter__(self) -> ExecSession:
         return self
@@ -89,14 +89,14 @@ class ExecSession:
     # to the program
 
     async def send(self, data: bytes) -> None:
-        """Input; does nothing once the program has ended."""
+        """Send input; does nothing once the program has ended."""
         view = memoryview(data)
         for start in range(0, len(view), WRITE):
             self._unread_input = True
             await self._write(BytesMessage(bytes((STDIN,)) + view[start : start + WRITE]))
 
     async def close_input(self) -> None:
-        """The program sees the end of its input. On a terminal that is the user's Ctrl-D instead."""
+        """Tell the program that its input has ended. On a terminal that is the user's Ctrl-D instead."""
         if self.protocol == V5:
             await self._write(BytesMessage(bytes((CLOSE, STDIN))))
 
@@ -105,7 +105,7 @@ class ExecSession:
         await self._write(BytesMessage(bytes((RESIZE,)) + size))
 
     async def close(self) -> None:
-        """Ends the connection, and with it (by a hangup) what still reads from a terminal."""
+        """End the connection, and with it (by a hangup) what still reads from a terminal."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -116,7 +116,7 @@ class ExecSession:
         await self._response.aclose()
 
     async def _write(self, event: Event) -> None:
-        """That the other end hears nothing any more is no error here: what is read tells how it ended."""
+        """Write a frame. That the other end has gone is no error here: what is read tells how it ended."""
         async with self._writing:
             await asyncio.sleep(0)  # a program may end without its input: its status, if it is there, is read first
             if self._over or self._frames.state is not ConnectionState.OPEN:
@@ -143,7 +143,7 @@ class ExecSession:
         raise StopAsyncIteration
 
     async def exit_code(self) -> int:
-        """What the program returned; waits for its end, and drops what it prints until then."""
+        """Wait for the program's end, drop what it prints until then, and return its code."""
         async for _ in self:
             pass
         if self._exit_code is None:
@@ -175,7 +175,7 @@ class ExecSession:
             raise self._broken(str(error)) from error
 
     async def _read(self) -> bytes:
-        """A server that holds our input for a program that does not read it answers no pings: that is not death."""
+        """Read a frame. A server that holds input for a program that does not read it answers no pings, and lives."""
         while True:
             try:
                 data: bytes = await self._network.read(READ, timeout=SILENCE_SECONDS)
@@ -197,7 +197,7 @@ class ExecSession:
             self._over = True
 
     async def _message(self, event: Message[Any]) -> None:
-        """A message may come in pieces; only the first names the channel."""
+        """Take a message in; of one in pieces only the first names the channel."""
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
@@ -226,7 +226,7 @@ class ExecSession:
 
 
 def _short(message: str) -> str:
-    """Kubelet, runtime and runc each put their words before what is wrong."""
+    """Strip what kubelet, runtime and runc put before the reason."""
     *_, said = message.split("unable to start container process: ")
     *_, said = said.split("Internal error occurred: ")
     said = said.removeprefix("unable to upgrade connection: ")

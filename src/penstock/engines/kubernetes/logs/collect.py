@@ -36,13 +36,13 @@ from penstock.errors import Unavailable
 log = logging.getLogger(__name__)
 
 LAST_READS = 32
-"""Logs of units that have ended that are read at once."""
+"""How many logs of units that have ended are read at the same time."""
 BATCH = 1 << 16
 STATUS_SECONDS = 5.0
-"""A log ends a moment before the cluster says that its container has: so long that is waited for before it is asked."""
+"""Seconds to wait for the cluster to say that a container has ended whose log has ended."""
 DEFECT_SECONDS = 10.0
 END_SECONDS = 10.0
-"""A log ends at most so long after its container has."""
+"""Seconds after the container's end within which its log ends."""
 
 LONGEST_REST = 0.05
 REMOVED = ".removed-"
@@ -55,9 +55,9 @@ class _UnitLog:
     record: PodRecord
     task: asyncio.Task[None] | None = None
     started: bool = False
-    """The task has begun its work: cancelled before that it would never know why."""
+    """The task has begun: one cancelled before that would never see why."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Its container has."""
+    """Set when its container has ended."""
     done: bool = False
     last: int = 0
     given_up: str | None = None
@@ -83,7 +83,7 @@ class LogCollector:
         self._tasks.start(asyncio.to_thread(_sweep, self._records.directory))
 
     async def close(self) -> None:
-        """What is followed goes on where it stands with the next server."""
+        """Stop; the next server goes on where this one stands."""
         self._closing = True
         await self._tasks.close()
         self.threads.shutdown(wait=True)
@@ -199,7 +199,7 @@ class LogCollector:
         return follow_log(self._api, pod, names.CONTAINER, writer.log.mark, look=look, lost=writer.miss)
 
     def is_complete(self, run: Run, part: int) -> bool | None:
-        """None for a unit of which nothing was collected since this server started."""
+        """Is the log complete? None if nothing was collected of the unit since this server started."""
         unit = self._units.get((run, part))
         return unit.done if unit else None
 
@@ -232,7 +232,7 @@ class _FairShare:
 
 
 class _Writer:
-    """Lines that came together are written together."""
+    """Write lines that came together at once."""
 
     def __init__(self, kept_log: KeptLog, unit: _UnitLog, wake: Callable[[], None], turns: _FairShare) -> None:
         self.log, self._unit, self._wake, self._turns = kept_log, unit, wake, turns
@@ -337,7 +337,7 @@ class CollectedLogs:
                 await wake.next(turn)
 
     def _is_over(self, run: Run, part: int) -> bool:
-        """Asked before the last look at the files, so that nothing is missed."""
+        """Has the unit ended? Asked before the last look at the files, so that nothing is missed."""
         complete = self._collector.is_complete(run, part)
         if complete is not None:
             return complete

@@ -31,7 +31,7 @@ _SEGMENT = re.compile(r"rank-(\d+)\.(\d+)\.log\Z")
 
 class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
-    """Of the pod it was read from."""
+    """The pod it was read from."""
     offset: int = 0
     times: tuple[int, ...] = ()
     part: int = 0
@@ -56,7 +56,7 @@ def read_position(run_dir: Path, part: int) -> LogPosition | None:
 
 
 def prepare(run_dir: Path, limit: int, limit_text: str) -> None:
-    """What readers want to know of all logs of a run."""
+    """Create the run's directory, with what readers need to know of its logs."""
     logs_dir(run_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (run_dir / "began").exists():
         segment = LogFile(str(logs_dir(run_dir)), 0, limit).size
@@ -71,10 +71,10 @@ class KeptLog(LogFile):
         self._uid = ""
         self.mark = LogMark()
         self.last = 0
-        """When it last printed, in nanoseconds since 1970."""
+        """When the container last printed, in nanoseconds since 1970."""
 
     def resume(self, uid: str, *, there: bool) -> None:
-        """Go on where the last server stopped. If the pod is not `there`, nothing can be read again: all is kept."""
+        """Go on where the last server stopped. If the pod is gone, nothing can be read again, so all is kept."""
         known = read_position(self._run_dir, self._part) or LogPosition()
         self._uid = uid
         self._starts = sorted(self._segments())
@@ -90,7 +90,7 @@ class KeptLog(LogFile):
         self._open_again()
 
     def take(self, lines: list[LogLine]) -> None:
-        """What was printed more than a second apart is written apart: `since` finds it by that."""
+        """Write lines. Those more than a second apart are written apart: `since` finds its place by that."""
         first = 0
         for number, line in enumerate(lines):
             if line.time - lines[first].time >= NS:
@@ -104,7 +104,7 @@ class KeptLog(LogFile):
         self.last = max(self.last, lines[-1].time)
 
     def say(self, sentence: str) -> None:
-        """A line of ours, on a line of its own."""
+        """Write a sentence of Penstock's on a line of its own."""
         start = b"" if self._at_line_start() else b"\n"
         self.write(start + f"[penstock] {sentence}\n".encode(), self.last / NS)
 
@@ -113,7 +113,7 @@ class KeptLog(LogFile):
         os.pwrite(self._page, msgspec.json.encode(position).ljust(PAGE, b"\0"), 0)
 
     def finish(self) -> None:
-        """All of it, and what is known of the run's pods, is on the disk for good when this returns."""
+        """Return when the log and the records of the run's pods are on the disk for good."""
         for fd in (self._fd, self._index):
             if fd >= 0:
                 os.fsync(fd)
@@ -189,15 +189,15 @@ def _sync(path: Path) -> None:
 
 
 PAUSE, CROWD, CROWDED_PAUSE = 0.02, 50, 0.2
-"""Seconds between two wake-ups of those who follow one log, and when they are many."""
+"""Seconds between two wake-ups of the followers of a log, what many followers are, and their seconds."""
 
 
 class LogWakeup:
-    """One unit's followers. What comes quickly after another wakes them once, a moment later."""
+    """Wakes the followers of one unit's log; several lines in quick succession wake them once, a moment later."""
 
     def __init__(self) -> None:
         self.turn = 0
-        """Grows with every ring: read it, look at the files, then wait for the next."""
+        """Grows with every ring: read the turn, look at the files, then wait for the next."""
         self.followers = 0
         self.closed = False
         """Nothing more will come: the run was removed."""

@@ -32,7 +32,7 @@ _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\
 
 
 class LogLine(NamedTuple):
-    """A line with its newline, or a piece of one: the program has not ended it yet, or it is long."""
+    """A line with its newline, or a piece of one that is long or not yet ended."""
 
     time: int
     """Nanoseconds since 1970, by the clock of the node."""
@@ -45,23 +45,23 @@ class LogMark:
     def __init__(self, times: Iterable[int] = (), part: int = 0, restarts: int = 0) -> None:
         self._times = deque(times, KEPT)
         self.part = part
-        """Bytes had of the last line, if it was not at its end."""
+        """Bytes read of the last line, if it was not at its end."""
         self.restarts = restarts
         """How often the container that is read was restarted."""
 
     @property
     def times(self) -> tuple[int, ...]:
-        """Of the last lines had, the latest last. To be kept whole: fewer than KEPT means that there were no others."""
+        """The times of the last lines, the latest last. Fewer than KEPT means that there were no others."""
         return tuple(self._times)
 
     @property
     def oldest(self) -> int:
-        """What is older was had."""
+        """Lines older than this were read before."""
         return min(self._times) if len(self._times) == KEPT else 0
 
     @property
     def since(self) -> str | None:
-        """What to ask the kubelet for; None for all."""
+        """The time to ask the kubelet for; None for the whole log."""
         if not self._times:
             return None
         second = self.oldest // NS or min(self._times) // NS - 1
@@ -76,7 +76,7 @@ class LogMark:
 
 
 class LineFilter:
-    """Takes the bytes of one answer and gives what is new in it, moving the mark along."""
+    """Filters the bytes of one answer: it gives what is new and moves the mark along."""
 
     def __init__(self, mark: LogMark) -> None:
         self._mark = mark
@@ -89,9 +89,9 @@ class LineFilter:
         self._new = False
         self._in_line = False
         self.missed = bool(mark.times)
-        """Nothing that was had before is in this answer: nodes throw away the beginning of a log that grows long."""
+        """True while this answer has no line that was read before: nodes drop the beginning of a long log."""
         self.said = b""
-        """Text of the kubelet itself, not of the container: why there is nothing more."""
+        """Text of the kubelet's own: why there is nothing more."""
 
     def feed(self, chunk: bytes) -> Iterable[LogLine]:
         for text in _pieces(chunk):
@@ -118,7 +118,7 @@ class LineFilter:
         self.said = text
 
     def _had_of(self, time: int) -> int:
-        """How many bytes of this line were had before; -1 for all of them."""
+        """Return how many bytes of this line were read before; -1 for all of them."""
         if time < self._oldest:
             self.missed = False
             return -1
@@ -175,7 +175,7 @@ Lost = Callable[[str], None]
 
 
 class LogIncomplete(KubernetesError):
-    """The container is over and its log, or the rest of it, is not there any more."""
+    """The container has ended and its log, or the rest of it, is gone."""
 
 
 async def follow_log(
@@ -187,10 +187,11 @@ async def follow_log(
     look: Look | None = None,
     lost: Lost | None = None,
 ) -> AsyncGenerator[LogLine, None]:
-    """From the mark on, which moves along; ends when the container is over, with LogLost if not all could be had.
+    """Follow a log from the mark on, which moves along. Ends when the container has ended, with LogIncomplete if a part
+    of its log is gone.
 
-    `look` says what the pod is now, best from a cache; without it the API server is asked. `lost` is told where
-    something is missing in between: of containers that were restarted a node keeps the log of one.
+    `look` returns the pod as it is now, best from a cache; without it the API server is asked. `lost` is told where
+    something is missing in between: of a container that was restarted a node keeps the log of one run.
     """
     follower = _Follower(api, pod, container, mark or LogMark(), look, lost)
     while not follower.done:
@@ -211,14 +212,16 @@ class _Follower:
         self._pauses = RetryPauses()
         self._trouble: KubernetesError | None = None
         self._read_to_end = False
-        """All was had of the container that ended last; between two restarts there is nothing to ask for."""
+        """The log of the last run of the container was read to its end; until the next run there is nothing to ask for.
+        """
         self._had_all = False
         self._ended_well: datetime | None = None
-        """When a followed log last came to its end, as it does when its container has ended."""
+        """When a followed log last came to its end, as it does with its container's."""
         self.done = False
 
     async def answer(self) -> AsyncGenerator[LogLine, None]:
-        """What is new in one answer of the kubelet, and before it what is left of a container that was restarted."""
+        """Yield what is new in one answer of the kubelet, and before that the rest of the container's run before a
+        restart."""
         status = _status(self._pod, self._container)
         over = _over(self._pod, status)
         restarts = status.restart_count - self._mark.restarts
@@ -241,7 +244,7 @@ class _Follower:
         self._judge(over, status)
 
     def _say_what_is_missing(self, restarts: int) -> None:
-        """After asking for the log of the container before this one, the only one a node may still have."""
+        """Report output that is missing after restarts: a node keeps the log of one run before the current one."""
         if restarts == 1:
             missing = self._trouble and not self._had_all
         else:
@@ -256,8 +259,8 @@ class _Follower:
                 raise LogIncomplete(self._trouble.message, status=self._trouble.status)
 
     def _was_followed_to_the_end(self, status: ContainerStatus) -> bool:
-        """A pod that is deleted is often gone before the last look at its log; that of one that was followed until
-        after its container had ended is whole."""
+        """Was it followed until after its container ended? Then its log is whole, though a deleted pod is often gone
+        before a last look."""
         ended = status.state.terminated and status.state.terminated.finished_at
         return bool(ended and self._ended_well and ended <= self._ended_well + SECOND)
 
@@ -313,7 +316,7 @@ def _has_run(status: ContainerStatus) -> bool:
 
 
 def _over(pod: Pod, status: ContainerStatus) -> bool:
-    """It will not run again."""
+    """Has the container ended for good?"""
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     ended = status.state.terminated

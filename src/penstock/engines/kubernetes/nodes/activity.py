@@ -35,10 +35,10 @@ from penstock.engines.kubernetes.nodes.kubelet import (
 from penstock.wire.measures import NodeMeasure
 
 LONGEST_SECONDS = 30.0
-"""Between two measurements of which a rate is made: what was longer ago is not now."""
+"""The longest time between two measurements of which a rate is made."""
 AGAIN_SECONDS = 1.0
 FEW_TO_WAIT = 100
-"""Of so many nodes at most rates are waited for."""
+"""The most nodes whose rates a caller waits for."""
 METRICS_PATIENCE = 3.0
 CHECKED = 50
 NOT_ASKED = Trouble("kubelets are not asked", "name an account in kubernetes_kubelet_account")
@@ -50,12 +50,12 @@ MOVED = (("disks", "disk_read_per_second"), ("networks", "received_per_second"))
 NOT_YET = "disk and network are known once its kubelet has measured again, in about ten seconds"
 
 Fields = dict[str, Any]
-"""Of a `NodeMeasure`."""
+"""Fields of a `NodeMeasure`."""
 
 
 class _LastSamples(NamedTuple):
     at: str = ""
-    """When the last one was taken, as the other page calls it."""
+    """When the last sample was taken, as the other page calls it."""
     before: TrafficSample | None = None
     last: TrafficSample | None = None
 
@@ -74,7 +74,7 @@ class _NodeUsage(NamedTuple):
     use: ContainerUsage | None = None
     rates: Fields | None = None
     trouble: Trouble | None = None
-    """Why one of these is not there."""
+    """Why one of these is missing."""
 
 
 class Activity:
@@ -86,7 +86,7 @@ class Activity:
         self._known: dict[str, _LastSamples] = {}
 
     async def of(self, nodes: Sequence[domain.Node], wait: float) -> list[NodeMeasure]:
-        """Of a few nodes, rates that are not known yet are waited for, so many seconds at most."""
+        """Measure nodes; of a few, rates that are not known yet are waited for, so many seconds at most."""
         self._known = {name: known for name, known in self._known.items() if self._cluster.nodes.get(name)}
         end = monotonic() + (wait if len(nodes) <= FEW_TO_WAIT else 0)
         found = await asyncio.gather(*(self._look(node.name, end) for node in nodes))
@@ -103,8 +103,7 @@ class Activity:
         return told
 
     async def troubles(self) -> tuple[int, dict[str, Trouble]]:
-        """How many nodes were asked, and why some cannot be seen: of those that are ready, and not of all where there
-        are many."""
+        """Return how many nodes were asked, and why some cannot be measured; of many nodes only some are asked."""
         nodes = sorted(node.name for node in self._cluster.nodes.all() if is_ready(node))[:CHECKED]
         looks = await asyncio.gather(*(self._look(name, 0) for name in nodes))
         return len(nodes), {name: look.trouble for name, look in zip(nodes, looks, strict=True) if look.trouble}
@@ -140,7 +139,7 @@ class Activity:
     # -- the others --------------------------------------------------------------------------------------------------
 
     async def _metrics(self, looks: Mapping[str, _NodeUsage]) -> dict[str, Mapping[str, str]]:
-        """Of the cluster's metrics-server, where it has one and we may ask it."""
+        """Ask the cluster's metrics-server, where it has one that may be asked."""
         if all(look.use for look in looks.values()):
             return {}
         try:
@@ -171,7 +170,7 @@ def _told(node: domain.Node, look: _NodeUsage, fields: Fields, gpus: Trouble | N
 
 
 def _message(node: domain.Node, look: _NodeUsage, fields: Fields, gpus: Trouble | None) -> str | None:
-    """Why something is not seen; otherwise what is to be said of the node itself."""
+    """Say why something could not be measured; otherwise what is the matter with the node."""
     if not node.ready:
         return node.message
     said = []

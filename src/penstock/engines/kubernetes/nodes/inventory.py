@@ -16,15 +16,16 @@ from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
 OVER = ("Succeeded", "Failed")
 UNNAMED = "GPU"
-"""The product of GPUs on a node that does not say which they are."""
+"""The product of GPUs on a node that does not name them."""
 AT_ONCE = 200
 _HINDERS = ("NoSchedule", "NoExecute")
 _SAID_ELSEWHERE = ("node.kubernetes.io/",)
-"""Taints Kubernetes sets for what the node's own state says better."""
+"""Taints that Kubernetes sets and the state of the node explains better."""
 
 
 def requests(pod: Pod) -> dict[str, Decimal]:
-    """What a pod holds on its node: all its containers together, or what one of those before them needs, if more."""
+    """Return what a pod holds on its node: all its containers together, or the largest of its init containers, if that
+    is more."""
     together: dict[str, Decimal] = {}
     before: dict[str, Decimal] = {}
     for container in pod.spec.init_containers:
@@ -57,7 +58,7 @@ class Inventory:
         cluster.pods.subscribe(self._pod_changed)
 
     async def nodes(self) -> list[domain.Node]:
-        """All nodes, and while the cluster does not answer as they were before."""
+        """Return all nodes; while the cluster does not answer, as they were before and not ready."""
         self._cluster.require()
         found = await self.count()
         if trouble := self._cluster.trouble():
@@ -84,11 +85,11 @@ class Inventory:
         return [counted for node in self._nodes.all() if (counted := self.node(node.name))]
 
     def free(self, name: str) -> Mapping[str, Decimal]:
-        """What can still be asked for on a node, by Kubernetes' names."""
+        """Return what is free on a node, by Kubernetes' names."""
         return self._free.get(name, {}) if self.node(name) else {}
 
     def total(self, name: str) -> Mapping[str, Decimal]:
-        """What there is of it on a node."""
+        """Return what a node has in all, by Kubernetes' names."""
         return self._total.get(name, {}) if self.node(name) else {}
 
     def labels(self, name: str) -> Mapping[str, str]:
@@ -96,7 +97,7 @@ class Inventory:
         return found.labels if found else {}
 
     def products(self) -> dict[str, tuple[int, int]]:
-        """GPU product → how many there are on nodes that take work, how many of them are free."""
+        """Return for each GPU product how many there are, and how many are free on nodes that take work."""
         found: dict[str, tuple[int, int]] = {}
         for node in self.all():
             for pool in node.gpu_pools:
@@ -105,7 +106,7 @@ class Inventory:
         return dict(sorted(found.items()))
 
     def has_product(self, products: Collection[str]) -> bool:
-        """A node has one of these, by its own name for them."""
+        """Does a node have one of these, by its own name for them?"""
         return any(node.labels.get(names.GPU_PRODUCT) in products for node in self._nodes.all())
 
     # counting
@@ -171,7 +172,7 @@ def _pools(node: KubernetesNode, total: int, taken: int, holders: list[Holder]) 
 
 
 def _together(holders: list[Holder]) -> tuple[Holder, ...]:
-    """Several pods of one workload are one holder."""
+    """Count several pods of one workload as one holder."""
     found: dict[str, Holder] = {}
     for holder in holders:
         known = found.get(holder.what)
@@ -190,7 +191,7 @@ def _offers(node: KubernetesNode) -> tuple[object, ...]:
 
 
 def changes_room(before: Pod | KubernetesNode | None, after: Pod | KubernetesNode | None) -> bool:
-    """There may be room for more: a node offers something else, or a pod no longer holds its place."""
+    """May there be more room now? A node offers something else, or a pod gave up its place."""
     if isinstance(after or before, KubernetesNode):
         return (
             not isinstance(before, KubernetesNode)
@@ -226,14 +227,14 @@ def _not_ready(node: KubernetesNode) -> str:
 
 
 def keeps_away(taint: Taint, tolerations: Iterable[str]) -> bool:
-    """It keeps our pods away."""
+    """Does the taint keep Penstock's pods away?"""
     if taint.effect not in _HINDERS or taint.key.startswith(_SAID_ELSEWHERE):
         return False
     return not any(_tolerates(each, taint) for each in tolerations)
 
 
 def _tolerates(toleration: str, taint: Taint) -> bool:
-    """`key`, `key=value`, either with `:effect`, as in the settings."""
+    """Does a toleration, as in the settings, match? `key` or `key=value`, either with `:effect`."""
     what, _, effect = toleration.partition(":")
     key, equals, value = what.partition("=")
     return key == taint.key and (not equals or value == taint.value) and effect in ("", taint.effect)

@@ -44,14 +44,14 @@ from penstock.errors import SettingsError
 
 TIMEOUT, PATIENCE = httpx2.Timeout(3, connect=2, pool=None), 5.0
 AT_ONCE, MOST_BYTES = 200, 32 << 20
-"""How many are awaited at the same time, and bytes of one answer at most."""
+"""How many answers are awaited at the same time, and the most bytes of one."""
 REST_SECONDS = 20.0
-"""One that did not answer is left alone for so long: whoever looks again and again is not to wait for it each time."""
+"""Seconds for which a kubelet that did not answer is left alone: callers that ask often are not to wait each time."""
 TOKEN_SECONDS = 600
-"""The least that Kubernetes gives; it is renewed after half of it."""
+"""The shortest life Kubernetes gives a token; it is renewed after half of it."""
 ACCOUNT_PATIENCE, ACCOUNT_REST = 3.0, 10.0
 OTHER_NAME = (62, 64)
-"""How OpenSSL numbers that a certificate is that of another name, or of another address."""
+"""OpenSSL's codes of a certificate of another name or another address."""
 LOG, APPLY = "look into the log of its kubelet", "kubectl apply -k deploy/kubernetes/base"
 
 
@@ -63,7 +63,7 @@ class NotMeasured(Exception):
 
 class Kubelets:
     def __init__(self, api: KubernetesApi, account: str, authority: str) -> None:
-        """`account` is NAMESPACE/NAME; SettingsError if it is not, or if there is no such file of authorities."""
+        """`account` is NAMESPACE/NAME. SettingsError if it is not, or if there is no such file of authorities."""
         self._token = _AccountToken(api.hurried(ACCOUNT_PATIENCE), account)
         self._client = httpx2.AsyncClient(
             verify=api.tls_to_kubelets(authority),
@@ -74,13 +74,13 @@ class Kubelets:
         )
         self._places = asyncio.Semaphore(AT_ONCE)
         self._resting: dict[str, tuple[float, Trouble]] = {}
-        """By node: until when it is not asked again, and why."""
+        """By node, until when it is not asked again, and why."""
 
     async def close(self) -> None:
         await self._client.aclose()
 
     async def ask(self, node: KubernetesNode, path: str, keep: Callable[[bytes], bool] = lambda _: True) -> bytes:
-        """Its answer, of which only lines that are to be kept are ever held. Unseen if there is none."""
+        """Ask a kubelet for a page, of which only lines to be kept are ever held; NotMeasured if there is no answer."""
         until, trouble = self._resting.get(node.name, (0.0, None))
         if trouble and monotonic() < until:
             raise NotMeasured(trouble)
@@ -134,7 +134,7 @@ class Kubelets:
 
 
 class _AccountToken:
-    """However many ask for it, it is got once."""
+    """The token kubelets are shown; however many ask for it, it is requested once."""
 
     def __init__(self, api: KubernetesApi, account: str) -> None:
         self._api, self._account = api, account
@@ -169,7 +169,8 @@ class _AccountToken:
 
 
 def _address(node: KubernetesNode) -> str:
-    """`https://10.0.0.7:10250`. Anyone may write anything there who may write nodes: only an address is one."""
+    """Return a kubelet's address, `https://10.0.0.7:10250`. Whoever may write nodes may write anything there, so only
+    IP addresses are taken."""
     port = node.status.daemon_endpoints.kubelet_endpoint.port
     for each in node.status.addresses:
         if each.type == "InternalIP" and port:
@@ -197,15 +198,15 @@ async def _bounded(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
 
 
 USE, NUMBERS = "/stats/summary?only_cpu_and_memory=true", "/metrics/cadvisor"
-"""Where they are. The second is long: whoever looks asks for it only when the first tells of something new."""
+"""The paths of the two pages. The second is long: it is asked for only when the first has a new measurement."""
 NANO_PER_PERCENT = 10_000_000
 
 
 class ContainerUsage(NamedTuple):
     at: str
-    """When that was measured, by the node's clock, for comparing."""
+    """When it was measured, by the node's clock; only compared."""
     cpu_percent: float | None
-    """None until it has measured twice."""
+    """None until the kubelet has measured twice."""
     memory_bytes: int
 
 
@@ -231,7 +232,7 @@ _summary = msgspec.json.Decoder(_Summary)
 
 
 def read_use(page: bytes) -> ContainerUsage | None:
-    """None if that is not what the page tells."""
+    """Read what the node uses; None if the page does not tell."""
     try:
         found = _summary.decode(page)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -255,12 +256,12 @@ class TrafficSample(NamedTuple):
 
 
 def is_wanted(line: bytes) -> bool:
-    """Cheap: a node with a hundred pods has tens of thousands of lines."""
+    """Keep this line? It is asked of tens of thousands of lines of a node with a hundred pods, so it is cheap."""
     return line.startswith(_BEGINNINGS) and b'id="/"' in line
 
 
 def read_sample(lines: Iterable[str]) -> TrafficSample | None:
-    """Of the lines that are wanted; None if the node is not among what is told."""
+    """Read what disks and networks have moved from the lines that were kept; None if nothing is told of the node."""
     numbers: dict[str, dict[str, int]] = {name: {} for name in (_READ, _WRITTEN, _RECEIVED, _SENT)}
     at = 0.0
     for line in lines:
@@ -276,7 +277,7 @@ def read_sample(lines: Iterable[str]) -> TrafficSample | None:
 
 
 def _disk(device: str) -> str:
-    """As the kernel calls it; nothing for what has another name, as it is made of disks that are counted themselves."""
+    """Name a disk as the kernel does; empty for a device made of disks that are counted themselves."""
     name = device.removeprefix("/dev/")
     return "" if "/" in name else name
 

@@ -17,14 +17,14 @@ from penstock.engines.kubernetes.state.jobs import placement_text
 from penstock.engines.shared.records import without_values
 
 LARGEST_RECORD = 192 * 1024
-"""All annotations together may have 256 KiB."""
+"""Bytes; all annotations of an object together may have 256 KiB."""
 
 
 def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
-    """One Job; for an array of which only some indexes run again, one for each of these.
+    """Build the run's Job; for an array of which only some indexes run again, one Job for each of these.
 
     A Job that has ended cannot be opened again, and indexes of a Job cannot be chosen. One that is `held` makes no pods
-    before there is room for all of them.
+    until there is room for all of them.
     """
     run = Run(launch.workload_id, launch.attempt)
     array = launch.spec.array
@@ -69,7 +69,7 @@ def _job(launch: Launch, made: PodSettings, place: PodIdentity, *, recorded: boo
 
 
 def _counts(launch: Launch, place: PodIdentity) -> Fields:
-    """Of nodes one that fails ends all; indexes of an array fail each for itself."""
+    """Set how failures count: a node that fails ends all nodes, an index of an array only itself."""
     array = launch.spec.array
     if array is None or place.index is not None:
         nodes = launch.spec.nodes if array is None else 1
@@ -83,7 +83,7 @@ def _counts(launch: Launch, place: PodIdentity) -> Fields:
 
 
 def service_of(launch: Launch) -> Fields | None:
-    """Gives each node a name in DNS as soon as it has an address; None where there is only one."""
+    """Build the Service that gives each node a name in DNS as soon as it has an address; None for a single node."""
     if launch.spec.nodes == 1:
         return None
     run = Run(launch.workload_id, launch.attempt)
@@ -100,7 +100,7 @@ def service_of(launch: Launch) -> Fields | None:
 
 
 def owned_by(*owners: Job) -> Fields:
-    """A patch: what belongs to Jobs goes with the last of them."""
+    """Build a patch that makes Jobs the owners: Kubernetes deletes the object with the last of them."""
     references = [
         {"apiVersion": Job.kind.api_version, "kind": Job.kind.name, "name": job.name, "uid": job.uid} for job in owners
     ]

@@ -34,11 +34,11 @@ from penstock.errors import Conflict
 log = logging.getLogger(__name__)
 
 MOST_OWNERS = 1000
-"""Of an array that repeats more indexes than that, the Secret goes with the first thousand Jobs."""
+"""A Secret has at most so many Jobs as owners; of an array that repeats more indexes it goes with the first of them."""
 
 
 async def create_secret(api: KubernetesApi, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
-    """Once: a second time changes nothing."""
+    """Create the Secret with the values of a launch; a second time changes nothing."""
     values = {name: value for name, value in given(launch).items() if name in launch.spec.secrets}
     if not values or not owners:
         return
@@ -58,7 +58,7 @@ async def create_secret(api: KubernetesApi, launch: Launch, owners: Sequence[Job
 
 
 async def restore_values(api: KubernetesApi, cluster: Cluster, found: Found) -> Found:
-    """What was found in the cluster, with the values that are still there."""
+    """Add to workloads found in the cluster the secret values that are still there."""
     workloads = [await _with_values(api, cluster, each) if each.spec.secrets else each for each in found.workloads]
     return found.model_copy(update={"workloads": tuple(workloads)})
 
@@ -71,7 +71,7 @@ async def _with_values(api: KubernetesApi, cluster: Cluster, workload: Workload)
 
 
 async def _values(api: KubernetesApi, name: str, owners: Sequence[Job]) -> dict[str, str]:
-    """Only of a Secret that belongs to one of these Jobs: its name alone says nothing."""
+    """Read the values of a Secret that belongs to one of these Jobs: its name alone proves nothing."""
     if not owners:
         return {}
     try:
@@ -99,10 +99,10 @@ class NamedSecrets:
         self._api = api
         self._namespaces = namespaces
         self._for_pulling = for_pulling
-        """The admin's own: every pod is pulled with them, and no job reads them."""
+        """The admin's own, for pulling every pod's image; no job may read them."""
 
     async def refusals(self, spec: Spec, owner: tuple[str, str]) -> list[Refusal]:
-        """What is not there and what is another's have the same answer."""
+        """Refuse Secrets that are missing or another's; both have the same answer."""
         found: list[Refusal] = []
         known: dict[str, Secret | None] = {}
         for name in dict.fromkeys((*(each.secret for each in spec.from_secrets), *spec.pull_secrets)):

@@ -31,9 +31,10 @@ log = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
 AT_ONCE, EACH = 16, 4
-"""Containers that are sent to at the same time, of all and of one owner: one who never takes it keeps nobody else's."""
+"""How many containers are sent to at the same time, in all and of one owner: who never takes it holds up nobody else.
+"""
 ANSWER_SECONDS, SECONDS = 30.0, 300.0
-"""A container answers within, and has all of it within; it would not wait any longer itself."""
+"""Seconds for a container's answer, and for the whole archive; it waits no longer itself."""
 ARCHIVE = f"{MARKS}/archive"
 RECEIVE = f"""
 [[ -e {ARRIVED} ]] && exit
@@ -43,7 +44,7 @@ if said=$(tar -xzof {ARCHIVE} -C {WORKDIR} 2>&1); then : >{ARRIVED}
 else printf '%s\\n' "${{said##*$'\\n'}}" >{ARRIVED}.failed; fi
 rm -f {ARCHIVE}
 """.strip()
-"""Ends with 0 when there is nothing more to send: all is there, or will never be."""
+"""The script that receives the archive; it ends with 0 when nothing more is to be sent."""
 
 
 class WorkdirSender:
@@ -52,9 +53,9 @@ class WorkdirSender:
         self._cluster = cluster
         self._archives = data_dir / "kubernetes" / "workdirs"
         self._sent: set[str] = set()
-        """The uids of pods that have theirs, or never will."""
+        """The uids of pods that have the archive, or never will."""
         self._tasks = Tasks()
-        """By the uid of the pod that is sent to."""
+        """The sends, by the uid of the pod."""
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._shares: dict[str, asyncio.Semaphore] = {}
         self._unsubscribe = cluster.pods.subscribe(self._seen)
@@ -73,7 +74,7 @@ class WorkdirSender:
         return self._archives / f"{run.workload_id}.{run.attempt}.tar.gz"
 
     def keep(self, run: Run, archive: Path) -> None:
-        """Before the run is started, so that a server that starts anew finds it."""
+        """Keep the archive before the run is started, so that the next server finds it."""
         kept = self._archive(run)
         self._archives.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kept.exists():
@@ -120,7 +121,7 @@ class WorkdirSender:
             await asyncio.sleep(pauses.next())
 
     async def _send(self, pod: Pod) -> bool:
-        """Whether there is nothing more to send."""
+        """Send the archive; returns whether nothing more is to be sent."""
         run = names.run_of(pod)
         if run is None or not self._cluster.is_at_home(pod):
             return True

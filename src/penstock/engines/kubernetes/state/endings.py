@@ -14,7 +14,7 @@ from penstock.engines.shared.minder import FAILURES, read_note
 
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
 TIME_CODE = 124
-"""What `timeout` ends with: whoever waits for a workload must not take it for a success."""
+"""The code `timeout` ends with; it must not be taken for a success."""
 
 _SCRATCH = re.compile(r'EmptyDir volume "([^"]+)" exceeds the limit "([^"]+)"')
 _IN_ALL = re.compile(r'(?:total limit of containers |local ephemeral storage limit ")([0-9.]+[A-Za-z]*)')
@@ -48,7 +48,7 @@ class Intervention:
 
 
 def is_own(record: PodRecord) -> bool:
-    """It ended by itself, before anyone took it away; its own note says so where the order was not record."""
+    """Did it end by itself, before it was taken away? Its own note says so where the order was not seen."""
     if record.exit_code is None or record.reason or record.cause == "ContainerStatusUnknown":
         return False
     note = read_note(record.said)
@@ -83,7 +83,7 @@ def timed_out(record: PodRecord) -> bool:
 
 
 def peak_of(record: PodRecord) -> int | None:
-    """What was killed for its memory had all that it was allowed."""
+    """Return its peak of memory; what was killed for its memory used all that it was allowed."""
     limit = whole(record.memory_limit) if record.cause == "OOMKilled" else 0
     return read_note(record.said).peak or limit or None
 
@@ -105,7 +105,7 @@ def _own(record: PodRecord) -> UnitEnd:
 
 
 def _not_started(record: PodRecord) -> UnitEnd:
-    """With the code a shell would have ended with."""
+    """Judge a container that could not be started; its code is what a shell would return."""
     said = strip_runtime_names(record.said)
     program = _PROGRAM.search(said)
     if program and any(words in said for words in ("not found in $PATH", "no such file or directory")):
@@ -121,7 +121,7 @@ def _not_started(record: PodRecord) -> UnitEnd:
 
 
 def strip_runtime_names(message: str) -> str:
-    """What the runtime says, without the names of all who passed it on."""
+    """Strip the names of the components that passed a runtime's message on."""
     while found := _RUNTIME.match(message):
         message = message[found.end() :]
     return message.removesuffix(": unknown").rstrip(".")

@@ -53,12 +53,12 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def over(self) -> bool:
-        """It will not change any more."""
+        """Has the pod ended for good?"""
         return self.gone_at is not None or (self.phase in OVER and not self.running)
 
     @property
     def ran(self) -> bool:
-        """Its container has begun, so there may be a log."""
+        """Has its container begun? Then there may be a log."""
         return self.started_at is not None or (self.exit_code is not None and self.cause != "StartError")
 
 
@@ -101,7 +101,7 @@ def _version(pod: Pod) -> int:
 
 
 def merge_records(old: PodRecord | None, new: PodRecord) -> PodRecord:
-    """What is known of a unit after `new` was seen, too."""
+    """Merge what is known of a unit with what was just seen."""
     if old is None:
         return new
     if old.uid != new.uid:
@@ -123,15 +123,3 @@ def _made(record: PodRecord) -> float:
 
 def mark_gone(old: PodRecord, at: datetime) -> PodRecord:
     return old if old.over else replace(old, running=False, gone_at=at)
-
-
-def _worth(record: PodRecord) -> tuple[object, ...]:
-    """What is noted when it changes."""
-    return (
-        record.uid,
-        record.started_at,
-        record.exit_code,
-        record.deleting,
-        record.over,
-        record.reason,
-    )

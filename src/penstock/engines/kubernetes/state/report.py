@@ -39,7 +39,7 @@ class WaitReason:
     ends_as: Reason | None = None
     """It will not mend itself: what it ends with if it does not change."""
     at_once: bool = False
-    """Not even with patience."""
+    """It is given up at once, without patience."""
     since: datetime | None = None
     """When that began, where Kubernetes tells."""
 

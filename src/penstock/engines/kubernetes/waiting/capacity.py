@@ -35,9 +35,9 @@ ANY_NUMBER = 1 << 16
 @dataclass(frozen=True)
 class Autoscaler:
     known: bool = False
-    """The admin has said what can come; otherwise anything might."""
+    """Has the admin said what nodes can come? Otherwise any might."""
     gpus: Mapping[str, int] | None = None
-    """By product, as nodes call it, how many of them one node has."""
+    """How many GPUs one node has, by the product as nodes name it."""
     plain: bool = False
     """Nodes without GPUs can come."""
 
@@ -46,7 +46,7 @@ class Autoscaler:
         return tuple(self.gpus or ())
 
     def brings(self, pod: Pod) -> str | None:
-        """What it can bring for such a pod, in a few words."""
+        """Say in a few words what nodes can come for such a pod; None if none can."""
         count, wanted = int(requests(pod).get(names.GPU, 0)), wanted_products(pod)
         if not count:
             return "more nodes" if self.plain else None
@@ -80,14 +80,14 @@ def read_autoscaler(settings: Settings) -> Autoscaler:
 
 @dataclass(frozen=True)
 class NodeCapacity:
-    """For how many pods there is room on each node."""
+    """How many pods of one shape fit on each node."""
 
     ever: Mapping[str, int]
-    """With nothing else on it, whether or not it takes work now."""
+    """With nothing else on the node, whether or not it takes work now."""
     open: Mapping[str, int]
-    """With nothing else on it, if it takes work."""
+    """With nothing else on the node, if it takes work."""
     now: Mapping[str, int]
-    """Beside what runs there."""
+    """Beside what runs on the node."""
 
 
 def room_for(pod: Pod, most: int, inventory: Inventory) -> NodeCapacity:
@@ -109,8 +109,10 @@ def _count(asked: Mapping[str, Decimal], there: Mapping[str, Decimal], most: int
 
 
 def room_lacking(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
-    """Why these nodes, which start together, must take no places: some would find one, and never all of them. None also
-    where none would find one: their pods take nothing from others, and show an autoscaler what is wanted."""
+    """Say why nodes that start together must take no places: some would find one, and never all of them.
+
+    None also where none would find one: their pods take nothing from others, and show an autoscaler what is wanted.
+    """
     room = room_for(pod, nodes, inventory)
     there = sum(room.open.values())
     if not 0 < there < nodes or autoscaler.brings(pod):
@@ -125,7 +127,7 @@ def room_lacking(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autosca
 
 
 def outlook(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
-    """Why a workload of so many nodes would wait, as far as what nodes have decides it; None if it need not."""
+    """Say why a workload of so many nodes would wait, as far as what nodes have decides it; None if it need not."""
     room = room_for(pod, nodes, inventory)
     free = sum(room.now.values())
     if free >= nodes:
@@ -139,7 +141,7 @@ def outlook(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) 
 
 
 def _foreseen(pod: Pod, inventory: Inventory) -> ShortageCauses:
-    """What the scheduler will say of it."""
+    """Foresee the causes the scheduler will name."""
     fitting = [node for node in inventory.all() if fits(pod, node, inventory)]
     open_ = [node for node in fitting if node.message is None]
     lacking = {

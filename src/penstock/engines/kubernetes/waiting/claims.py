@@ -33,11 +33,11 @@ _PREFIX = re.compile(r'^failed to (?:provision volume with StorageClass|get targ
 class ClaimProblem:
     message: str
     lost: bool = False
-    """It will not come back."""
+    """The data will not come back."""
 
 
 def find_claim_problem(pod: Pod, message: str, cluster: Cluster, inventory: Inventory) -> ClaimProblem | None:
-    """What the pod's claims have to do with why it finds no place; None if nothing."""
+    """Say why the pod's claims keep it from a place; None if they do not."""
     for name in pod.claims():
         claim = cluster.claims.get(name, pod.namespace)
         if claim is None:
@@ -66,7 +66,7 @@ def volume_name(claim: PersistentVolumeClaim) -> str:
 
 
 def _not_bound(claim: PersistentVolumeClaim, message: str, cluster: Cluster) -> str | None:
-    """None where the pod's own place is what it waits for: such a claim is bound when a node was chosen."""
+    """Say why a claim is not bound; None if it waits only for the pod's own place."""
     class_ = cluster.classes.get(claim.spec.storage_class_name or "")
     if class_ and _binds_late(claim, class_) and class_.provisioner == _NO_PROVISIONER:
         return _made_by_hand(claim) if _NONE_TO_BIND in message else None
@@ -77,7 +77,7 @@ def _not_bound(claim: PersistentVolumeClaim, message: str, cluster: Cluster) -> 
 def why_not_bound(
     claim: PersistentVolumeClaim, class_: KubernetesStorageClass | None, events: Sequence[KubernetesEvent]
 ) -> str:
-    """A failure counts until the claim is bound: the provisioner tries again and again, and says so in between."""
+    """Say why a claim is not bound. A failure counts until it is: the provisioner tries again and again."""
     name = claim.spec.storage_class_name
     if not name:
         return "nothing there is fits it, and it names no storage class"
@@ -102,7 +102,7 @@ def _made_by_hand(claim: PersistentVolumeClaim) -> str:
 
 
 def _being_made(class_: KubernetesStorageClass, events: Sequence[KubernetesEvent]) -> str:
-    """Kubernetes says that it has asked a provisioner, and a provisioner that it has begun."""
+    """Say how far a provisioner is: Kubernetes says when it has asked one, and the provisioner when it has begun."""
     asked = next((event for event in events if event.reason == "ExternalProvisioning"), None)
     if asked is None or any(event.reason == "Provisioning" for event in events):
         return f"the storage class {class_.name} makes it"

@@ -47,9 +47,9 @@ from penstock.settings import Settings
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 5.0, 30.0
-"""Seconds until the second try."""
+"""Seconds until the second try, chosen at random between these."""
 DOUBLED = 6
-"""How often that doubles at most: to half an hour."""
+"""How often that doubles at most, to half an hour."""
 
 
 class Gang:
@@ -64,11 +64,11 @@ class Gang:
         self._inventory, self._autoscaler = inventory, read_autoscaler(settings)
         self._timeout = timedelta(seconds=parse_duration(settings.placement_timeout))
         self.held: set[Run] = set()
-        """Those that have no pods, and try again when there is room."""
+        """Runs without pods that try again when there is room."""
         self._short: set[Run] = set()
-        """Those of them that were seen to have no room since they gave their places back."""
+        """Held runs for which there was no room since they gave their places back."""
         self._trying: Run | None = None
-        """Let go early because there was room: no other is, before its pods have taken it."""
+        """The run that was resumed early because there was room: no other is, until its pods have taken it."""
 
     async def advance(self, run: Run) -> None:
         self.held.discard(run)
@@ -103,7 +103,8 @@ class Gang:
         await self._api.patch(Job, job.name, change, job.namespace)
 
     def _pause(self, job: Job, tries: int) -> timedelta:
-        """An autoscaler needs to see its pods again soon: what it has brought meanwhile it would take away."""
+        """Choose the pause before the next try; a short one where an autoscaler brings nodes, since it takes away those
+        without pods."""
         doubled = 0 if self._autoscaler.brings(job.pod()) else min(tries - 1, DOUBLED)
         return timedelta(seconds=random.uniform(SHORTEST, LONGEST) * 2**doubled)  # noqa: S311
 
@@ -125,7 +126,8 @@ class Gang:
         await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
 
     def _has_new_room(self, run: Run, job: Job) -> bool:
-        """For all of it. What seemed to be there when it gave up was none: not all that decides is seen from here."""
+        """Is there room for all of it that was not there when it gave up? What seemed free then was not: not all that
+        decides is seen from here."""
         nodes = job.spec.completions or 1
         if self._placed(run) + sum(room_for(job.pod(), nodes, self._inventory).now.values()) < nodes:
             self._short.add(run)
@@ -159,7 +161,7 @@ def _gang_job(cluster: Cluster, run: Run) -> Job | None:
 
 
 def _partly_since(pods: Sequence[Pod], total: int) -> datetime | None:
-    """Since when some have a place and others look for one in vain."""
+    """Return since when some pods have a place while others look for one in vain."""
     if any(pod.metadata.deletion_timestamp for pod in pods):
         return None
     placed = [pod for pod in pods if pod.spec.node_name]
@@ -208,7 +210,7 @@ class Products:
             return []
 
     async def _name(self, job: Job, products: list[str]) -> None:
-        """One node of it or an array begins; several nodes look for their places together."""
+        """Name the products in the Job. One node or an array begins; several nodes look for their places together."""
         log.info("%s now asks for %s", job.name, ", ".join(products))
         spec: Fields = {"template": {"spec": {"affinity": affinity(products, wanted_node(job.pod()))}}}
         if is_array(job) or (job.spec.completions or 1) < 2:

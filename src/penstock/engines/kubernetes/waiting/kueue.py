@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 GROUP = "kueue.x-k8s.io"
 PATIENCE = timedelta(seconds=10)
-"""How long Kueue is given to suspend what it was told to let go."""
+"""How long Kueue may take to suspend a Job whose Workload was deactivated."""
 
 FINDING = "Kueue's kind of Workload"
 
@@ -55,7 +55,7 @@ class WorkloadStatus(ObjectPart, frozen=True):
 
 
 class QueuedWorkload(KubernetesObject, frozen=True):
-    """What Kueue makes for each Job that has a queue."""
+    """Kueue's object for each Job that has a queue."""
 
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
@@ -64,24 +64,24 @@ class QueuedWorkload(KubernetesObject, frozen=True):
 
 
 class QueuedWorkloadV1Beta1(QueuedWorkload, frozen=True):
-    """The same before Kueue 0.15."""
+    """The object as Kueue before 0.15 has it."""
 
     kind = ResourceKind("Workload", "workloads", GROUP, "v1beta1")
 
 
 async def find_workload_kind(api: KubernetesApi) -> type[QueuedWorkload] | None:
-    """As this cluster's Kueue has it; None where there is none."""
+    """Return the version of the kind this cluster's Kueue has; None without Kueue."""
     offered = await api.versions(GROUP)
     return next((kind for kind in (QueuedWorkload, QueuedWorkloadV1Beta1) if kind.kind.version in offered), None)
 
 
 async def suspend_patch(api: KubernetesApi, job: Job) -> Fields:
-    """What has to be written into a Job so that it ends: nothing where Kueue was told to end it."""
+    """Build the patch that ends a Job; nothing where Kueue was told to end it."""
     return {} if await deactivate(api, job) and not job.spec.suspend else SUSPENDED
 
 
 async def deactivate(api: KubernetesApi, job: Job) -> bool:
-    """Kueue suspends what belongs to a workload that is not active, and leaves it so. False if it has none for it."""
+    """Tell Kueue to suspend a Job and leave it so, by deactivating its Workload; False if it has none for it."""
     if names.QUEUE not in job.labels:
         return False
     told = False
@@ -103,7 +103,7 @@ class KueueQueues:
         self._workloads: Cache[QueuedWorkload] | None = None
         self._tasks = Tasks()
         self._told: dict[str, datetime] = {}
-        """Since when Kueue should suspend a Job, by its uid."""
+        """Since when Kueue should have suspended a Job, by its uid."""
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def open(self) -> None:
@@ -126,7 +126,7 @@ class KueueQueues:
             self._tasks.start(self._find(), key=FINDING)
 
     async def _find(self) -> None:
-        """Without it only less can be said: the next Job in a queue is reason enough to try again."""
+        """Watch Kueue's Workloads. Where that fails, less can be said, and the next Job in a queue tries again."""
         try:
             kind = await find_workload_kind(self._api)
         except KubernetesError as error:
@@ -157,7 +157,7 @@ class KueueQueues:
     # what was stopped stays so
 
     async def advance(self, run: Run) -> None:
-        """A Job that is to end and is not suspended: Kueue came to know of it only after that, or does not act."""
+        """End Jobs that are to end and are not suspended: Kueue learned of them only after that, or does not act."""
         for job in self._cluster.jobs_of(run):
             if names.QUEUE in job.labels and not job.spec.suspend and _is_to_end(job):
                 await self._end(run, job)
@@ -179,13 +179,13 @@ class KueueQueues:
 
 
 def _is_to_end(job: Job) -> bool:
-    """It was stopped or given up. Of an array one index alone may be given up, and the others go on."""
+    """Was it stopped or given up? Of an array one index alone may be given up, and the others go on."""
     a_node_ended = not is_array(job) and any(name.startswith(f"{names.VERDICT}-") for name in job.annotations)
     return (is_given_up(job) or a_node_ended) and not is_finished(job) and not job.metadata.deletion_timestamp
 
 
 def explain_queue(job: Job, found: QueuedWorkload | None) -> str:
-    """Why it has not started yet, from what Kueue says."""
+    """Say why it has not started yet, from what Kueue says."""
     queue = job.labels.get(names.QUEUE, "")
     reserved = condition(found.status.conditions, "QuotaReserved") if found else None
     if found and not found.spec.active:

@@ -45,7 +45,7 @@ class WaitReasons:
     def __init__(
         self, cluster: Cluster, inventory: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
     ) -> None:
-        """`in_queue` says what a Job waits for that is in a queue."""
+        """`in_queue` explains what a Job waits for that is in a queue."""
         self._cluster, self._inventory, self._in_queue = cluster, inventory, in_queue
         self._autoscaler = autoscaler
         self._said: dict[tuple[str, object], tuple[float, str]] = {}
@@ -108,7 +108,7 @@ class WaitReasons:
         return WaitReason(State.QUEUED, Reason.GIVEN_BACK, said)
 
     def _refused(self, job: Job) -> WaitReason | None:
-        """Kubernetes tries to make its pods and may not."""
+        """Say why Kubernetes may not make its pods; None if it may."""
         about = self._cluster.events.about(job.uid)
         latest = next(
             (event for event in reversed(about) if event.reason in ("FailedCreate", "SuccessfulCreate")), None
@@ -141,7 +141,8 @@ class WaitReasons:
         return WaitReason(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
 
     def _shortage(self, pod: Pod, message: str) -> str:
-        """All nodes are gone through for it, and many pods wait for the same: what was just found out holds a while."""
+        """Explain what no node has. Many pods wait for the same, so an answer holds a while: all nodes are gone through
+        for it."""
         key = (message, shape_of(pod))
         at, said = self._said.get(key, (-math.inf, ""))
         moment = monotonic()
@@ -215,7 +216,7 @@ def _not_pulled(pod: Pod, waiting: ContainerStateWaiting, events: Sequence[Kuber
 
 
 def _missing_credentials(events: Sequence[KubernetesEvent]) -> str | None:
-    """A registry says of an image that one may not see that there is none: the kubelet knows what is missing."""
+    """Find the Secret that is missing: a registry denies that there is an image, but the kubelet knows better."""
     told = next((event.message for event in events if event.reason == "FailedToRetrieveImagePullSecret"), "")
     found = _PULL_SECRETS.search(told)
     return f"the Secret {found[1]} is not there" if found else None

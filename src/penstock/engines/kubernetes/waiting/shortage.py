@@ -14,7 +14,7 @@ from penstock.engines.kubernetes.api.objects import NodeSelectorTerm, Pod
 from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
 
 SHOWN = 3
-"""Nodes, holders and products that are named; of more only how many they are."""
+"""The most nodes, holders and products that are named; of more only their number is."""
 
 _CAUSES = re.compile(r"(\d+) ((?:(?!, \d+ ).)+)")
 _LIST = re.compile(
@@ -26,7 +26,7 @@ _KNOWN = ("Insufficient ", "untolerated taint", "were unschedulable", "node affi
 
 @dataclass(frozen=True)
 class ShortageCauses:
-    """What the scheduler says, sorted."""
+    """The causes in the scheduler's message."""
 
     insufficient: frozenset[str] = frozenset()
     affinity: bool = False
@@ -46,7 +46,7 @@ def read_causes(message: str) -> ShortageCauses:
 
 
 def left_out(message: str) -> bool:
-    """There are nodes for which no cause is given: those without its volumes, of which Kubernetes 1.30 says nothing."""
+    """Are there nodes without a cause? Kubernetes 1.30 says nothing of those without the pod's volumes."""
     found = _LIST.match(message)
     return found is not None and 0 < sum(int(count) for count, _ in _CAUSES.findall(found[2])) < int(found[1])
 
@@ -82,7 +82,7 @@ def shortage_of(pod: Pod, causes: ShortageCauses, inventory: Inventory) -> str:
 
 
 def shape_of(pod: Pod) -> object:
-    """What matters of a pod for where it fits."""
+    """Return what of a pod decides where it fits, for comparing."""
     selector = frozenset((pod.spec.node_selector or {}).items())
     return (frozenset(requests(pod).items()), wanted_products(pod), wanted_node(pod), selector)
 
@@ -98,7 +98,7 @@ def wanted_products(pod: Pod) -> frozenset[str]:
 
 
 def wanted_node(pod: Pod) -> str | None:
-    """The one node it names."""
+    """Return the one node a pod names."""
     named = (field.values for term in _terms(pod) for field in term.match_fields if field.key == "metadata.name")
     return next((values[0] for values in named if values), None)
 
@@ -140,7 +140,7 @@ def _pool(node: Node, pool: GpuPool) -> str:
 
 
 def describe_holder(held: Holder) -> str:
-    """`ada (train, abcd2345)`; what is not ours by its own name."""
+    """Name a holder of GPUs, `ada (train, abcd2345)`; what is not Penstock's by its own name."""
     if held.user is None:
         return held.what
     name, _, identity = held.what.partition(" (")
@@ -164,7 +164,7 @@ def _what_there_is(nodes: Iterable[Node]) -> str:
 
 
 def short_product(product: str) -> str:
-    """What nodes call `NVIDIA-A10`, people call an A10."""
+    """Name a product as people do: nodes call an A10 `NVIDIA-A10`."""
     return product.removeprefix("NVIDIA-")
 
 
@@ -176,7 +176,7 @@ def _with_products(nodes: Iterable[Node], products: frozenset[str]) -> bool:
 
 
 def fits(pod: Pod, node: Node, inventory: Inventory) -> bool:
-    """As far as its name, its labels and its GPUs' product go."""
+    """Does a pod fit on a node, as far as its name, labels and GPU product go?"""
     products, wanted = wanted_products(pod), wanted_node(pod)
     if (products and not _with_products([node], products)) or (wanted and wanted != node.name):
         return False
@@ -225,7 +225,7 @@ def show_amount(name: str, size: Decimal, *, short: bool = False) -> str:
 
 
 def describe_closed_nodes(nodes: Iterable[Node]) -> list[str]:
-    """Nodes that take no work, those of one reason together."""
+    """Describe nodes that take no work, those with one reason together."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
         if node.message:
