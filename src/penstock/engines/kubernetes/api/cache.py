@@ -115,7 +115,7 @@ class Cache(Generic[T]):
         return len(self._items)
 
     def subscribe(self, told: Listener[T]) -> Callable[[], None]:
-        """Call the listener with (before, after) of every change, None where there is none; returns the way to end it."""
+        """Call the listener with (before, after) of every change, one of them None at its ends; returns how to stop."""
         self._told.append(told)
         return lambda: self._told.remove(told)
 
