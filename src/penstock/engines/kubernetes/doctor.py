@@ -1,4 +1,4 @@
-"""Checks of `penstock doctor`: is the cluster there, does it fit, do we have the rights we need?"""
+"""Check for `penstock doctor` that the cluster answers, fits, and gives Penstock the rights it needs."""
 
 from __future__ import annotations
 

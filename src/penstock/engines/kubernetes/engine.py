@@ -1,8 +1,8 @@
-"""The Kubernetes engine. Kubernetes schedules, restarts, binds and cleans up; this makes it usable.
+"""Run workloads and keep volumes on a Kubernetes cluster, which schedules, restarts, binds and cleans up.
 
-What users ask for becomes Jobs and claims (`runs`, `claims`), made where they belong (`namespaces`) from a pod of ours
-(`pods`, `script`). What there is comes from caches that watches keep up to date (`cluster`, `observing`): reading costs
-the cluster nothing.
+What users ask for becomes Jobs and claims (`runs`, `volumes`), made in a namespace (`namespaces`) from a pod built here
+(`spec`). What there is comes from caches that watches keep up to date (`api/cluster`), so reading costs the cluster
+nothing: a snapshot of a run (`snapshots`) becomes its report (`state`), and `controller` does what is due.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Kubernetes said about a run or a volume, in order: about its Job, its pods and its claims."""
+"""List Kubernetes' events about a run or a volume: about its Job, its pods and its claims."""
 
 from __future__ import annotations
 

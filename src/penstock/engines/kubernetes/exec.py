@@ -1,4 +1,4 @@
-"""`exec`: start a program beside the job's own, in one of its containers.
+"""Start a program beside the job's own in one of its containers: `exec`.
 
 Kubernetes starts a program and passes bytes; it neither gives a terminal its size before the program looks, nor ends
 the program when its user has gone. Where the container has bash, a few lines of it do both; elsewhere Kubernetes' own

@@ -1,4 +1,4 @@
-"""`inspect` and `top`: a run's objects as the cluster has them, and what its containers use.
+"""Show a run's objects as the cluster has them (`inspect`), and what its containers use (`top`).
 
 What the processes of a container do, a cluster tells nobody. So the container is asked itself: a few lines of shell in
 it print what the kernel shows there.

@@ -1,4 +1,4 @@
-"""The Lease that lets one server work in a namespace: two would stop and delete each other's work.
+"""Hold the Lease that lets one server work in a namespace: two would stop and delete each other's work.
 
 The holder renews it every few seconds. A server of the same installation, by an id in its data directory, takes it at
 once: it was killed, or its replica was. Any other waits as long as the Lease lasts without being renewed, by its own

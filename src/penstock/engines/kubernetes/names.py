@@ -1,4 +1,4 @@
-"""Names and labels of our objects in a cluster. They follow from ids, so writes can be repeated.
+"""Name and label Penstock's objects in a cluster. Names follow from ids, so writes can be repeated.
 
 Labels are k8s-cli's, for people with kubectl and for selecting; they can be forged by whoever may edit the
 namespace. What we believe about an object stands in its annotations, and only for objects that carry MANAGED.

@@ -1,4 +1,4 @@
-"""Where things are created: one namespace for all, or one for each user or group."""
+"""Choose and prepare the namespace of an object: one for all, or one for each user or group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can never run in this cluster, said at submit."""
+"""Refuse at submit what can never run in this cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings about pods, read once, with every mistake named at once."""
+"""Read the settings about pods once, and name every mistake at once."""
 
 from __future__ import annotations
 

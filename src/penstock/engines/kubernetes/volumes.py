@@ -1,4 +1,4 @@
-"""Volumes as PersistentVolumeClaims: created, watched, grown and deleted."""
+"""Keep volumes as PersistentVolumeClaims: create, watch, grow and delete them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server's verbs, typed: they return our small objects or raise errors from errors.py."""
+"""Call the API server: typed verbs that return small objects or raise the errors of errors.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the cluster: one cache for each kind Penstock watches.
+"""Keep what the cluster has: one cache for each kind Penstock watches, and which runs have changed.
 
 Jobs and Services are only ours, claims and events those of our namespaces. Pods are everyone's, since they are what
 holds GPUs and uses claims; of those that are not ours only that is kept.

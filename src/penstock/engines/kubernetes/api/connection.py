@@ -1,4 +1,4 @@
-"""Connect to an API server with its certificates and our credentials, from a kubeconfig or inside a pod.
+"""Connect to an API server with its certificates and Penstock's credentials, from a kubeconfig or inside a pod.
 
 The only file that knows lightkube, which reads kubeconfigs and builds their TLS. Requests go through httpx2, in two
 pools: calls that are answered at once, and streams (watches, logs, terminals), so that thousands of streams do not

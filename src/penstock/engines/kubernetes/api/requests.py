@@ -1,4 +1,4 @@
-"""One request to the API server: patient where it may be, streamed where it must be.
+"""Send one request to the API server, and repeat it where that may help; stream long answers.
 
 Every call can be repeated without harm (names are derived, never generated), so what may pass is repeated, with
 growing pauses and not before the server asks for it, for as long as the patience lasts.

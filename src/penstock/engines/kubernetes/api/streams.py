@@ -1,4 +1,4 @@
-"""A program in a running container: input, outputs, terminal and exit code over one WebSocket.
+"""Run a program in a container: input, outputs, terminal and exit code over one WebSocket.
 
 The API server speaks `v5.channel.k8s.io` (`v4` before 1.30, which cannot close the input): the first byte of each
 message says what it is for. The connection comes from httpx2, so certificates, tokens and proxies are those of every

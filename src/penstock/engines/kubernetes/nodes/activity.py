@@ -1,4 +1,4 @@
-"""`top node`: what nodes do now, from their kubelets and GPU exporters.
+"""Measure what nodes do now for `top node`, from their kubelets and GPU exporters.
 
 What disks and networks move a kubelet only counts, so that a rate needs two of its measurements: the last ones of each
 node are kept for that. Where a kubelet cannot be asked, a metrics-server may still tell of CPUs and memory.

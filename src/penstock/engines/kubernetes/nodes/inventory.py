@@ -1,4 +1,4 @@
-"""What nodes have and who uses it; a change recounts only the node it is on."""
+"""Count what nodes have and who uses it; a change recounts only the node it is on."""
 
 from __future__ import annotations
 

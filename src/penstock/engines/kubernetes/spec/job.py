@@ -1,4 +1,4 @@
-"""The objects of one attempt: an Indexed Job, and a headless Service for several nodes."""
+"""Build the objects of one attempt: an Indexed Job, and a headless Service for several nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pod of a run, built field by field and never merged from user text."""
+"""Build the pod of a run field by field; user text is never merged in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secret values of a job, in a Secret that belongs to its Job, and Secrets a manifest may refer to.
+"""Put a job's secret values into a Secret of its Job, and check the Secrets a manifest refers to.
 
 The Secret is made right after the Job, with the Job as its owner from the beginning: whatever is cut off between the
 two, no Secret is left without a Job, and a start that is repeated makes the one that is missing. Until it is there,

@@ -1,4 +1,4 @@
-"""How a unit ended, from the last known state of its pod."""
+"""Judge how a unit ended, from the last known state of its pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last known state of a unit's pod: pods vanish, and with them how they ended.
+"""Record the last known state of a unit's pod: pods vanish, and with them how they ended.
 
 A record never loses what an earlier one knew: when the container started, that it ended by itself before its pod was
 deleted.

@@ -1,4 +1,4 @@
-"""Why a claim is not ready, for the volume itself and for the pods that wait for it."""
+"""Explain why a claim is not ready, for the volume itself and for the pods that wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in a queue of Kueue, which starts them by resuming and preempts them by suspending.
+"""Watch and end Jobs in a queue of Kueue, which starts them by resuming and preempts them by suspending.
 
 What it thinks of a Job stands in a Workload of its own, which is watched from the first Job on that has a queue. It is
 also the way to end one: a Job that we only suspend is resumed by Kueue.

@@ -1,4 +1,4 @@
-"""Why a run has not started yet, from pod conditions, events, claims and the inventory.
+"""Explain why a run has not started yet, from pod conditions, events, claims and the inventory.
 
 What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, the server does not.
 """

@@ -1,4 +1,4 @@
-"""Why no node takes a pod, from the scheduler's causes and the inventory."""
+"""Explain why no node takes a pod, from the scheduler's causes and the inventory."""
 
 from __future__ import annotations
 
