@@ -42,7 +42,7 @@ from penstock.engines.kubernetes.controller import RunController
 from penstock.engines.kubernetes.events import list_run_events, list_volume_events
 from penstock.engines.kubernetes.exec import start_exec
 from penstock.engines.kubernetes.gpus import GpuExporters
-from penstock.engines.kubernetes.helpers import VolumeMeter
+from penstock.engines.kubernetes.helpers import HelperPods, VolumeMeter
 from penstock.engines.kubernetes.inspect import inspect_run, measure_part
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
@@ -116,13 +116,14 @@ class KubernetesEngine:
         self._runs.open()
         closing.push_async_callback(self._runs.close)
         await self._open_observation(closing)
-        self._sending = WorkdirSender(self._api, self._cluster, settings.data_dir)
-        self._sending.open()
-        closing.push_async_callback(self._sending.close)
+        self._workdirs = WorkdirSender(self._api, self._cluster, settings.data_dir)
+        self._workdirs.open()
+        closing.push_async_callback(self._workdirs.close)
         self._claims = KubernetesClaims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
         closing.callback(self._claims.close)
-        self._measuring = VolumeMeter(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
-        closing.push_async_callback(self._measuring.close)
+        helpers = HelperPods(self._api, self._pods, settings.kubernetes_helper_image)
+        self._meter = VolumeMeter(self._api, self._claims, helpers)
+        closing.push_async_callback(self._meter.close)
 
     async def _open_observation(self, closing: AsyncExitStack) -> None:
         """Set up what reads runs, collects their logs, and does what is due for them."""
@@ -213,7 +214,7 @@ class KubernetesEngine:
 
     async def volume_usage(self, volume: Volume) -> int:
         self._cluster.require()
-        return await self._measuring.usage(volume)
+        return await self._meter.usage(volume)
 
     async def volume_users(self, volume: Volume) -> list[str]:
         self._cluster.require()
@@ -276,52 +277,52 @@ class KubernetesEngine:
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
         require_end(self._cluster, Run(launch.workload_id, launch.attempt))
-        self._place(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
+        self._keep_to_namespace(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
         products = self._products(launch.spec)
         if launch.workdir_archive is not None:
             run = Run(launch.workload_id, launch.attempt)
-            await asyncio.to_thread(self._sending.keep, run, launch.workdir_archive)
+            await asyncio.to_thread(self._workdirs.keep, run, launch.workdir_archive)
         with shown():
             for refused in await self._named.refusals(launch.spec, (launch.user, launch.group)):
                 raise Forbidden(refused.message, hint=refused.hint)
             await self._runs.start(launch, products, held=self._must_wait(launch.spec, products))
 
-    def _place(self, run: Run) -> None:
+    def _keep_to_namespace(self, run: Run) -> None:
         """Tell the cluster in which namespace its objects are: the store says whose it is."""
         if run.owner:
             self._cluster.keep_to(run.workload_id, self._namespaces.of(*run.owner))
 
     async def observe(self, run: Run) -> Report:
-        self._place(run)
+        self._keep_to_namespace(run)
         return self._report(run)
 
     def _report(self, run: Run) -> Report:
         return self._runs.report(run, self._snapshots.report)
 
     async def advance(self, run: Run) -> None:
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._controller.advance(run)
 
     async def stop(self, run: Run, grace: int) -> None:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._runs.settle(run, keep)
-        await asyncio.to_thread(self._sending.forget, run)
+        await asyncio.to_thread(self._workdirs.forget, run)
 
     async def remove(self, run: Run) -> None:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._runs.remove(run)
-        await asyncio.to_thread(self._sending.forget, run)
+        await asyncio.to_thread(self._workdirs.forget, run)
         self._records.remove(run)
         self._snapshots.forget(run)
         await self._collector.remove(run)
@@ -336,26 +337,26 @@ class KubernetesEngine:
         return self._cluster.changes()
 
     async def events(self, run: Run) -> list[Event]:
-        self._place(run)
+        self._keep_to_namespace(run)
         return list_run_events(self._cluster, run)
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        self._place(run)
+        self._keep_to_namespace(run)
         return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        self._place(run)
+        self._keep_to_namespace(run)
         return await start_exec(self._api, self._cluster, run, part, command, terminal)
 
     # -- what it does ------------------------------------------------------------------------------------------------
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         return await inspect_run(self._api, self._cluster, run)
 
     async def top(self, run: Run, part: int) -> Measure:
-        self._place(run)
+        self._keep_to_namespace(run)
         return await measure_part(self._api, self._cluster, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
@@ -364,9 +365,9 @@ class KubernetesEngine:
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         for workload in workloads:
-            self._place(Run.of(workload))
+            self._keep_to_namespace(Run.of(workload))
         return await self._exporters.use(workloads)
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        self._place(run)
+        self._keep_to_namespace(run)
         return await forward(self._api, self._cluster, run, part, port)

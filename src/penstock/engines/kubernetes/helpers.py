@@ -1,4 +1,4 @@
-"""Measure how much a volume holds with `du`, in a pod that mounts it or in one of ours."""
+"""Run small helper pods that mount a volume, and measure with `du` how much a volume holds."""
 
 from __future__ import annotations
 
@@ -21,17 +21,66 @@ from penstock.errors import Unavailable
 SECONDS, PATIENCE = 60, 15
 """Seconds a measurement may take, and seconds a caller waits for it."""
 INSIDE = "/volume"
+"""Where a helper pod mounts the volume."""
 KIBIBYTE = 1024
 LINE, LONGEST = 4096, 15
 """Bytes of an answer that are read, and digits of a number that are believed."""
+DU = f"du -sk {INSIDE} >/dev/termination-log 2>/dev/null; true"
+"""What may not be read is left out."""
+
+
+class HelperPods:
+    """Run a script once in a pod of its own; what it writes to the termination log is its answer."""
+
+    def __init__(self, api: KubernetesApi, made: PodSettings, image: str) -> None:
+        self._api, self._made, self._image = api, made, image
+
+    async def run(
+        self, name: str, namespace: str, claim: str, script: str, node: str | None = None
+    ) -> ContainerStateTerminated:
+        """The volume is read-only; what only one node may have is mounted on that `node`."""
+        with suppress(AlreadyExists):  # from before a restart: it says the same
+            await self._api.create(Job, self._job(name, claim, script, node), namespace)
+        try:
+            return await find_first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        finally:
+            await asyncio.shield(self._api.delete(Job, name, namespace))
+
+    def _job(self, name: str, claim: str, script: str, node: str | None) -> Fields:
+        found = {names.MANAGED: names.PENSTOCK}
+        container = {
+            "name": names.CONTAINER,
+            "image": self._image,
+            "command": ["sh", "-c", script],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+            "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
+            "securityContext": container_security(restricted=self._made.restricted),
+        }
+        source = {"claimName": claim, "readOnly": True}
+        spec: Fields = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": security(self._made),
+            "containers": [container],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
+        } | placement(self._made)
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        return {
+            "metadata": {"name": name, "labels": found},
+            "spec": {
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": SECONDS,
+                "ttlSecondsAfterFinished": SECONDS,
+                "template": {"metadata": {"labels": found}, "spec": spec},
+            },
+        }
 
 
 class VolumeMeter:
-    def __init__(self, api: KubernetesApi, claims: KubernetesClaims, made: PodSettings, image: str) -> None:
-        self._api = api
-        self._claims = claims
-        self._made = made
-        self._image = image
+    def __init__(self, api: KubernetesApi, claims: KubernetesClaims, helpers: HelperPods) -> None:
+        self._api, self._claims, self._helpers = api, claims, helpers
         self._counting: dict[str, asyncio.Task[int]] = {}
 
     async def close(self) -> None:
@@ -66,7 +115,7 @@ class VolumeMeter:
             with shown():
                 async with asyncio.timeout(SECONDS):
                     found = await self._in_a_running_pod(volume)
-                    return await self._in_a_pod_of_ours(volume) if found is None else found
+                    return await self._in_a_helper_pod(volume) if found is None else found
         except TimeoutError:
             raise Unavailable(f"Volume {volume.name} could not be measured within {SECONDS} seconds.") from None
 
@@ -85,54 +134,14 @@ class VolumeMeter:
                 continue  # its image has no `du`, or it ended meanwhile
         return None
 
-    async def _in_a_pod_of_ours(self, volume: Volume) -> int:
+    async def _in_a_helper_pod(self, volume: Volume) -> int:
         namespace, claim = self._claims.place(volume)
         name = f"measure-{volume.id}" if volume.claim is None else f"measure-{volume.claim}"[:57].rstrip("-.")
         users = [pod.spec.node_name for pod in self._claims.pods(volume) if pod.spec.node_name]
-        with suppress(AlreadyExists):  # from before a restart: it says the same
-            await self._api.create(Job, self._job(name, claim, users[0] if users else None), namespace)
-        try:
-            return await self._said(name, namespace, volume)
-        finally:
-            await asyncio.shield(self._api.delete(Job, name, namespace))
-
-    async def _said(self, name: str, namespace: str, volume: Volume) -> int:
-        ended = await find_first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        ended = await self._helpers.run(name, namespace, claim, DU, users[0] if users else None)
         if (found := _bytes(ended.message)) is not None:
             return found
         raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")
-
-    def _job(self, name: str, claim: str, node: str | None) -> Fields:
-        found = {names.MANAGED: names.PENSTOCK}
-        count = f"du -sk {INSIDE} >/dev/termination-log 2>/dev/null; true"  # what may not be read is left out
-        container = {
-            "name": names.CONTAINER,
-            "image": self._image,
-            "command": ["sh", "-c", count],
-            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
-            "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
-            "securityContext": container_security(restricted=self._made.restricted),
-        }
-        source = {"claimName": claim, "readOnly": True}
-        spec: Fields = {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": security(self._made),
-            "containers": [container],
-            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
-        } | placement(self._made)
-        if node:  # what only one node may have can be looked at only there
-            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-        return {
-            "metadata": {"name": name, "labels": found},
-            "spec": {
-                "backoffLimit": 0,
-                "activeDeadlineSeconds": SECONDS,
-                "ttlSecondsAfterFinished": SECONDS,
-                "template": {"metadata": {"labels": found}, "spec": spec},
-            },
-        }
 
 
 def _ended(pod: Pod) -> ContainerStateTerminated | None:
