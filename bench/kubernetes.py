@@ -18,8 +18,8 @@ from bench import crowd, process, server
 from bench.crowd import Original
 from bench.finished import Finished
 from bench.table import Line
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.objects import Pod
 from tests import running
 from tests.rig import cluster
 from tests.rig.cluster import Rig
@@ -111,7 +111,7 @@ def _until_running(rig: Rig, selector: str) -> None:
 
 
 async def _seen_running(rig: Rig, selector: str) -> None:
-    api = Api.open(rig.kubeconfig)
+    api = KubernetesApi.open(rig.kubeconfig)
     try:
         while not any(pod.status.phase == "Running" for pod in await api.list(Pod, "bench", labels=selector)):
             await asyncio.sleep(0.01)

@@ -32,7 +32,7 @@ LONG = (
     "e2e/kubernetes/test_documents.py",
     "docker/test_trouble.py",
     "docker/runs/test_kills.py",
-    "waiting/test_gang.py",
+    "waiting/test_holds.py",
     "e2e/kubernetes/test_kills.py",
     "waiting/test_kueue.py",
     "e2e/docker/test_states.py",

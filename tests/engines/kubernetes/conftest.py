@@ -12,7 +12,7 @@ import pytest
 from httpcore2 import AsyncNetworkStream
 from httpcore2._backends.anyio import AnyIOStream
 
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines import launches
 from tests.engines.kubernetes.deployed import Deployed, deployed
@@ -40,8 +40,8 @@ def whole_handshakes() -> Iterator[None]:
 
 
 @pytest.fixture
-async def api(rig: Rig) -> AsyncIterator[Api]:
-    api = Api.open(rig.kubeconfig)
+async def api(rig: Rig) -> AsyncIterator[KubernetesApi]:
+    api = KubernetesApi.open(rig.kubeconfig)
     yield api
     await api.close()
 
@@ -65,9 +65,9 @@ async def proxy(rig: Rig) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def shaky(proxy: Proxy, tmp_path: Path) -> AsyncIterator[Api]:
+async def shaky(proxy: Proxy, tmp_path: Path) -> AsyncIterator[KubernetesApi]:
     """The API through the proxy."""
-    api = Api.open(proxy.kubeconfig(tmp_path / "shaky"), patience=20)
+    api = KubernetesApi.open(proxy.kubeconfig(tmp_path / "shaky"), patience=20)
     yield api
     await api.close()
 

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod, ResourceKind
 from tests.rig.processes import pause_after
 
 IMAGE = "docker.io/library/busybox:1"
+
+
+class ConfigMap(KubernetesObject, frozen=True):
+    kind = ResourceKind("ConfigMap", "configmaps")
 
 
 async def eventually(holds: Callable[[], Any], seconds: float = 100) -> Any:
@@ -34,12 +38,12 @@ def pod(name: str, script: str, *, restart: str = "Never", **more: Any) -> dict[
     return {"metadata": {"name": name}, "spec": spec | more}
 
 
-async def started(api: Api, namespace: str, name: str, script: str, **more: Any) -> Pod:
+async def started(api: KubernetesApi, namespace: str, name: str, script: str, **more: Any) -> Pod:
     """A pod whose container has begun, or has ended already."""
     return await becomes(api, await api.create(Pod, pod(name, script, **more), namespace), _has_begun)
 
 
-async def becomes(api: Api, pod: Pod, holds: Callable[[Pod], bool]) -> Pod:
+async def becomes(api: KubernetesApi, pod: Pod, holds: Callable[[Pod], bool]) -> Pod:
     """The pod once that holds for it."""
     found = await api.get(Pod, pod.name, pod.namespace)
     if holds(found):

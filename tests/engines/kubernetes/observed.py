@@ -1,4 +1,4 @@
-"""The observing side of the engine on a real cluster, without the side that writes: Jobs are made as that would."""
+"""The part of the engine that observes runs and advances them, on a real cluster: Jobs are made as the engine would."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ from typing import Any
 from penstock.domain.model import iso, now
 from penstock.engines.base import Launch, LogQuery, Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.errors import KubernetesError
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.api.resources import Service
+from penstock.engines.kubernetes.controller import RunController
+from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
+from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.settings import read_pod_settings
+from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import job as jobs
-from penstock.engines.kubernetes.watch import Observing
+from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
+from penstock.engines.kubernetes.waiting.kueue import KueueQueues
+from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.errors import PenstockError
 from penstock.settings import Settings
 from tests.engines.launches import run_of
 from tests.rig.cluster import Rig
@@ -45,14 +53,42 @@ async def becomes(
     return report
 
 
+@asynccontextmanager
+async def advanced(changes: AsyncIterator[Run], advance: Callable[[Run], Awaitable[None]]) -> AsyncIterator[None]:
+    """Advance every run that changes, as the reconciler does."""
+
+    async def advance_all() -> None:
+        async for run in changes:
+            while True:
+                try:
+                    await advance(run)
+                    break
+                except (KubernetesError, PenstockError):
+                    await asyncio.sleep(0.5)
+
+    task = asyncio.create_task(advance_all())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+
+
 @dataclass
 class Observed:
     rig: Rig
     namespace: str
     settings: Settings
-    api: Api
+    api: KubernetesApi
     cluster: Cluster
-    observing: Observing
+    inventory: Inventory
+    records: PodRecords
+    collector: LogCollector
+    logs: CollectedLogs
+    snapshots: Snapshots
+    controller: RunController
 
     # as the writing side does
 
@@ -79,9 +115,14 @@ class Observed:
         """The report once that holds, looked at whenever the run is said to have changed."""
 
         async def look() -> Report:
-            return self.observing.observe(run)
+            return self.snapshots.report(run)
 
-        return await becomes(self.observing.changes(), look, holds, seconds)
+        return await becomes(self.cluster.changes(), look, holds, seconds)
+
+    async def remove(self, run: Run) -> None:
+        self.records.remove(run)
+        self.snapshots.forget(run)
+        await self.collector.remove(run)
 
     async def ended(self, run: Run, seconds: float = 100) -> Report:
         return await self.until(run, lambda report: report.presence is Presence.ended, seconds)
@@ -96,12 +137,12 @@ class Observed:
         return await self.until(run, lambda report: report.presence is Presence.running)
 
     async def log(self, run: Run, part: int = 0, **query: Any) -> bytes:
-        return b"".join([data async for data in self.observing.logs(run, part, LogQuery(**query))])
+        return b"".join([data async for data in self.logs.read(run, part, LogQuery(**query))])
 
     async def printed(self, run: Run, text: bytes, part: int = 0) -> None:
         seen = b""
         async with asyncio.timeout(60):
-            async for data in self.observing.logs(run, part, LogQuery(follow=True)):
+            async for data in self.logs.read(run, part, LogQuery(follow=True)):
                 seen += data
                 if text in seen:
                     return
@@ -118,18 +159,30 @@ class Observed:
 async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> AsyncIterator[Observed]:
     """On the directory of an earlier one it is a server that starts anew."""
     given = {"default_cpus": "20m", "kubernetes_image": IMAGE, "pull_patience": "3s", "placement_timeout": "4s"}
-    api = Api.open(chosen.pop("kubeconfig", rig.kubeconfig))
+    api = KubernetesApi.open(chosen.pop("kubeconfig", rig.kubeconfig))
     settings = Settings(data_dir=place, engine="kubernetes", **(given | chosen))
     cluster = Cluster(api, namespace)
-    observing = Observing(api, cluster, settings)
+    inventory = Inventory(cluster, settings.kubernetes_tolerations)
+    queues = KueueQueues(api, cluster)
+    records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
+    collector = LogCollector(api, cluster, records, settings.log_limit)
+    reasons = WaitReasons(cluster, inventory, read_autoscaler(settings), queues.why)
+    snapshots = Snapshots(cluster, records, collector, reasons, settings)
+    logs = CollectedLogs(cluster, records, collector, snapshots.report)
+    controller = RunController(api, cluster, snapshots, collector, inventory, queues, settings)
+    seen = Observed(rig, namespace, settings, api, cluster, inventory, records, collector, logs, snapshots, controller)
+    changes = cluster.changes()
     try:
         await cluster.open()
-        await observing.open()
-        yield Observed(rig, namespace, settings, api, cluster, observing)
+        for each in (queues, records, collector, logs, controller):
+            each.open()
+        async with advanced(changes, controller.advance):
+            yield seen
     finally:
-        await observing.close()
-        await cluster.close()
-        await api.close()
+        records.close()
+        controller.close()
+        for each in (queues, collector, logs, cluster, api):
+            await each.close()
 
 
 def objects(text: str) -> list[dict[str, Any]]:

@@ -10,15 +10,17 @@ from penstock.domain.volumes import Phase, Volume
 from penstock.engines.base import Engine
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.settings import Settings
+from tests.engines.kubernetes.observed import advanced
 
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[KubernetesEngine]:
-    """An open engine; what it still has at the end is removed."""
+    """An open engine whose runs are advanced when they change; what it still has at the end is removed."""
     engine = KubernetesEngine(settings)
     try:
         await engine.open()
-        yield engine
+        async with advanced(engine.changes(), engine.advance):
+            yield engine
         for run in await engine.runs():
             await engine.stop(run, 0)
             await engine.remove(run)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.domain.states import State
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Namespace, RoleBinding, Secret
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesError
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Namespace, RoleBinding, Secret
 from tests.engines.kubernetes.deployed import Deployed, deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.launches import a_launch, outcome
@@ -40,8 +40,8 @@ def per_user(account: Deployed) -> bool:
 
 
 @pytest.fixture
-async def thief(account: Deployed) -> AsyncIterator[Api]:
-    api = Api.open(account.kubeconfig, patience=5)
+async def thief(account: Deployed) -> AsyncIterator[KubernetesApi]:
+    api = KubernetesApi.open(account.kubeconfig, patience=5)
     yield api
     await api.close()
 
@@ -61,7 +61,7 @@ async def refused(attack: Callable[[], Awaitable[Any]]) -> str:
     for _ in range(50):
         try:
             await attack()
-        except ApiError as error:
+        except KubernetesError as error:
             if error.status in (403, 422):
                 return error.message
         await asyncio.sleep(0.2)
@@ -95,7 +95,7 @@ def binding(role: str, account: str, namespace: str) -> Fields:
     return {"metadata": {"generateName": "evil-"}, "roleRef": reference, "subjects": [subject]}
 
 
-async def test_it_makes_no_namespace_that_is_weaker_or_of_another_name(account: Deployed, thief: Api) -> None:
+async def test_it_makes_no_namespace_that_is_weaker_or_of_another_name(account: Deployed, thief: KubernetesApi) -> None:
     attacks = [
         namespace_(f"{account.jobs}-evil", **{ENFORCE: "privileged"}),
         {"metadata": {"name": f"{account.jobs}-evil"}},
@@ -111,7 +111,7 @@ async def test_it_makes_no_namespace_that_is_weaker_or_of_another_name(account: 
             account.rig.kubectl("delete", "namespace", "--ignore-not-found", "--wait=false", attack["metadata"]["name"])
 
 
-async def test_it_changes_no_namespace(account: Deployed, thief: Api, home: str) -> None:
+async def test_it_changes_no_namespace(account: Deployed, thief: KubernetesApi, home: str) -> None:
     for name in (home, "default", account.jobs):
         weaker = {"metadata": {"labels": {ENFORCE: "privileged"}}}
         await refused(lambda name=name, weaker=weaker: thief.patch(Namespace, name, weaker))  # type: ignore[misc]
@@ -138,7 +138,9 @@ async def test_it_changes_no_namespace(account: Deployed, thief: Api, home: str)
         {"initContainers": [{"name": "first", "image": "busybox:1", "securityContext": {"privileged": True}}]},
     ],
 )
-async def test_it_makes_no_job_that_gets_at_the_node(account: Deployed, thief: Api, home: str, pod: Fields) -> None:
+async def test_it_makes_no_job_that_gets_at_the_node(
+    account: Deployed, thief: KubernetesApi, home: str, pod: Fields
+) -> None:
     """Not even where the namespace's own level of Pod Security was taken away."""
     account.rig.kubectl("label", "namespace", home, "--overwrite", f"{ENFORCE}=privileged")
     await thief.create(Job, job(), home)
@@ -146,7 +148,7 @@ async def test_it_makes_no_job_that_gets_at_the_node(account: Deployed, thief: A
 
 
 async def test_it_gives_itself_and_others_no_further_rights(
-    account: Deployed, thief: Api, home: str, per_user: bool
+    account: Deployed, thief: KubernetesApi, home: str, per_user: bool
 ) -> None:
     role = account.role if per_user else "view"
     for namespace, wanted in (
@@ -160,7 +162,7 @@ async def test_it_gives_itself_and_others_no_further_rights(
         await refused(lambda namespace=namespace, wanted=wanted: thief.create(RoleBinding, wanted, namespace))  # type: ignore[misc]
 
 
-async def test_it_reads_nothing_elsewhere(account: Deployed, thief: Api, home: str) -> None:
+async def test_it_reads_nothing_elsewhere(account: Deployed, thief: KubernetesApi, home: str) -> None:
     """A pod that is not there is forbidden, too: who may read, is told that it is not there."""
 
     async def log() -> None:

@@ -18,8 +18,8 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Array, Workload
 from penstock.engines.base import Launch, Presence
 from penstock.engines.kubernetes import adoption, names
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.shared.records import volume_record
@@ -101,7 +101,7 @@ async def test_of_several_attempts_the_newest_is_found(account: Deployed, tmp_pa
 
 async def eventually_found(engine: KubernetesEngine, workload_id: str, attempt: int) -> None:
     def there() -> bool:
-        found = adoption.found(engine._cluster, engine._namespaces).workloads
+        found = adoption.find_records(engine._cluster, engine._namespaces).workloads
         return [each.attempt for each in found if each.id == workload_id] == [attempt]
 
     await eventually(there)
@@ -147,7 +147,14 @@ def _make_claim(rig: Rig, namespace: str, volume: Volume) -> None:
     annotations = {names.OWNER: "eve/eve", names.RECORD: volume_record(volume, the_account())}
     metadata = {"name": "forged", "namespace": namespace, "labels": labels, "annotations": annotations}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    rig.apply({"apiVersion": Claim.kind.api_version, "kind": Claim.kind.name, "metadata": metadata, "spec": spec})
+    rig.apply(
+        {
+            "apiVersion": PersistentVolumeClaim.kind.api_version,
+            "kind": PersistentVolumeClaim.kind.name,
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,6 +180,6 @@ def test_a_record_is_believed_only_where_it_can_be_true(change: dict[str, Any], 
     job = msgspec.convert({"metadata": metadata, "spec": {"completions": completions}, "status": {}}, Job)
     settings = Settings(kubernetes_namespace="jobs", kubernetes_namespaces="user")
     cluster: Any = SimpleNamespace(jobs=SimpleNamespace(all=lambda: [job]), claims=SimpleNamespace(all=list))
-    found = adoption.found(cluster, Namespaces(SimpleNamespace(namespace="jobs"), settings))  # type: ignore[arg-type]
+    found = adoption.find_records(cluster, Namespaces(SimpleNamespace(namespace="jobs"), settings))  # type: ignore[arg-type]
     assert [each.id for each in found.workloads] == ([] if said else [record["id"]])
     assert found.unreadable == ((f"the Job jobs-ada/a: {said}",) if said else ())

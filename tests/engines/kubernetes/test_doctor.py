@@ -11,7 +11,7 @@ import yaml
 from penstock.domain.workloads import Resources, Scratch, Selectors, Spec
 from penstock.engines.kubernetes import doctor, refusals
 from penstock.engines.kubernetes.engine import KubernetesEngine
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler, read_autoscaler
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler, read_autoscaler
 from penstock.errors import SettingsError
 from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
@@ -101,7 +101,7 @@ async def test_a_product_no_node_has_is_refused_where_it_cannot_come(
 ) -> None:
     spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
     async with opened(account.settings(tmp_path, kubernetes_autoscaler=("none",))) as engine:
-        await eventually(lambda: engine._observing.stock.products())
+        await eventually(lambda: engine._inventory.products())
         (refusal,) = await engine.refusals(spec)
         assert refusal.keys == ("resources", "accelerators")
         assert refusal.message == "no node has a GPU 'H100'"
@@ -115,7 +115,7 @@ async def test_a_product_no_node_has_is_refused_where_it_cannot_come(
 async def test_a_product_no_node_has_may_be_to_come_where_nobody_has_said_otherwise(
     engine: KubernetesEngine, a10: None
 ) -> None:
-    await eventually(lambda: engine._observing.stock.products())
+    await eventually(lambda: engine._inventory.products())
     spec = Spec(run="true", resources=Resources(gpus=1, gpu_products=("H100",)))
     assert await engine.refusals(spec) == []
     (notice,) = await engine.notices(spec)
@@ -156,7 +156,7 @@ async def test_a_queue_needs_kueue(engine: KubernetesEngine) -> None:
 
 def test_what_the_cluster_decides_or_does_not_know_is_refused() -> None:
     spec = Spec(run="true", priority=5, selectors=Selectors(cpu_product="Xeon", spread=True))
-    found = refusals.refusals(spec, {}, Autoscaler(), kueue=False)
+    found = refusals.find_refusals(spec, {}, Autoscaler(), kueue=False)
     assert [each.keys for each in found] == [("selectors",), ("selectors", "spread"), ("priority",)]
     assert found[1].message == "in Kubernetes the scheduler of the cluster decides how Pods are spread"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.domain.workloads import Array, Resources, Spec
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.gpus import gpus_of
 from penstock.engines.kubernetes.names import INDEX
 from penstock.wire.measures import GpuMeasure

@@ -148,7 +148,7 @@ async def test_what_others_write_in_their_own_has_no_say_about_the_jobs_of_someo
         await eventually(lambda: (pod := engine._cluster.pods.get(*place)) and pod.status.phase == "Running")
         trapped = engine._cluster.pods.get(*place)
         assert trapped
-        assert trapped.uid not in engine._sending._tasks
+        assert trapped.uid not in engine._workdirs._tasks
         assert [pod.namespace for pod in engine._cluster.pods_of(run)] == [f"{account.jobs}-gil"]
         account.rig.kubectl("delete", "pod", "-n", place[1], "trap", "--force", "--grace-period=0")
         await eventually(lambda: engine._cluster.pods.get(*place) is None)

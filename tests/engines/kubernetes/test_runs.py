@@ -14,9 +14,9 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources, Scratch
 from penstock.engines.base import Launch, Presence, Run
 from penstock.engines.kubernetes import names, runs
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
@@ -68,7 +68,7 @@ async def test_a_start_that_is_cut_off_anywhere_is_finished_by_the_next(
     """The server is killed right after one of its calls has reached the cluster."""
     launch = a_launch("echo $NODE_RANK >>/tmp/x; echo ran $MASTER_ADDR", nodes=2)
     left = cut
-    create, patch = Api.create, Api.patch
+    create, patch = KubernetesApi.create, KubernetesApi.patch
 
     class Killed(BaseException):
         pass
@@ -84,8 +84,8 @@ async def test_a_start_that_is_cut_off_anywhere_is_finished_by_the_next(
     engine = KubernetesEngine(account.settings(tmp_path / "first"))
     await engine.open()
     with monkeypatch.context() as context:
-        context.setattr(Api, "create", lambda *given, **more: cut_off(create(*given, **more)))
-        context.setattr(Api, "patch", lambda *given, **more: cut_off(patch(*given, **more)))
+        context.setattr(KubernetesApi, "create", lambda *given, **more: cut_off(create(*given, **more)))
+        context.setattr(KubernetesApi, "patch", lambda *given, **more: cut_off(patch(*given, **more)))
         with pytest.raises(Killed):
             await engine.start(launch)
     await engine.close()
@@ -218,7 +218,7 @@ async def test_a_removed_run_leaves_nothing_in_the_cluster_even_if_it_ran(
 
 
 async def test_an_array_that_repeats_some_indexes_can_be_cut_off_too(
-    engine: KubernetesEngine, account: Deployed, api: Api
+    engine: KubernetesEngine, account: Deployed, api: KubernetesApi
 ) -> None:
     launch = an_array("echo again $JOB_COMPLETION_INDEX", 9, 2, indexes=(2, 5, 7), attempt=2)
     only = launch.model_copy(update={"indexes": (5,)})
@@ -231,7 +231,7 @@ async def test_an_array_that_repeats_some_indexes_can_be_cut_off_too(
 
 
 async def test_services_without_a_job_are_removed_with_the_run(
-    engine: KubernetesEngine, account: Deployed, api: Api
+    engine: KubernetesEngine, account: Deployed, api: KubernetesApi
 ) -> None:
     """A server was killed between the two and the workload was deleted before it was back."""
     launch = a_launch("true", nodes=2)

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import Denied, Unreachable
-from penstock.engines.kubernetes.api.objects.others import ConfigMap
-from tests.engines.kubernetes.making import config_map
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesUnreachable
+from tests.engines.kubernetes.making import ConfigMap, config_map
 from tests.rig.cluster import Rig
 
 
@@ -83,14 +82,14 @@ def webhook(rig: Rig, rig_namespace: str, tmp_path: Path) -> Iterator[ThreadingH
     rig.kubectl("delete", "validatingwebhookconfiguration", rig_namespace)
 
 
-async def until_asked(api: Api, namespace: str) -> Denied:
+async def until_asked(api: KubernetesApi, namespace: str) -> AdmissionDenied:
     """The API server learns of a new webhook after a moment; until then everything is let in."""
     number = 0
     while True:
         number += 1
         try:
             await api.create(ConfigMap, config_map(f"bad-{number}"), namespace)
-        except Denied as error:
+        except AdmissionDenied as error:
             return error
 
 
@@ -103,11 +102,11 @@ async def test_a_denial_keeps_the_words_of_the_webhook(api, webhook, rig_namespa
 
 
 async def test_a_webhook_that_does_not_answer_is_waited_for_and_named(rig, webhook, rig_namespace):
-    api = Api.open(rig.kubeconfig, patience=1)
+    api = KubernetesApi.open(rig.kubeconfig, patience=1)
     await until_asked(api, rig_namespace)
     webhook.shutdown()
     webhook.server_close()
-    with pytest.raises(Unreachable, match=r'failed calling webhook "names\.example\.org"'):
+    with pytest.raises(KubernetesUnreachable, match=r'failed calling webhook "names\.example\.org"'):
         await api.create(ConfigMap, config_map("good"), rig_namespace)
     assert "names.example.org" in api.trouble
     await api.close()

@@ -20,26 +20,26 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.shared.records import read_volume
 
-T = TypeVar("T", Job, Claim)
+T = TypeVar("T", Job, PersistentVolumeClaim)
 
 FIRST = datetime(2020, 1, 1, tzinfo=UTC)
 A_DAY = timedelta(days=1)
 MOST = 1_000_000
-"""Attempts: no true record has so many."""
+"""More attempts than any true record has."""
 NOT_READ = "its record cannot be read"
 NOT_ITS_OWN = "it has the record of something else"
 
 
 class _Unreadable(Exception):
-    """Why an object of ours is not taken over."""
+    """An object that is marked as Penstock's has a record that is not believed, and why."""
 
 
-def found(cluster: Cluster, namespaces: Namespaces) -> Found:
+def find_records(cluster: Cluster, namespaces: Namespaces) -> Found:
     unreadable: list[str] = []
     started: dict[str, Workload] = {}
     volumes: dict[str, tuple[Volume, Account]] = {}
@@ -72,7 +72,7 @@ def _keep(workload: Workload, newest: dict[str, Workload]) -> None:
 
 
 def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
-    """Of an array's repeated indexes only one Job has the record."""
+    """Read a Job's record; of the Jobs of an array's repeated indexes only one has it."""
     record = job.annotations.get(names.RECORD)
     if record is None:
         return None
@@ -90,7 +90,7 @@ def _workload(job: Job, run: Run, namespaces: Namespaces) -> Workload | None:
     return workload
 
 
-def _volume(claim: Claim, namespaces: Namespaces) -> tuple[Volume, Account] | None:
+def _volume(claim: PersistentVolumeClaim, namespaces: Namespaces) -> tuple[Volume, Account] | None:
     record = claim.annotations.get(names.RECORD)
     if claim.labels.get(names.MANAGED) != names.PENSTOCK or record is None:
         return None
@@ -104,8 +104,8 @@ def _volume(claim: Claim, namespaces: Namespaces) -> tuple[Volume, Account] | No
     return read
 
 
-def _check(recorded: Workload | Volume, found: Job | Claim, namespaces: Namespaces) -> None:
-    """A later version of Penstock may have written it, or anyone who may write into the namespace."""
+def _check(recorded: Workload | Volume, found: Job | PersistentVolumeClaim, namespaces: Namespaces) -> None:
+    """Check a record: a later version of Penstock may have written it, or anyone who may write into the namespace."""
     moment = recorded.created_at
     if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):
         raise _Unreadable(NOT_READ)

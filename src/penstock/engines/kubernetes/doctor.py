@@ -1,4 +1,4 @@
-"""Checks of `penstock doctor`: is the cluster there, does it fit, do we have the rights we need?"""
+"""Check for `penstock doctor` that the cluster answers, fits, and gives Penstock the rights it needs."""
 
 from __future__ import annotations
 
@@ -6,81 +6,85 @@ import asyncio
 import re
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, NotFound
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node, NodeMetrics
-from penstock.engines.kubernetes.api.objects.others import (
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesNode,
+    KubernetesStorageClass,
     Lease,
     Namespace,
     NetworkPolicy,
+    NodeMetrics,
+    PersistentVolumeClaim,
     ResourceQuota,
     RoleBinding,
     Secret,
     Service,
     ServiceAccount,
 )
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
-from penstock.engines.kubernetes.gpus import Exporters
+from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
-from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting.kueue import QueuedWorkload
 from penstock.settings import Settings
 from penstock.wire.server import Check
 
 OLDEST, NEWEST = 30, 36
 WATCH = ("list", "watch")
-Right = tuple[str, type[Object], str]
-"""Verb, kind, part of it."""
+Right = tuple[str, type[KubernetesObject], str]
+"""A verb, a kind and a subresource."""
 
 IN_NAMESPACE: tuple[Right, ...] = (
     *((verb, Job, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
-    *((verb, Claim, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
+    *((verb, PersistentVolumeClaim, "") for verb in ("get", *WATCH, "create", "patch", "delete")),
     *((verb, Service, "") for verb in (*WATCH, "create", "patch", "delete")),
     *((verb, Secret, "") for verb in ("get", "create")),
     *((verb, Pod, "") for verb in ("get", *WATCH, "delete")),
     ("get", Pod, "log"),
     *((verb, Pod, part) for part in ("exec", "portforward") for verb in ("get", "create")),
-    *((verb, Event, "") for verb in WATCH),
+    *((verb, KubernetesEvent, "") for verb in WATCH),
 )
 FOR_THE_LEASE: tuple[Right, ...] = tuple((verb, Lease, "") for verb in ("get", "create", "patch"))
 FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
-"""Asked for only by jobs that are in a queue."""
+"""Needed only by jobs that are in a queue."""
 FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
-"""Where NVIDIA's exporter is, if it is to be asked."""
-IN_CLUSTER: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Node, Pod, StorageClass) for verb in WATCH)
-FOR_KUBELETS: tuple[Right, ...] = (("get", Node, "metrics"), ("get", Node, "stats"))
-"""Of the account whose token they are shown."""
+"""Needed in the namespace of NVIDIA's exporter."""
+IN_CLUSTER: tuple[Right, ...] = tuple(
+    (verb, kind, "") for kind in (KubernetesNode, Pod, KubernetesStorageClass) for verb in WATCH
+)
+FOR_KUBELETS: tuple[Right, ...] = (("get", KubernetesNode, "metrics"), ("get", KubernetesNode, "stats"))
+"""Rights of the account whose token kubelets are shown."""
 FOR_ITS_TOKEN: tuple[Right, ...] = (("create", ServiceAccount, "token"),)
-"""Of that account and no other."""
+"""Needed for that account and no other."""
 FOR_METRICS: tuple[Right, ...] = (("list", NodeMetrics, ""),)
-"""For `top node`, where the cluster has a metrics-server and a kubelet does not answer us."""
+"""Needed for `top node` where a kubelet does not answer and the cluster has a metrics-server."""
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
     ("create", Namespace, ""),
     *((verb, ServiceAccount, "") for verb in WATCH),
     *((verb, kind, "") for kind in (ResourceQuota, NetworkPolicy) for verb in ("create", "patch")),
 )
-OF_ALL: tuple[Right, ...] = tuple((verb, kind, "") for kind in (Job, Claim, Service, Event) for verb in WATCH)
-"""What is watched in all namespaces."""
+OF_ALL: tuple[Right, ...] = tuple(
+    (verb, kind, "") for kind in (Job, PersistentVolumeClaim, Service, KubernetesEvent) for verb in WATCH
+)
+"""Kinds that are watched in all namespaces."""
 FOR_BINDING: tuple[Right, ...] = (("get", Namespace, ""), ("create", Namespace, ""), ("create", RoleBinding, ""))
-"""Where each namespace gives the other rights."""
+"""Needed where a role in each namespace gives the other rights."""
 
 PATIENCE = 4.0
-"""Seconds: whoever asks wants to know what is, not what will be."""
+"""Seconds: a check says what is now, so it does not wait long."""
 
 
 async def all_checks(
-    api: Api,
+    api: KubernetesApi,
     cluster: Cluster,
-    claims: Claims,
+    claims: KubernetesClaims,
     namespaces: Namespaces,
-    exporters: Exporters,
+    exporters: GpuExporters,
     activity: Activity,
     settings: Settings,
 ) -> list[Check]:
@@ -92,10 +96,10 @@ async def all_checks(
     return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster), *seen]
 
 
-async def _reached(api: Api) -> list[Check]:
+async def _reached(api: KubernetesApi) -> list[Check]:
     try:
         version = await api.hurried(PATIENCE).version()
-    except ApiError as error:
+    except KubernetesError as error:
         return [Check(name="cluster", ok=False, detail=error.message, fix=error.hint)]
     return [Check(name="cluster", ok=True, detail=f"{api.server} answers"), _version(version)]
 
@@ -108,22 +112,22 @@ def _version(version: str) -> Check:
     return Check(name="kubernetes", ok=ok, detail=said, required=False)
 
 
-async def _namespace(api: Api, namespaces: Namespaces) -> list[Check]:
-    """Only where we may ask: with the rights of one namespace it is there."""
+async def _namespace(api: KubernetesApi, namespaces: Namespaces) -> list[Check]:
+    """Check that the namespace is there, if Penstock may ask."""
     name = namespaces.scope
     if name is None:
         return []
     try:
         await api.get(Namespace, name)
-    except NotFound:
+    except KubernetesNotFound:
         said, fix = f"{name} is not there", f"kubectl create namespace {name}"
         return [Check(name="namespace", ok=False, detail=said, fix=fix)]
-    except ApiError:
+    except KubernetesError:
         return []
     return [Check(name="namespace", ok=True, detail=name)]
 
 
-async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check:
+async def _rights(api: KubernetesApi, namespaces: Namespaces, settings: Settings) -> Check:
     in_namespace, for_namespaces = IN_NAMESPACE, FOR_NAMESPACES
     if settings.kubernetes_namespace_role:  # the rest it has only where the role is bound to it
         in_namespace, for_namespaces = OF_ALL, FOR_BINDING
@@ -140,7 +144,7 @@ async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check
 
     try:
         lacking = [said for said in await asyncio.gather(*(lacks(*each) for each in wanted)) if said]
-    except ApiError as error:
+    except KubernetesError as error:
         return Check(name="rights", ok=False, detail=error.message, fix=error.hint)
     if lacking:
         fix = "apply deploy/kubernetes, or give its account what its Role lists"
@@ -148,7 +152,7 @@ async def _rights(api: Api, namespaces: Namespaces, settings: Settings) -> Check
     return Check(name="rights", ok=True, detail="all that is needed is allowed")
 
 
-def _default_class(claims: Claims) -> Check:
+def _default_class(claims: KubernetesClaims) -> Check:
     classes = claims.classes()
     default = next((each.name for each in classes if each.default), None)
     if default:
@@ -160,7 +164,7 @@ def _default_class(claims: Claims) -> Check:
 
 
 def _gpus(cluster: Cluster) -> list[Check]:
-    """GPUs without a product can be asked for by number, not by name."""
+    """Check that nodes name their GPUs: without a product they can be asked for by number only."""
     having = cluster.nodes_with_gpus()
     unnamed = sorted(node.name for node in having if not node.labels.get(names.GPU_PRODUCT))
     if not having:
@@ -172,8 +176,8 @@ def _gpus(cluster: Cluster) -> list[Check]:
     return [Check(name="GPU products", ok=True, detail=f"named on {len(having)} nodes", required=False)]
 
 
-async def _gpu_use(cluster: Cluster, exporters: Exporters) -> list[Check]:
-    """Only where somebody wants it to be seen."""
+async def _gpu_use(cluster: Cluster, exporters: GpuExporters) -> list[Check]:
+    """Left out where the admin has not asked for it."""
     nodes = cluster.nodes_with_gpus()
     if not nodes or not exporters.namespace:
         return []
@@ -186,7 +190,7 @@ async def _gpu_use(cluster: Cluster, exporters: Exporters) -> list[Check]:
 
 
 async def _node_use(activity: Activity, settings: Settings) -> list[Check]:
-    """Only where somebody wants it to be seen."""
+    """Left out where the admin has not asked for it."""
     if not settings.kubernetes_kubelet_account:
         return []
     asked, troubles = await activity.troubles()

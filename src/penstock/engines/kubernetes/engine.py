@@ -1,8 +1,8 @@
-"""The Kubernetes engine. Kubernetes schedules, restarts, binds and cleans up; this makes it usable.
+"""Run workloads and keep volumes on a Kubernetes cluster, which schedules, restarts, binds and cleans up.
 
-What users ask for becomes Jobs and claims (`runs`, `claims`), made where they belong (`namespaces`) from a pod of ours
-(`pods`, `script`). What there is comes from caches that watches keep up to date (`cluster`, `observing`): reading costs
-the cluster nothing.
+What users ask for becomes Jobs and claims (`runs`, `volumes`), made in a namespace (`namespaces`) from a pod built here
+(`spec`). What there is comes from caches that watches keep up to date (`api/cluster`), so reading costs the cluster
+nothing: a snapshot of a run (`snapshots`) becomes its report (`state`), and `controller` does what is due.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from penstock.background import Tasks
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.users import Account
@@ -32,30 +33,36 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.kubernetes import adoption, doctor
-from penstock.engines.kubernetes import inspect as looking
-from penstock.engines.kubernetes import refusals as refusing
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes import adoption, doctor, refusals
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import shown
-from penstock.engines.kubernetes.exec import enter
-from penstock.engines.kubernetes.gpus import Exporters
-from penstock.engines.kubernetes.helpers import Measuring
+from penstock.engines.kubernetes.controller import RunController
+from penstock.engines.kubernetes.events import list_run_events, list_volume_events
+from penstock.engines.kubernetes.exec import start_exec
+from penstock.engines.kubernetes.gpus import GpuExporters
+from penstock.engines.kubernetes.helpers import HelperPods, VolumeMeter
+from penstock.engines.kubernetes.inspect import inspect_run, measure_part
 from penstock.engines.kubernetes.lease import HeldLease
+from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
+from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.nodes.kubelet import Kubelets
+from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.ports import forward
-from penstock.engines.kubernetes.runs import Runs, require_end
+from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
+from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import pod as pods
 from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.secrets import NamedSecrets
-from penstock.engines.kubernetes.spec.workdir import Sending
-from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.spec.workdir import WorkdirSender
+from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
-from penstock.engines.kubernetes.waiting.autoscaler import read_autoscaler
-from penstock.engines.kubernetes.watch import Observing
+from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
+from penstock.engines.kubernetes.waiting.kueue import KueueQueues
+from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.engines.shared.refusals import idle_notices
 from penstock.errors import Forbidden
 from penstock.settings import Settings
@@ -65,7 +72,7 @@ from penstock.wire.server import Check
 log = logging.getLogger(__name__)
 
 RUNS_PATIENCE = 5.0
-"""Seconds until what is waited for is said: whoever makes volumes, starts, stops and removes tries again by itself."""
+"""Seconds until a call fails: creating volumes, starting, stopping and removing are tried again by the reconciler."""
 
 
 class KubernetesEngine:
@@ -82,10 +89,10 @@ class KubernetesEngine:
         self._closing = AsyncExitStack()
 
     async def open(self) -> None:
-        """Also without a cluster that answers: then everything says so until it does."""
+        """Open, also without a cluster that answers: then every call says so until it does."""
         settings, closing = self._settings, self._closing
         config = Path(settings.kubernetes_config) if settings.kubernetes_config else None
-        self._api = Api.open(config, settings.kubernetes_context or None)
+        self._api = KubernetesApi.open(config, settings.kubernetes_context or None)
         closing.push_async_callback(self._api.close)
         self._namespaces = Namespaces(self._api.hurried(RUNS_PATIENCE), settings)
         self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
@@ -99,28 +106,51 @@ class KubernetesEngine:
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)
-        self._exporters = Exporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
+        self._exporters = GpuExporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
         kubelets = None
         if settings.kubernetes_kubelet_account:
             kubelets = Kubelets(self._api, settings.kubernetes_kubelet_account, settings.kubernetes_kubelet_ca)
             closing.push_async_callback(kubelets.close)
         self._activity = Activity(self._api, self._cluster, self._exporters, kubelets)
-        self._runs = Runs(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
+        self._runs = KubernetesRuns(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
-        self._observing = Observing(self._api, self._cluster, settings, ended=self._runs.never_ran)
-        await self._observing.open()
-        closing.push_async_callback(self._observing.close)
-        self._sending = Sending(self._api, self._cluster, settings.data_dir)
-        self._sending.open()
-        closing.push_async_callback(self._sending.close)
-        self._claims = Claims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
+        await self._open_observation(closing)
+        self._workdirs = WorkdirSender(self._api, self._cluster, settings.data_dir)
+        self._workdirs.open()
+        closing.push_async_callback(self._workdirs.close)
+        self._claims = KubernetesClaims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
         closing.callback(self._claims.close)
-        self._measuring = Measuring(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
-        closing.push_async_callback(self._measuring.close)
+        helpers = HelperPods(self._api, self._pods, settings.kubernetes_helper_image)
+        self._meter = VolumeMeter(self._api, self._claims, helpers)
+        closing.push_async_callback(self._meter.close)
+
+    async def _open_observation(self, closing: AsyncExitStack) -> None:
+        """Set up what reads runs, collects their logs, and does what is due for them."""
+        api, cluster, settings = self._api, self._cluster, self._settings
+        self._inventory = Inventory(cluster, settings.kubernetes_tolerations)
+        queues = KueueQueues(api, cluster)
+        closing.push_async_callback(queues.close)
+        self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
+        closing.callback(self._records.close)
+        self._collector = LogCollector(api, cluster, self._records, settings.log_limit)
+        closing.push_async_callback(self._collector.close)
+        reasons = WaitReasons(cluster, self._inventory, self._autoscaler, queues.why)
+        self._snapshots = Snapshots(cluster, self._records, self._collector, reasons, settings)
+        self._logs = CollectedLogs(cluster, self._records, self._collector, self._report)
+        closing.push_async_callback(self._logs.close)
+        self._controller = RunController(
+            api, cluster, self._snapshots, self._collector, self._inventory, queues, settings
+        )
+        closing.callback(self._controller.close)
+        first_count = Tasks()
+        closing.push_async_callback(first_count.close)
+        first_count.start(self._inventory.count())  # thousands of nodes, before someone waits for it
+        for each in (queues, self._records, self._collector, self._logs, self._controller):
+            each.open()
 
     async def close(self) -> None:
-        """Stop looking, as far as `open` came. What runs goes on."""
+        """Close what `open` has opened. What runs goes on."""
         await self._closing.aclose()
 
     # -- the cluster -------------------------------------------------------------------------------------------------
@@ -137,12 +167,13 @@ class KubernetesEngine:
         )
 
     async def nodes(self) -> list[Node]:
-        return await self._observing.nodes()
+        return await self._inventory.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
         self._cluster.require()
         with shown():
-            return await secrets.restored(self._api, self._cluster, adoption.found(self._cluster, self._namespaces))
+            found = adoption.find_records(self._cluster, self._namespaces)
+            return await secrets.restore_values(self._api, self._cluster, found)
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +205,7 @@ class KubernetesEngine:
 
     async def volume_usage(self, volume: Volume) -> int:
         self._cluster.require()
-        return await self._measuring.usage(volume)
+        return await self._meter.usage(volume)
 
     async def volume_users(self, volume: Volume) -> list[str]:
         self._cluster.require()
@@ -186,7 +217,7 @@ class KubernetesEngine:
 
     async def volume_events(self, volume: Volume) -> list[Event]:
         claim = self._claims.find(volume)
-        return self._observing.volume_events(claim) if claim else []
+        return list_volume_events(self._cluster, claim) if claim else []
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -195,80 +226,94 @@ class KubernetesEngine:
         queues = False
         if spec.queue:
             with shown():
-                queues = await kueue.kind_in(self._api) is not None
+                queues = await kueue.find_workload_kind(self._api) is not None
         with shown():
             named = await self._named.refusals(spec, owner)
-        products = self._observing.stock.products()
-        return [*refusing.refusals(spec, products, self._autoscaler, kueue=queues), *named]
+        products = self._inventory.products()
+        return [*refusals.find_refusals(spec, products, self._autoscaler, kueue=queues), *named]
 
     async def notices(self, spec: Spec) -> list[str]:
         found = idle_notices(spec, await self._exporters.gpus_seen() if spec.idle_timeout is not None else ())
-        known = self._observing.stock.products() if self._cluster.read else None
-        return found if known is None else [*found, *refusing.notices(spec, known, self._autoscaler)]
+        known = self._inventory.products() if self._cluster.read else None
+        return found if known is None else [*found, *refusals.find_notices(spec, known, self._autoscaler)]
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
         pod = pods.planned(spec, self._pods, self._products(spec))
-        return capacity.outlook(pod, spec.nodes, self._observing.stock, self._autoscaler)
+        return capacity.outlook(pod, spec.nodes, self._inventory, self._autoscaler)
 
     def _known_products(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self._observing.stock.products(), *self._autoscaler.products)))
+        return tuple(dict.fromkeys((*self._inventory.products(), *self._autoscaler.products)))
 
     def _products(self, spec: Spec) -> tuple[str, ...]:
-        """What the nodes call the GPUs it asks for."""
-        return refusing.matching(spec.resources.gpu_products, self._known_products()) if spec.resources.gpus else ()
+        """Return what the nodes call the GPUs it asks for."""
+        return (
+            refusals.matching_products(spec.resources.gpu_products, self._known_products())
+            if spec.resources.gpus
+            else ()
+        )
 
     def _must_wait(self, spec: Spec, products: Sequence[str]) -> bool:
-        """Its pods are made when it is known what nodes call its GPUs, and there is room for all of its nodes."""
+        """Must its Job be held back until a node names its GPUs, or until there is room for all of its nodes?"""
         if spec.queue:  # then Kueue says when
             return False
-        if refusing.are_unknown(spec, self._known_products()):
+        if refusals.are_unknown(spec, self._known_products()):
             return True
         pod = pods.planned(spec, self._pods, products)
-        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._observing.stock, self._autoscaler))
+        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._inventory, self._autoscaler))
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
         require_end(self._cluster, Run(launch.workload_id, launch.attempt))
-        self._place(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
+        self._keep_to_namespace(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
         products = self._products(launch.spec)
         if launch.workdir_archive is not None:
             run = Run(launch.workload_id, launch.attempt)
-            await asyncio.to_thread(self._sending.keep, run, launch.workdir_archive)
+            await asyncio.to_thread(self._workdirs.keep, run, launch.workdir_archive)
         with shown():
             for refused in await self._named.refusals(launch.spec, (launch.user, launch.group)):
                 raise Forbidden(refused.message, hint=refused.hint)
             await self._runs.start(launch, products, held=self._must_wait(launch.spec, products))
 
-    def _place(self, run: Run) -> None:
-        """Whose it is says the store, and with it where everything of it must be."""
+    def _keep_to_namespace(self, run: Run) -> None:
+        """Tell the cluster in which namespace its objects are: the store says whose it is."""
         if run.owner:
             self._cluster.keep_to(run.workload_id, self._namespaces.of(*run.owner))
 
     async def observe(self, run: Run) -> Report:
-        self._place(run)
-        return self._runs.report(run, self._observing.observe)
+        self._keep_to_namespace(run)
+        return self._report(run)
+
+    def _report(self, run: Run) -> Report:
+        return self._runs.report(run, self._snapshots.report)
+
+    async def advance(self, run: Run) -> None:
+        self._keep_to_namespace(run)
+        with shown():
+            await self._controller.advance(run)
 
     async def stop(self, run: Run, grace: int) -> None:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._runs.settle(run, keep)
-        await asyncio.to_thread(self._sending.forget, run)
+        await asyncio.to_thread(self._workdirs.forget, run)
 
     async def remove(self, run: Run) -> None:
         self._cluster.require()
-        self._place(run)
+        self._keep_to_namespace(run)
         with shown():
             await self._runs.remove(run)
-        await asyncio.to_thread(self._sending.forget, run)
-        await self._observing.remove(run)
+        await asyncio.to_thread(self._workdirs.forget, run)
+        self._records.remove(run)
+        self._snapshots.forget(run)
+        await self._collector.remove(run)
         if run.attempt == 1:
             self._cluster.forget(run.workload_id)
 
@@ -280,27 +325,27 @@ class KubernetesEngine:
         return self._cluster.changes()
 
     async def events(self, run: Run) -> list[Event]:
-        self._place(run)
-        return self._observing.events(run)
+        self._keep_to_namespace(run)
+        return list_run_events(self._cluster, run)
 
     def logs(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        self._place(run)
-        return self._observing.logs(run, part, query)
+        self._keep_to_namespace(run)
+        return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        self._place(run)
-        return await enter(self._api, self._cluster, run, part, command, terminal)
+        self._keep_to_namespace(run)
+        return await start_exec(self._api, self._cluster, run, part, command, terminal)
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- what it does ------------------------------------------------------------------------------------------------
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         self._cluster.require()
-        self._place(run)
-        return await looking.inspect(self._api, self._cluster, run)
+        self._keep_to_namespace(run)
+        return await inspect_run(self._api, self._cluster, run)
 
     async def top(self, run: Run, part: int) -> Measure:
-        self._place(run)
-        return await looking.top(self._api, self._cluster, run, part)
+        self._keep_to_namespace(run)
+        return await measure_part(self._api, self._cluster, run, part)
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         asked = set(names)
@@ -308,9 +353,9 @@ class KubernetesEngine:
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         for workload in workloads:
-            self._place(Run.of(workload))
+            self._keep_to_namespace(Run.of(workload))
         return await self._exporters.use(workloads)
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        self._place(run)
+        self._keep_to_namespace(run)
         return await forward(self._api, self._cluster, run, part, port)

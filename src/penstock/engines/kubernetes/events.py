@@ -1,4 +1,4 @@
-"""What Kubernetes said about a run or a volume, in order: about its Job, its pods and its claims."""
+"""List Kubernetes' events about a run or a volume: about its Job, its pods and its claims."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from penstock.domain.model import now
 from penstock.engines import base
 from penstock.engines.base import Run
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.storage import Claim
-from penstock.engines.kubernetes.state.report import is_array, part_of_job
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
+from penstock.engines.kubernetes.state.jobs import is_array, part_of_job
 from penstock.engines.kubernetes.waiting.claims import volume_name
 
 _POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
 
 
-def events_of(cluster: Cluster, run: Run) -> list[base.Event]:
-    """Also of pods that are gone: an event knows its pod's name, and that the Job's."""
+def list_run_events(cluster: Cluster, run: Run) -> list[base.Event]:
+    """Return the events of a run, also about pods that are gone: an event names its pod, and the pod's name its Job."""
     jobs = {(job.namespace, job.name): job for job in cluster.jobs_of(run)}
     claims = _claims(cluster, run)
     found = []
@@ -30,18 +29,20 @@ def events_of(cluster: Cluster, run: Run) -> list[base.Event]:
     return _in_order(found)
 
 
-def volume_events(cluster: Cluster, claim: Claim) -> list[base.Event]:
+def list_volume_events(cluster: Cluster, claim: PersistentVolumeClaim) -> list[base.Event]:
     about = f"volume {volume_name(claim)}"
     return _in_order([(event, about) for event in cluster.events.about(claim.uid)])
 
 
-def _claims(cluster: Cluster, run: Run) -> dict[str, Claim]:
+def _claims(cluster: Cluster, run: Run) -> dict[str, PersistentVolumeClaim]:
     names = {(pod.namespace, claim) for pod in cluster.pods_of(run) for claim in pod.claims()}
     found = (cluster.claims.get(name, namespace) for namespace, name in names)
     return {claim.uid: claim for claim in found if claim}
 
 
-def _about(event: Event, jobs: dict[tuple[str, str], Job], claims: dict[str, Claim]) -> str | None:
+def _about(
+    event: KubernetesEvent, jobs: dict[tuple[str, str], Job], claims: dict[str, PersistentVolumeClaim]
+) -> str | None:
     involved = event.involved_object
     if involved.kind == "Job":
         job = jobs.get((involved.namespace, involved.name))
@@ -59,8 +60,8 @@ def _about(event: Event, jobs: dict[tuple[str, str], Job], claims: dict[str, Cla
     return f"node {part}" if (job.spec.completions or 1) > 1 else "job"
 
 
-def _in_order(found: Iterable[tuple[Event, str]]) -> list[base.Event]:
-    ordered: Sequence[tuple[Event, str]] = sorted(found, key=lambda pair: _when(pair[0]))
+def _in_order(found: Iterable[tuple[KubernetesEvent, str]]) -> list[base.Event]:
+    ordered: Sequence[tuple[KubernetesEvent, str]] = sorted(found, key=lambda pair: _when(pair[0]))
     return [
         base.Event(
             at=event.last_seen or now(),
@@ -74,8 +75,8 @@ def _in_order(found: Iterable[tuple[Event, str]]) -> list[base.Event]:
     ]
 
 
-def _when(event: Event) -> tuple[float, int]:
-    """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
+def _when(event: KubernetesEvent) -> tuple[float, int]:
+    """Sort by time; some parts of Kubernetes write whole seconds, so within a second the order of writing counts."""
     version = event.metadata.resource_version
     moment = event.last_seen
     return (float(int(moment.timestamp())) if moment else 0.0, int(version) if version.isdecimal() else 0)

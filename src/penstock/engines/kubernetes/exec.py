@@ -1,4 +1,4 @@
-"""`exec`: start a program beside the job's own, in one of its containers.
+"""Start a program beside the job's own in one of its containers: `exec`.
 
 Kubernetes starts a program and passes bytes; it neither gives a terminal its size before the program looks, nor ends
 the program when its user has gone. Where the container has bash, a few lines of it do both; elsewhere Kubernetes' own
@@ -15,10 +15,10 @@ from contextlib import suppress
 
 from penstock.engines.base import Run, Terminal
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, NotFound, shown
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound, shown
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.shared.minder import BASH
 from penstock.engines.shared.shell import ENTER, LEAVE
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 LEAVE_SECONDS = 10.0
 
 
-class Entered:
+class ContainerExec:
     """A session as every engine has it; what goes wrong in it is one of Penstock's own errors."""
 
-    def __init__(self, api: Api, pod: Pod, session: ExecSession, mark: str | None) -> None:
+    def __init__(self, api: KubernetesApi, pod: Pod, session: ExecSession, mark: str | None) -> None:
         self._api, self._pod = api, pod
         self._session = session
         self._mark = mark
-        """What its processes have in their environment; None if they cannot be told from others."""
+        """The mark in its processes' environment; None if they cannot be told from others."""
         self._code: int | None = None
 
     async def send(self, data: bytes) -> None:
@@ -63,7 +63,7 @@ class Entered:
                 self._code = await self._session.exit_code()
 
     async def exit_code(self) -> int:
-        """A program that could not be started ends as a shell would say it."""
+        """Return the program's code; one that could not be started has the code a shell would give."""
         if self._code is None:
             with shown():
                 try:
@@ -80,7 +80,7 @@ class Entered:
 
     async def _end(self, mark: str) -> None:
         command = [BASH, "-c", LEAVE, "bash", mark]
-        with suppress(ApiError, TimeoutError):
+        with suppress(KubernetesError, TimeoutError):
             async with (
                 asyncio.timeout(LEAVE_SECONDS),
                 await self._api.exec(
@@ -90,9 +90,9 @@ class Entered:
                 await leaving.exit_code()
 
 
-async def enter(
-    api: Api, cluster: Cluster, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
-) -> Entered:
+async def start_exec(
+    api: KubernetesApi, cluster: Cluster, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
+) -> ContainerExec:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: a program can be started only in what runs.")
@@ -103,9 +103,9 @@ async def enter(
             session = await api.exec(
                 pod.name, pod.namespace, words, container=names.CONTAINER, stdin=True, tty=terminal is not None
             )
-        except NotFound:
+        except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
-    entered = Entered(api, pod, session, mark)
+    entered = ContainerExec(api, pod, session, mark)
     if terminal:
         await entered.resize(terminal)
     return entered

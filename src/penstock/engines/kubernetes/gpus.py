@@ -23,37 +23,37 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import GpuUse, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, Denied, Forbidden, Trouble
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError, KubernetesForbidden, Trouble
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.nodes.inventory import requests
 from penstock.wire.measures import GpuMeasure
 
 PERCENT, RATIO, USED_MIB = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
 MOST = {PERCENT: 100.0, RATIO: 1.0, USED_MIB: float(1 << 30)}
-"""What is more stands for what is not known."""
+"""The highest believable numbers; a higher one means that it is not known."""
 MIB = 1 << 20
 _LINE = re.compile(rf"({'|'.join(MOST)})\{{(.*)\}} (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-Place = tuple[str, str]
+PodKey = tuple[str, str]
 """Namespace and name of a pod."""
 
 
-class _Gpu(NamedTuple):
+class _GpuLabels(NamedTuple):
     namespace: str
     pod: str
     uuid: str
     part: str
     share: str
-    """Of one that several pods take turns on."""
+    """Which share it is, of a GPU that several pods take turns on."""
     product: str
 
 
-def read_gpus(text: str) -> dict[Place, list[GpuMeasure]]:
-    """Those that pods have, and of which everything is known."""
-    gpus: defaultdict[Place, list[GpuMeasure]] = defaultdict(list)
+def read_gpus(text: str) -> dict[PodKey, list[GpuMeasure]]:
+    """Read the GPUs that pods have and of which everything is known."""
+    gpus: defaultdict[PodKey, list[GpuMeasure]] = defaultdict(list)
     for gpu, known in _numbers(text).items():
         if all(gpu[:3]) and (measure := _measure(gpu, known)):
             gpus[gpu.namespace, gpu.pod].append(measure)
@@ -61,8 +61,8 @@ def read_gpus(text: str) -> dict[Place, list[GpuMeasure]]:
 
 
 def read_node(text: str) -> tuple[GpuMeasure, ...]:
-    """All of the node, with what is known of each; one that several pods share is one."""
-    gpus: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+    """Read all GPUs of a node with what is known of each; one that several pods share is one."""
+    gpus: defaultdict[_GpuLabels, dict[str, float]] = defaultdict(dict)
     for gpu, known in _numbers(text).items():
         if gpu.uuid:
             whole = gpus[gpu._replace(namespace="", pod="", share="")]
@@ -78,8 +78,8 @@ def read_node(text: str) -> tuple[GpuMeasure, ...]:
     )
 
 
-def _numbers(text: str) -> Mapping[_Gpu, dict[str, float]]:
-    numbers: defaultdict[_Gpu, dict[str, float]] = defaultdict(dict)
+def _numbers(text: str) -> Mapping[_GpuLabels, dict[str, float]]:
+    numbers: defaultdict[_GpuLabels, dict[str, float]] = defaultdict(dict)
     for line in text.splitlines():
         if (found := _LINE.match(line)) and (number := _number(found[3], MOST[found[1]])) is not None:
             known = numbers[_gpu(dict(_LABEL.findall(found[2])))]
@@ -87,9 +87,9 @@ def _numbers(text: str) -> Mapping[_Gpu, dict[str, float]]:
     return numbers
 
 
-def _gpu(labels: Mapping[str, str]) -> _Gpu:
-    """Older versions, and newer ones that are told to, have other names for the pod."""
-    return _Gpu(
+def _gpu(labels: Mapping[str, str]) -> _GpuLabels:
+    """Read the labels of a GPU; older versions, and some newer ones, have other names for the pod."""
+    return _GpuLabels(
         labels.get("namespace") or labels.get("pod_namespace", ""),
         labels.get("pod") or labels.get("pod_name", ""),
         labels.get("UUID") or labels.get("uuid", ""),
@@ -107,15 +107,15 @@ def _number(text: str, most: float) -> float | None:
     return number if 0 <= number <= most else None
 
 
-def _use(gpu: _Gpu, known: Mapping[str, float]) -> int | None:
-    """Percent, rounded up: what does a little is not idle."""
+def _use(gpu: _GpuLabels, known: Mapping[str, float]) -> int | None:
+    """Return the use in percent, rounded up: a GPU that does a little is not idle."""
     uses = [100 * known[RATIO]] if RATIO in known else []
     if PERCENT in known and not gpu.part:
         uses.append(known[PERCENT])
     return ceil(max(uses)) if uses else None
 
 
-def _measure(gpu: _Gpu, known: Mapping[str, float]) -> GpuMeasure | None:
+def _measure(gpu: _GpuLabels, known: Mapping[str, float]) -> GpuMeasure | None:
     use = _use(gpu, known)
     if use is None or USED_MIB not in known:
         return None
@@ -127,32 +127,33 @@ LABELS = (
     "app in (nvidia-dcgm-exporter, dcgm-exporter)",
     "app.kubernetes.io/name in (dcgm-exporter, nvidia-dcgm-exporter, gke-managed-dcgm-exporter)",
 )
-"""Of its pods: NVIDIA's GPU operator, its own chart and Google's clusters mark them differently."""
+"""Selectors of the exporter's pods: NVIDIA's GPU operator, its own chart and Google's clusters mark them differently.
+"""
 PORT, PATH = 9400, "metrics"
 PATIENCE, AT_ONCE, MOST_BYTES = 5.0, 100, 8 << 20
-"""Seconds and bytes of one answer at most, and how many are awaited at the same time."""
+"""The most seconds and bytes of one answer, and how many are awaited at the same time."""
 NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
 
 
-class Look(NamedTuple):
-    gpus: Mapping[Place, Sequence[GpuMeasure]]
-    """By pod; those that cannot be seen are not there."""
+class GpuSample(NamedTuple):
+    gpus: Mapping[PodKey, Sequence[GpuMeasure]]
+    """By pod, those that could be measured."""
     troubles: Mapping[str, Trouble]
-    """By node: why none of its GPUs can be seen."""
+    """By node, why none of its GPUs could be measured."""
 
 
-class Exporters:
-    def __init__(self, api: Api, cluster: Cluster, namespace: str, every: float) -> None:
-        """It is looked `every` so many seconds: no look is to take longer."""
+class GpuExporters:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, namespace: str, every: float) -> None:
+        """Samples are taken `every` so many seconds, so none may take longer."""
         self._patience = min(PATIENCE, every)
         self._api, self._cluster, self.namespace = api.hurried(self._patience), cluster, namespace
         self._there: dict[str, str] = {}
-        """Node → the exporter's pod there."""
+        """The exporter's pod on each node."""
         self._places = asyncio.Semaphore(AT_ONCE)
         self._said: str | None = None
 
     async def use(self, workloads: Sequence[Workload]) -> GpuUse:
-        """Only nodes on which their pods are, are asked."""
+        """Measure the GPUs of workloads; only nodes with their pods are asked."""
         pods = {each.id: self._cluster.pods_of(Run.of(each)) for each in workloads}
         nodes = {pod.spec.node_name for each in pods.values() for pod in each if pod.status.phase not in OVER}
         look = await self.look(nodes - {""})
@@ -160,26 +161,26 @@ class Exporters:
         return {each.id: gpus_of(each, pods[each.id], look.gpus) for each in workloads}
 
     async def gpus_seen(self) -> list[bool]:
-        """Of each node that has some: whether an exporter is there that may be asked. Nothing, while nobody knows."""
+        """Return for each node with GPUs whether its exporter may be asked; nothing while that is not known."""
         allowed = bool(self.namespace)
         try:
             if allowed:
                 allowed = await self._api.may("get", Pod, self.namespace, subresource="proxy")
                 await self._find()
-        except Forbidden:
+        except KubernetesForbidden:
             allowed = False
-        except ApiError:
+        except KubernetesError:
             return []
         return [allowed and node.name in self._there for node in self._cluster.nodes_with_gpus()]
 
     async def troubles(self) -> dict[str, Trouble]:
-        """Why GPUs cannot be seen, by node: of those that somebody has, also why not each of them."""
+        """Return by node why GPUs cannot be measured, also those of a single pod."""
         nodes = sorted(node.name for node in self._cluster.nodes_with_gpus())
         look = await self.look(nodes)
         untold = {node: trouble for node in nodes if (trouble := self._untold(node, look))}
         return {**untold, **look.troubles}
 
-    def _untold(self, node: str, look: Look) -> Trouble | None:
+    def _untold(self, node: str, look: GpuSample) -> Trouble | None:
         for pod in self._cluster.pods.by("node", node):
             has_some = pod.status.phase == "Running" and requests(pod).get(names.GPU)
             if has_some and (pod.namespace, pod.name) not in look.gpus:
@@ -189,13 +190,13 @@ class Exporters:
                 )
         return None
 
-    async def look(self, nodes: Collection[str]) -> Look:
+    async def look(self, nodes: Collection[str]) -> GpuSample:
         pages, troubles = await self._pages(nodes)
         gpus = [read_gpus(page) for page in pages.values()]
-        return Look({place: found for each in gpus for place, found in each.items()}, troubles)
+        return GpuSample({place: found for each in gpus for place, found in each.items()}, troubles)
 
     async def of_nodes(self, nodes: Collection[str]) -> tuple[dict[str, tuple[GpuMeasure, ...]], dict[str, Trouble]]:
-        """What the GPUs of these do, whoever has them, and why those of others cannot be seen."""
+        """Measure the GPUs of nodes, whoever has them, and say why those of others cannot be measured."""
         pages, troubles = await self._pages(nodes)
         return {node: read_node(page) for node, page in pages.items()}, troubles
 
@@ -205,7 +206,7 @@ class Exporters:
         if not self._there.keys() >= set(nodes):
             try:
                 await self._find()
-            except ApiError as error:
+            except KubernetesError as error:
                 return {}, dict.fromkeys(nodes, self._trouble(error))
         answers = dict(zip(nodes, await asyncio.gather(*(self._ask(node) for node in nodes)), strict=True))
         told = {node: said for node, said in answers.items() if isinstance(said, str)}
@@ -223,33 +224,33 @@ class Exporters:
         try:
             async with self._places:
                 page = await self._api.page(pod, self.namespace, PORT, PATH, seconds=self._patience, most=MOST_BYTES)
-        except ApiError as error:
+        except KubernetesError as error:
             self._there.pop(node, None)  # there may be another by now
             return self._trouble(error, pod)
         return page.decode(errors="replace")
 
-    def _trouble(self, error: ApiError, pod: str | None = None) -> Trouble:
-        if isinstance(error, Forbidden | Denied):
+    def _trouble(self, error: KubernetesError, pod: str | None = None) -> Trouble:
+        if isinstance(error, KubernetesForbidden | AdmissionDenied):
             return Trouble(error.message, "kubectl apply -k deploy/kubernetes/gpu-use")
         named = f" {pod}" if pod else ""
         return Trouble(error.message, f"kubectl describe pod -n {self.namespace}{named}")
 
     def _tell(self, trouble: Trouble | None) -> None:
-        """In the log, and only what is new."""
+        """Log why GPUs are not measured, when the reason is new."""
         if trouble and trouble.why != self._said:
             log.warning("what GPUs do is not seen: %s", trouble.why)
         self._said = trouble.why if trouble else None
 
 
 def _answers(pod: Pod) -> bool:
-    """What a workload would say of itself is not asked for."""
+    """Only exporters count that are no workloads of Penstock's: what a workload says of itself is not believed."""
     return pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and names.run_of(pod) is None
 
 
 def gpus_of(
-    workload: Workload, pods: Sequence[Pod], seen: Mapping[Place, Sequence[GpuMeasure]]
+    workload: Workload, pods: Sequence[Pod], seen: Mapping[PodKey, Sequence[GpuMeasure]]
 ) -> tuple[GpuMeasure | None, ...]:
-    """All that its pods have. Those of a node that has no pod, or whose pod has no place yet, are not seen."""
+    """Return all GPUs of a workload; None for those of a node that has no pod, or whose pod has no place yet."""
     spec = workload.spec
     found: list[GpuMeasure | None] = []
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Measure how much a volume holds with `du`, in a pod that mounts it or in one of ours."""
+"""Run small helper pods that mount a volume, and measure with `du` how much a volume holds."""
 
 from __future__ import annotations
 
@@ -8,31 +8,79 @@ from functools import partial
 
 from penstock.domain.volumes import Phase, Volume
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, shown
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod, Terminated
+from penstock.engines.kubernetes.api.cache import find_first
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, shown
+from penstock.engines.kubernetes.api.objects import ContainerStateTerminated, Job, Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
-from penstock.engines.kubernetes.api.wait import first
 from penstock.engines.kubernetes.settings import PodSettings, security
 from penstock.engines.kubernetes.spec.pod import Fields, container_security, placement
-from penstock.engines.kubernetes.volumes import Claims
+from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 
 SECONDS, PATIENCE = 60, 15
-"""A volume may take so long to be measured, and whoever asks for it waits so long."""
+"""Seconds a measurement may take, and seconds a caller waits for it."""
 INSIDE = "/volume"
+"""Where a helper pod mounts the volume."""
 KIBIBYTE = 1024
 LINE, LONGEST = 4096, 15
 """Bytes of an answer that are read, and digits of a number that are believed."""
+DU = f"du -sk {INSIDE} >/dev/termination-log 2>/dev/null; true"
+"""What may not be read is left out."""
 
 
-class Measuring:
-    def __init__(self, api: Api, claims: Claims, made: PodSettings, image: str) -> None:
-        self._api = api
-        self._claims = claims
-        self._made = made
-        self._image = image
+class HelperPods:
+    """Run a script once in a pod of its own; what it writes to the termination log is its answer."""
+
+    def __init__(self, api: KubernetesApi, made: PodSettings, image: str) -> None:
+        self._api, self._made, self._image = api, made, image
+
+    async def run(
+        self, name: str, namespace: str, claim: str, script: str, node: str | None = None
+    ) -> ContainerStateTerminated:
+        """The volume is read-only; what only one node may have is mounted on that `node`."""
+        with suppress(AlreadyExists):  # from before a restart: it says the same
+            await self._api.create(Job, self._job(name, claim, script, node), namespace)
+        try:
+            return await find_first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        finally:
+            await asyncio.shield(self._api.delete(Job, name, namespace))
+
+    def _job(self, name: str, claim: str, script: str, node: str | None) -> Fields:
+        found = {names.MANAGED: names.PENSTOCK}
+        container = {
+            "name": names.CONTAINER,
+            "image": self._image,
+            "command": ["sh", "-c", script],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+            "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
+            "securityContext": container_security(restricted=self._made.restricted),
+        }
+        source = {"claimName": claim, "readOnly": True}
+        spec: Fields = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": security(self._made),
+            "containers": [container],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
+        } | placement(self._made)
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        return {
+            "metadata": {"name": name, "labels": found},
+            "spec": {
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": SECONDS,
+                "ttlSecondsAfterFinished": SECONDS,
+                "template": {"metadata": {"labels": found}, "spec": spec},
+            },
+        }
+
+
+class VolumeMeter:
+    def __init__(self, api: KubernetesApi, claims: KubernetesClaims, helpers: HelperPods) -> None:
+        self._api, self._claims, self._helpers = api, claims, helpers
         self._counting: dict[str, asyncio.Task[int]] = {}
 
     async def close(self) -> None:
@@ -41,7 +89,7 @@ class Measuring:
         await asyncio.gather(*self._counting.values(), return_exceptions=True)
 
     async def usage(self, volume: Volume) -> int:
-        """Bytes. However many ask for a volume at once, it is counted once."""
+        """Return the bytes a volume holds; however many callers ask at once, it is measured once."""
         counting = self._counting.get(volume.id)
         if counting is None:
             counting = self._counting[volume.id] = asyncio.create_task(self._count(volume))
@@ -67,7 +115,7 @@ class Measuring:
             with shown():
                 async with asyncio.timeout(SECONDS):
                     found = await self._in_a_running_pod(volume)
-                    return await self._in_a_pod_of_ours(volume) if found is None else found
+                    return await self._in_a_helper_pod(volume) if found is None else found
         except TimeoutError:
             raise Unavailable(f"Volume {volume.name} could not be measured within {SECONDS} seconds.") from None
 
@@ -82,61 +130,21 @@ class Measuring:
                 async with await self._api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
                     if (found := _bytes(await _beginning(session))) is not None:
                         return found
-            except (ExecFailed, ApiError):
+            except (ExecFailed, KubernetesError):
                 continue  # its image has no `du`, or it ended meanwhile
         return None
 
-    async def _in_a_pod_of_ours(self, volume: Volume) -> int:
+    async def _in_a_helper_pod(self, volume: Volume) -> int:
         namespace, claim = self._claims.place(volume)
         name = f"measure-{volume.id}" if volume.claim is None else f"measure-{volume.claim}"[:57].rstrip("-.")
         users = [pod.spec.node_name for pod in self._claims.pods(volume) if pod.spec.node_name]
-        with suppress(AlreadyExists):  # from before a restart: it says the same
-            await self._api.create(Job, self._job(name, claim, users[0] if users else None), namespace)
-        try:
-            return await self._said(name, namespace, volume)
-        finally:
-            await asyncio.shield(self._api.delete(Job, name, namespace))
-
-    async def _said(self, name: str, namespace: str, volume: Volume) -> int:
-        ended = await first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        ended = await self._helpers.run(name, namespace, claim, DU, users[0] if users else None)
         if (found := _bytes(ended.message)) is not None:
             return found
         raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")
 
-    def _job(self, name: str, claim: str, node: str | None) -> Fields:
-        found = {names.MANAGED: names.PENSTOCK}
-        count = f"du -sk {INSIDE} >/dev/termination-log 2>/dev/null; true"  # what may not be read is left out
-        container = {
-            "name": names.CONTAINER,
-            "image": self._image,
-            "command": ["sh", "-c", count],
-            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
-            "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
-            "securityContext": container_security(restricted=self._made.restricted),
-        }
-        source = {"claimName": claim, "readOnly": True}
-        spec: Fields = {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": security(self._made),
-            "containers": [container],
-            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
-        } | placement(self._made)
-        if node:  # what only one node may have can be looked at only there
-            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-        return {
-            "metadata": {"name": name, "labels": found},
-            "spec": {
-                "backoffLimit": 0,
-                "activeDeadlineSeconds": SECONDS,
-                "ttlSecondsAfterFinished": SECONDS,
-                "template": {"metadata": {"labels": found}, "spec": spec},
-            },
-        }
 
-
-def _ended(pod: Pod) -> Terminated | None:
+def _ended(pod: Pod) -> ContainerStateTerminated | None:
     status = pod.container(names.CONTAINER)
     return status.state.terminated if status else None
 
@@ -153,7 +161,7 @@ def _mounted_at(pod: Pod, claim: str) -> str | None:
 
 
 async def _beginning(session: ExecSession) -> str:
-    """What `du` says first; a program of that name in a user's image may say anything, for as long as it likes."""
+    """Read the beginning of what `du` prints; a program of that name in a user's image may print anything, for ever."""
     said = b""
     async for channel, data in session:
         if channel == 1:

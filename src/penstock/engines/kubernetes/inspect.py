@@ -1,4 +1,4 @@
-"""`inspect` and `top`: a run's objects as the cluster has them, and what its containers use.
+"""Show a run's objects as the cluster has them (`inspect`), and what its containers use (`top`).
 
 What the processes of a container do, a cluster tells nobody. So the container is asked itself: a few lines of shell in
 it print what the kernel shows there.
@@ -14,14 +14,11 @@ from typing import Any
 from penstock.domain.secrets import masked, passwords_removed
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import NotFound, shown
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim
+from penstock.engines.kubernetes.api.errors import KubernetesNotFound, shown
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim, Service
 from penstock.engines.kubernetes.api.streams import ExecFailed
 from penstock.engines.kubernetes.exec import running_pod
 from penstock.engines.kubernetes.usage import LOOK, read_usage
@@ -32,7 +29,7 @@ from penstock.wire.measures import Measure
 SECONDS = 30.0
 MOST_BYTES = 8 << 20
 REPEATED = (names.RECORD, "kubectl.kubernetes.io/last-applied-configuration")
-"""Annotations that have the whole object in them again."""
+"""Annotations that repeat the whole object."""
 
 Fields = dict[str, Any]
 
@@ -40,8 +37,8 @@ Fields = dict[str, Any]
 # -- inspect -------------------------------------------------------------------------------------------------------
 
 
-async def inspect(api: Api, cluster: Cluster, run: Run) -> Fields:
-    """Only what is known to be the run's: labels alone can be written by others."""
+async def inspect_run(api: KubernetesApi, cluster: Cluster, run: Run) -> Fields:
+    """Return the objects of a run, of those the cache knows: labels alone can be written by others."""
     jobs, pods = cluster.jobs_of(run), cluster.pods_of(run)
     claims = {(pod.namespace, claim) for pod in pods for claim in pod.claims()}
     with shown():
@@ -54,7 +51,9 @@ async def inspect(api: Api, cluster: Cluster, run: Run) -> Fields:
     return dict(passwords_removed({kind: [_clean(raw) for raw in each] for kind, each in found.items()}))
 
 
-async def _all(api: Api, kind: type[Object], known: Iterable[Object], run: Run) -> list[Fields]:
+async def _all(
+    api: KubernetesApi, kind: type[KubernetesObject], known: Iterable[KubernetesObject], run: Run
+) -> list[Fields]:
     uids = {each.uid: each.namespace for each in known}
     found = [
         raw for place in sorted(set(uids.values())) for raw in await api.raw_list(kind, place, names.selector(run))
@@ -62,15 +61,15 @@ async def _all(api: Api, kind: type[Object], known: Iterable[Object], run: Run) 
     return [raw for raw in found if raw["metadata"].get("uid") in uids]
 
 
-async def _one(api: Api, namespace: str, name: str) -> Fields | None:
+async def _one(api: KubernetesApi, namespace: str, name: str) -> Fields | None:
     try:
-        return await api.raw(Claim, name, namespace)
-    except NotFound:
+        return await api.raw(PersistentVolumeClaim, name, namespace)
+    except KubernetesNotFound:
         return None
 
 
 def _clean(raw: Any) -> Any:
-    """Without what repeats the rest, and with secrets masked wherever variables are set."""
+    """Leave out what repeats the rest, and mask secrets wherever variables are set."""
     if isinstance(raw, list):
         return [_clean(each) for each in raw]
     if not isinstance(raw, dict):
@@ -83,7 +82,7 @@ def _clean(raw: Any) -> Any:
 # -- top -----------------------------------------------------------------------------------------------------------
 
 
-async def top(api: Api, cluster: Cluster, run: Run, part: int) -> Measure:
+async def measure_part(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: only what runs uses anything.")
@@ -94,14 +93,14 @@ async def top(api: Api, cluster: Cluster, run: Run, part: int) -> Measure:
         raise Unavailable(f"It did not say within {SECONDS:.0f} seconds what it uses.") from None
 
 
-async def _look_inside(api: Api, pod: Pod) -> Measure:
+async def _look_inside(api: KubernetesApi, pod: Pod) -> Measure:
     """Ask the container of a run what it uses."""
     mark = secrets.token_hex(16)
     shell = BASH if names.HAS_BASH in pod.annotations else "sh"
     return read_usage(await _said(api, pod, [shell, "-c", LOOK, shell, mark]), mark)
 
 
-async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
+async def _said(api: KubernetesApi, pod: Pod, command: list[str]) -> bytes:
     said = bytearray()
     with shown():
         try:
@@ -109,7 +108,7 @@ async def _said(api: Api, pod: Pod, command: list[str]) -> bytes:
                 async for channel, data in session:
                     if channel == 1 and len(said) < MOST_BYTES:
                         said += data
-        except NotFound:
+        except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
         except ExecFailed as failed:
             if failed.exit_code != 127:

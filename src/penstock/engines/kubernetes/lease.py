@@ -1,4 +1,4 @@
-"""The Lease that lets one server work in a namespace: two would stop and delete each other's work.
+"""Hold the Lease that lets one server work in a namespace: two would stop and delete each other's work.
 
 The holder renews it every few seconds. A server of the same installation, by an id in its data directory, takes it at
 once: it was killed, or its replica was. Any other waits as long as the Lease lasts without being renewed, by its own
@@ -19,28 +19,36 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock.background import Tasks
 from penstock.domain.model import now
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Passing
-from penstock.engines.kubernetes.api.objects.others import Lease
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import (
+    AlreadyExists,
+    KubernetesConflict,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesNotFound,
+    KubernetesUnavailable,
+)
+from penstock.engines.kubernetes.api.resources import Lease
 from penstock.errors import PenstockError, StartRefused, Unavailable
 
 log = logging.getLogger(__name__)
 
 NAME = "penstock"
 SECONDS, RENEW, LOOK = 15, 5.0, 1.0
-"""How long it lasts, and the time between two renewals, and between two looks at another's."""
+"""Seconds the Lease lasts, between two renewals, and between two looks at another's."""
 PATIENCE = 3.0
 PROCESS = "penstock.dev/process"
-"""Of several that have the same id, as a copy of a data directory would, which took it last."""
+"""Which process took it last, of several with the same id, as a copy of a data directory has."""
 FIELDS = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class HeldLease:
-    """`await open()` returns when it is held, or goes on trying where the cluster does not answer or allow it;
-    StartRefused if another server has it."""
+    """The Lease of this server. `open` returns when it is held, or goes on trying where the cluster does not answer or
+    allow it; StartRefused if another server has it."""
 
-    def __init__(self, api: Api, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
+    def __init__(self, api: KubernetesApi, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
         self._api = api.hurried(PATIENCE)
         self._namespace = namespace
         self._id = installation_of(data_dir)
@@ -49,7 +57,7 @@ class HeldLease:
         self._version = ""
         self._seen: tuple[str, float] | None = None
         """The version of another's Lease, and when it was first seen."""
-        self._work: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self.held = asyncio.Event()
         self.why: str | None = None
         """Why it is not held."""
@@ -60,22 +68,20 @@ class HeldLease:
                 if await self._take():
                     break
                 await asyncio.sleep(LOOK)
-        except (Passing, Forbidden, Unavailable) as error:
+        except (KubernetesUnavailable, KubernetesForbidden, Unavailable) as error:
             self.why = error.message
-            self._work = asyncio.create_task(self._keep_trying())
-        except ApiError as error:
+            self._tasks.start(self._keep_trying())
+        except KubernetesError as error:
             raise error.shown() from error
         else:
-            self._work = asyncio.create_task(self._renew())
+            self._tasks.start(self._renew())
 
     async def close(self) -> None:
-        """The next server has it at once."""
-        if self._work:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+        """Give it up, so that the next server has it at once."""
+        await self._tasks.close()
         if self.held.is_set():
             self.held.clear()
-            with suppress(ApiError):
+            with suppress(KubernetesError):
                 await self._write({"holderIdentity": None})
 
     def require(self) -> None:
@@ -94,12 +100,12 @@ class HeldLease:
                     self._is_lost(error.message)
                     return
                 self.why = error.message
-            except ApiError as error:
+            except KubernetesError as error:
                 self.why = error.message
         await self._renew()
 
     async def _take(self) -> bool:
-        """StartRefused if another holds it; False while that cannot be told yet."""
+        """Try to take the Lease: StartRefused if another holds it, False while that cannot be told yet."""
         found = await self._api.find(Lease, NAME, self._namespace)
         try:
             if found is None:
@@ -109,7 +115,7 @@ class HeldLease:
                 await self._write(self._fields() | {"leaseTransitions": found.spec.lease_transitions + 1})
             else:
                 return False
-        except (AlreadyExists, Conflict):
+        except (AlreadyExists, KubernetesConflict):
             return False
         self.why = None
         self.held.set()
@@ -144,7 +150,7 @@ class HeldLease:
         metadata = {"name": NAME, "annotations": {PROCESS: self._process}}
         try:
             made = await self._api.create(Lease, {"metadata": metadata, "spec": spec}, self._namespace)
-        except NotFound as error:
+        except KubernetesNotFound as error:
             hint = f"kubectl create namespace {self._namespace}"
             raise Unavailable(f"the namespace {self._namespace} is not there", hint=hint) from error
         self._version = made.metadata.resource_version
@@ -159,7 +165,7 @@ class HeldLease:
         }
 
     async def _write(self, spec: dict[str, Any]) -> None:
-        """Only if nobody else wrote it meanwhile: Conflict."""
+        """Write the Lease; KubernetesConflict if somebody else wrote it meanwhile."""
         metadata = {"resourceVersion": self._version, "annotations": {PROCESS: self._process}}
         written = await self._api.patch(Lease, NAME, {"metadata": metadata, "spec": spec}, self._namespace)
         self._version = written.metadata.resource_version
@@ -171,13 +177,13 @@ class HeldLease:
             await asyncio.sleep(RENEW)
             try:
                 await self._write({"renewTime": now().strftime(FIELDS)})
-            except (Conflict, NotFound):
+            except (KubernetesConflict, KubernetesNotFound):
                 await self._look()
-            except ApiError as error:
+            except KubernetesError as error:
                 log.warning("the Lease of %s is not renewed: %s", self._namespace, error.message)
 
     async def _look(self) -> None:
-        """Somebody else changed it, or removed it."""
+        """Find out who changed or removed the Lease."""
         try:
             found = await self._api.find(Lease, NAME, self._namespace)
             if found is None:
@@ -186,7 +192,7 @@ class HeldLease:
                 self._version = found.metadata.resource_version
             else:
                 self._is_lost(self._said(found))
-        except (ApiError, Unavailable) as error:
+        except (KubernetesError, Unavailable) as error:
             log.warning("the Lease of %s cannot be read: %s", self._namespace, error.message)
 
     def _is_lost(self, why: str) -> None:
@@ -196,7 +202,8 @@ class HeldLease:
 
 
 def installation_of(data_dir: Path) -> str:
-    """The id that all servers of this data directory have in common; there is one at a time (`server.lock`)."""
+    """Return the id of the installation, the same for all servers of this data directory; one runs at a time
+    (`server.lock`)."""
     place = data_dir / "kubernetes" / "installation"
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Names and labels of our objects in a cluster. They follow from ids, so writes can be repeated.
+"""Name and label Penstock's objects in a cluster. Names follow from ids, so writes can be repeated.
 
 Labels are k8s-cli's, for people with kubectl and for selecting; they can be forged by whoever may edit the
 namespace. What we believe about an object stands in its annotations, and only for objects that carry MANAGED.
@@ -10,9 +10,7 @@ import hashlib
 import re
 
 from penstock.engines.base import Run
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
 
 MANAGED = "app.kubernetes.io/managed-by"
 PENSTOCK = "penstock"
@@ -24,7 +22,7 @@ USERNAME = "username"
 NODE_INDEX = "node-idx"
 ATTEMPT = "penstock.dev/attempt"
 ARRAY_INDEX = "penstock.dev/index"
-"""On what runs one index of an array once more: Kubernetes counts it as index 0 of a Job of its own."""
+"""The index of an array that a Job runs once more: Kubernetes counts it as index 0 of a Job of its own."""
 
 VOLUME = "skypilot-volume"
 VOLUME_ID = "volume-id"
@@ -39,11 +37,11 @@ GROUPS = "penstock.dev/groups"
 CREATED_AT = "created-at"
 NUM_NODES = "num-nodes"
 STOP = "penstock.dev/stop"
-"""When a stop was asked for."""
+"""When the user asked to stop it."""
 VERDICT = "penstock.dev/verdict"
-"""Why we ended what Kubernetes would have let wait for ever: JSON of state, reason and message."""
+"""Why Penstock ended what Kubernetes would let wait for ever: JSON of state, reason and message."""
 SETTLED = "penstock.dev/settled"
-"""Result and logs are stored: when the Job may go."""
+"""When the Job may be removed: its result and logs are stored."""
 GRACE = "penstock.dev/stop-grace"
 """Seconds between TERM and KILL, as its pods have them."""
 SENDS_WORKDIR = "penstock.dev/sends-workdir"
@@ -65,7 +63,7 @@ GPU_PRODUCT = "nvidia.com/gpu.product"
 CONTAINER = "task"
 
 MOST_PARTS = 10_000
-"""Of one Job of ours: what says that it has more is none."""
+"""The most parts a Job of Penstock's has; one with more was not made by it."""
 _LABEL_LIMIT = 63
 _MARK = 12
 _MARKED = re.compile(rf"(^|-)[0-9a-f]{{{_MARK}}}$")
@@ -75,7 +73,7 @@ _JOB_NAME_LIMIT = 57
 
 
 def job_name(name: str, run: Run, index: int | None = None) -> str:
-    """`train-abcd2345`; a later attempt `train-abcd2345-2`, and of an array one Job for each index, `…-2-7`."""
+    """Name a Job: `train-abcd2345`, a later attempt `…-2`, one index of an array `…-2-7`."""
     mark = f"-{run.workload_id}"
     if run.attempt > 1:
         mark += f"-{run.attempt}"
@@ -84,8 +82,8 @@ def job_name(name: str, run: Run, index: int | None = None) -> str:
     return name[: _JOB_NAME_LIMIT - len(mark)].rstrip("-") + mark
 
 
-def run_of(found: Object) -> Run | None:
-    """The run an object of ours belongs to."""
+def run_of(found: KubernetesObject) -> Run | None:
+    """Return the run an object belongs to, by its labels."""
     labels = found.labels
     workload_id, attempt = labels.get(TASK_ID, ""), labels.get(ATTEMPT, "")
     if labels.get(MANAGED) != PENSTOCK or not workload_id or not attempt.isdecimal():
@@ -93,29 +91,29 @@ def run_of(found: Object) -> Run | None:
     return Run(workload_id, int(attempt))
 
 
-def is_for(group: str, found: Object) -> bool:
-    """Is it given to this group?"""
+def is_for(group: str, found: KubernetesObject) -> bool:
+    """Did somebody allow this group to use it?"""
     return bool(group) and group in re.split(r"[,\s]+", found.annotations.get(GROUPS, ""))
 
 
 def selector(run: Run) -> str:
-    """All that belongs to a run, as a label selector."""
+    """Return the label selector of everything that belongs to a run."""
     return f"{MANAGED}={PENSTOCK},{TASK_ID}={run.workload_id},{ATTEMPT}={run.attempt}"
 
 
 def part_of(found: Pod | Job) -> int:
-    """Which rank or index a pod is."""
+    """Return which rank or index a pod is, or which index a Job runs."""
     number = found.labels.get(ARRAY_INDEX) or found.annotations.get(INDEX) or found.labels.get(INDEX) or "0"
     return int(number) if number.isdecimal() else 0
 
 
 def label(text: str) -> str:
-    """k8s-cli's spelling of a user as a label: `@` and whatever else a label cannot hold become `-`."""
+    """Spell a user as a label, as k8s-cli does: `@` and whatever else a label cannot hold become `-`."""
     return _NOT_LABEL.sub("-", text)[:63].strip("-._")
 
 
 def namespace_of(prefix: str, owner: str) -> str:
-    """A namespace for one user or group; a name that had to be changed, or could be taken for a changed one, gets a
+    """Name the namespace of a user or group. A name that had to be changed, or could be taken for a changed one, gets a
     mark, so that two never meet."""
     room = _LABEL_LIMIT - len(prefix) - 1
     plain = re.sub(r"[^a-z0-9]+", "-", owner.lower()).strip("-")

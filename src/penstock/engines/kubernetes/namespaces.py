@@ -1,4 +1,4 @@
-"""Where things are created: one namespace for all, or one for each user or group."""
+"""Choose and prepare the namespace of an object: one for all, or one for each user or group."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Forbidden
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import (
+from penstock.engines.kubernetes.api.cache import find_first
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, KubernetesForbidden
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import (
     Namespace,
     NetworkPolicy,
     ResourceQuota,
@@ -17,28 +18,27 @@ from penstock.engines.kubernetes.api.objects.others import (
     SelfReview,
     ServiceAccount,
 )
-from penstock.engines.kubernetes.api.wait import first
 from penstock.errors import Conflict, PenstockError, StartRefused, Unavailable
 from penstock.settings import Settings
 
 ACCOUNT_SECONDS = 30.0
 BINDING_LOOKS, BINDING_PAUSE = 100, 0.1
-"""How often it is looked whether a new right is there, and the seconds between: nothing tells."""
+"""How often to ask whether a new right is there, and the seconds between: nothing tells."""
 OUTSIDE = {"0.0.0.0/0": ["169.254.0.0/16"], "::/0": ["fe80::/10", "fd00:ec2::254/128"]}
-"""All there is, without the addresses at which clouds give out the credentials of their nodes."""
+"""All addresses, without those at which clouds give out the credentials of their nodes."""
 LONGEST_BASE = 50
 RULES = "penstock"
-"""What the quota, the network policy and the role binding of a namespace are called."""
+"""The name of the quota, the network policy and the role binding of a namespace."""
 RBAC = RoleBinding.kind.group
 SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class Namespaces:
-    def __init__(self, api: Api, settings: Settings) -> None:
+    def __init__(self, api: KubernetesApi, settings: Settings) -> None:
         self._api = api
         self._settings = settings
         self.base = settings.kubernetes_namespace or api.namespace
-        """The one, or the prefix of all; who holds the Lease in the namespace of that name works in them."""
+        """The one namespace, or the prefix of all; who holds the Lease in the namespace of that name works in them."""
         if self.scope is None and len(self.base) > LONGEST_BASE:
             raise StartRefused(
                 f"kubernetes_namespace {self.base} is too long: names of users are added to it.",
@@ -48,7 +48,7 @@ class Namespaces:
 
     @property
     def scope(self) -> str | None:
-        """Where all of ours is: the one namespace, or None for all of them."""
+        """The one namespace of all objects; None if each owner has one."""
         return self.base if self._settings.kubernetes_namespaces == "one" else None
 
     def of(self, user: str, group: str) -> str:
@@ -61,11 +61,12 @@ class Namespaces:
                 return names.namespace_of(self.base, group)
 
     def are_ours(self, name: str) -> bool:
-        """By its name alone: what a namespace of that name holds is still looked at closely."""
+        """Is it a namespace of Penstock's, by its name? What it holds is still checked."""
         return name == self.base if self.scope else name.startswith(f"{self.base}-")
 
     async def ready(self, user: str, group: str) -> str:
-        """Its name, once pods can be made in it; after the first time nothing is asked of the cluster."""
+        """Return the owner's namespace once pods can be made in it; after the first time nothing is asked of the
+        cluster."""
         name = self.of(user, group)
         if self.scope:
             return name
@@ -75,10 +76,10 @@ class Namespaces:
         await asyncio.shield(making)
         return name
 
-    def missing(self, name: str, error: ApiError) -> PenstockError:
-        """What to say when the cluster has no such namespace, after all; the next try makes it anew where it may. With
-        a namespace, the right to make anything in it is gone, too."""
-        if isinstance(error, Forbidden) and not self._settings.kubernetes_namespace_role:
+    def missing(self, name: str, error: KubernetesError) -> PenstockError:
+        """Convert the error of a namespace that is gone, after all; the next try makes it anew where it may. With a
+        namespace, the right to make anything in it is gone, too."""
+        if isinstance(error, KubernetesForbidden) and not self._settings.kubernetes_namespace_role:
             return error.shown()
         self._ready.pop(name, None)
         hint = f"kubectl create namespace {name}" if self.scope else None
@@ -107,7 +108,7 @@ class Namespaces:
         await self._account(name)
 
     async def _bind(self, name: str, role: str) -> None:
-        """Gives our own account its rights there; a new binding is known to the API server after a moment."""
+        """Give Penstock's account its rights there; a new binding is known to the API server after a moment."""
         try:
             await self._api.create(
                 RoleBinding, binding_of(role, await self._api.create(SelfReview, {"metadata": {}})), name
@@ -121,10 +122,10 @@ class Namespaces:
         raise Unavailable(f"The ClusterRole {role} gives no right to make Jobs in the namespace {name}.")
 
     async def _account(self, name: str) -> None:
-        """Pods are refused until the namespace has the account they run under, which Kubernetes makes in its time."""
+        """Wait for the namespace's default account, without which pods are refused."""
         try:
             async with asyncio.timeout(ACCOUNT_SECONDS):
-                await first(self._api, ServiceAccount, name, lambda _: True, fields="metadata.name=default")
+                await find_first(self._api, ServiceAccount, name, lambda _: True, fields="metadata.name=default")
         except TimeoutError:
             raise Unavailable(f"The namespace {name} has no default account yet.") from None
 
@@ -150,7 +151,7 @@ class Namespaces:
 
 
 def binding_of(role: str, review: SelfReview) -> dict[str, Any]:
-    """A RoleBinding for whoever the API server takes us for."""
+    """Build a RoleBinding for the account the API server sees Penstock as."""
     name = review.status.user_info.username
     subject: dict[str, str] = {"kind": "User", "apiGroup": RBAC, "name": name}
     if name.startswith(SERVICE_ACCOUNT):
@@ -162,8 +163,8 @@ def binding_of(role: str, review: SelfReview) -> dict[str, Any]:
 
 
 def _network(*, closed: bool) -> dict[str, Any]:
-    """Nothing is allowed but what is named here. DNS is named by its port: where it runs differs from cluster to
-    cluster."""
+    """Build the network policy: nothing is allowed but what is named here. DNS is named by its port, since where it
+    runs differs from cluster to cluster."""
     here: list[dict[str, Any]] = [{"podSelector": {}}]
     dns = {
         "to": [{"namespaceSelector": {}}],

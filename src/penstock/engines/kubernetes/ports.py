@@ -17,9 +17,9 @@ import httpx2
 from wsproto.events import CloseConnection, Event, Message, TextMessage
 
 from penstock.engines.base import Run, Terminal
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import NotFound, shown
+from penstock.engines.kubernetes.api.errors import KubernetesNotFound, shown
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.kubernetes.exec import running_pod
 from penstock.errors import Conflict
@@ -31,7 +31,7 @@ LINGER_SECONDS = 10.0
 
 
 class ForwardSession(ExecSession):
-    """As that of a program: what is sent goes to the port, what it answers comes as output."""
+    """A session whose input goes to the port and whose output is what it answers."""
 
     def __init__(self, response: httpx2.Response, server: str, port: int) -> None:
         self._port = port
@@ -63,7 +63,7 @@ class ForwardSession(ExecSession):
             self._channel = None
 
 
-class Forwarded:
+class ForwardedPort:
     """A connection as every engine has it; what goes wrong in it is one of Penstock's own errors."""
 
     def __init__(self, session: ForwardSession) -> None:
@@ -75,11 +75,11 @@ class Forwarded:
             await self._session.send(data)
 
     async def end_input(self) -> None:
-        """Cannot be said. What is still answered comes; then, since most who say it have gone, it is over."""
+        """The port cannot be told. What it still answers comes; then, since most who say it have gone, it is over."""
         self._all_sent.set()
 
     async def resize(self, size: Terminal) -> None:
-        """It has no size."""
+        """A port has no terminal."""
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         with shown():
@@ -87,7 +87,7 @@ class Forwarded:
                 yield piece
 
     async def _next(self) -> tuple[int, bytes] | None:
-        """None at the end: its own, or after a while without a word to one who has sent all."""
+        """Return the next output; None at the end, or when the port is quiet after all was sent."""
         coming = asyncio.ensure_future(anext(self._session, None))
         ending = asyncio.create_task(self._all_sent.wait())
         try:
@@ -106,20 +106,20 @@ class Forwarded:
         await self._session.close()
 
 
-async def forward(api: Api, cluster: Cluster, run: Run, part: int, port: int) -> Forwarded:
+async def forward(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("It does not run now: only what runs can be connected to.")
     with shown():
         try:
             response = await api.forward(pod.name, pod.namespace, port)
-        except NotFound:
+        except KubernetesNotFound:
             raise Conflict("It has just ended.") from None
-    return Forwarded(ForwardSession(response, api.server, port))
+    return ForwardedPort(ForwardSession(response, api.server, port))
 
 
 def _short(said: str, port: int) -> str:
-    """Kubelet, runtime and Go each put their words before and behind what is wrong."""
+    """Strip what kubelet, runtime and Go put around the reason."""
     if "connection refused" in said:
         return f"nothing of it listens on port {port}"
     with suppress(ValueError):

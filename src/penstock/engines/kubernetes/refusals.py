@@ -1,4 +1,4 @@
-"""What can never run in this cluster, said at submit."""
+"""Refuse at submit what can never run in this cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from penstock.domain.nodes import product_matches
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.engines.kubernetes.nodes.inventory import UNNAMED
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.shared.refusals import ELSEWHERE, refuse_long_words, refuse_mount_over_workdir
 
 LARGEST_SPEC = 128 * 1024
-"""It stands beside the Job, too, where a cluster keeps no more than 256 KiB."""
+"""Bytes of a spec: it is kept beside the Job, where a cluster allows 256 KiB."""
 Products = Mapping[str, tuple[int, int]]
-"""Product → how many there are, how many of them are free."""
+"""How many there are of each product, and how many of them are free."""
 
 
-def refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: bool) -> list[Refusal]:
+def find_refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: bool) -> list[Refusal]:
     return [
         *_no_command(spec),
         *_too_long(spec),
@@ -29,7 +29,7 @@ def refusals(spec: Spec, products: Products, autoscaler: Autoscaler, *, kueue: b
 
 
 def _not_here(spec: Spec) -> list[Refusal]:
-    """What Kubernetes knows nothing of, or decides by itself."""
+    """Refuse what Kubernetes knows nothing of, or decides by itself."""
     found = []
     if spec.selectors.cpu_product:
         said = "Kubernetes does not say which CPUs its nodes have"
@@ -44,14 +44,14 @@ def _not_here(spec: Spec) -> list[Refusal]:
     return found
 
 
-def matching(wanted: Sequence[str], products: Iterable[str]) -> tuple[str, ...]:
-    """What the nodes call what the user wants, those that are there and those that can come; else the user's words."""
+def matching_products(wanted: Sequence[str], products: Iterable[str]) -> tuple[str, ...]:
+    """Return what nodes that are there or can come call the wanted GPUs; else the user's words."""
     found = tuple(product for product in products if any(product_matches(each, product) for each in wanted))
     return found or tuple(each.replace(" ", "-") for each in wanted)
 
 
 def _no_command(spec: Spec) -> list[Refusal]:
-    """Something has to wait, or be there, before the program starts: only a program we start can be made to."""
+    """Refuse what needs a program that Penstock starts: the image's own cannot be made to wait for anything."""
     if spec.run is not None or (spec.nodes == 1 and (not spec.workdir or spec.workdir.startswith("/"))):
         return []
     said = "is missing: with several nodes or a workdir, the image's own command cannot be used"
@@ -65,8 +65,8 @@ def _too_long(spec: Spec) -> list[Refusal]:
     return found
 
 
-def notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]:
-    """A product that no node has may be on its way, or misspelt: only the user can tell."""
+def find_notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]:
+    """Warn of a product that no node has: it may be on its way, or misspelt."""
     if not are_unknown(spec, (*products, *autoscaler.products)):
         return []
     there = _there(products)
@@ -75,7 +75,7 @@ def notices(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[str]
 
 
 def _unknown_products(spec: Spec, products: Products, autoscaler: Autoscaler) -> list[Refusal]:
-    """Where the admin has said what can come, nothing else does."""
+    """Refuse products that no node has, where the admin has said what can come."""
     if not autoscaler.known or not are_unknown(spec, (*products, *autoscaler.products)):
         return []
     hint = _there(products)
@@ -85,7 +85,7 @@ def _unknown_products(spec: Spec, products: Products, autoscaler: Autoscaler) ->
 
 
 def are_unknown(spec: Spec, products: Iterable[str]) -> bool:
-    """It asks for certain GPUs, and none of these are such."""
+    """Does it ask for GPU products of which none is known?"""
     wanted, known = spec.resources.gpu_products, tuple(products)
     return bool(wanted) and not any(product_matches(each, product) for each in wanted for product in known)
 

@@ -13,27 +13,33 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from penstock.background import Tasks
 from penstock.domain.model import iso, now
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import HeldUp, Launch, Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import AlreadyExists, ApiError, Denied, Forbidden, Invalid, NotFound
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.errors import (
+    AdmissionDenied,
+    AlreadyExists,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesInvalid,
+    KubernetesNotFound,
+    describe_quota,
+)
+from penstock.engines.kubernetes.api.objects import Job, Pod, condition
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Service
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.pod import Fields
-from penstock.engines.kubernetes.state.last_seen import sighting
-from penstock.engines.kubernetes.waiting.kueue import suspending
-from penstock.engines.kubernetes.waiting.quota import over_quota
+from penstock.engines.kubernetes.state.jobs import is_finished
+from penstock.engines.kubernetes.state.pods import record_pod
+from penstock.engines.kubernetes.waiting.kueue import suspend_patch
 from penstock.errors import Conflict, PenstockError
 
 log = logging.getLogger(__name__)
@@ -43,34 +49,32 @@ R = TypeVar("R")
 SWEEP_SECONDS = 60.0
 UNSEEN = timedelta(minutes=1)
 AT_ONCE = 8
-"""Calls for one run at the same time: an array that repeats a thousand indexes must not push others aside."""
+"""Calls at the same time for one run: an array that repeats a thousand indexes must not push others aside."""
 
 
-class Runs:
-    def __init__(self, api: Api, cluster: Cluster, namespaces: Namespaces, made: PodSettings) -> None:
+class KubernetesRuns:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, namespaces: Namespaces, made: PodSettings) -> None:
         self._api = api
         self._cluster = cluster
         self._namespaces = namespaces
         self._made = made
         self._unseen: dict[Run, dict[str, Job]] = {}
-        """Made by us and not yet seen by the watch, by name."""
+        """Jobs that were made and not yet seen by the watch, by name."""
         self._removed: set[Run] = set()
-        """Deleted, and for the watch not yet gone."""
+        """Runs whose Jobs were deleted and are still in the cache."""
         self._graces: dict[Run, int] = {}
-        """Told to stop, with how many seconds: only fewer are worth another word."""
+        """The grace of runs that were told to stop: only a shorter one is worth another call."""
         self._never: dict[Run, Report] = {}
-        """Stopped before they started. The store knows it too; nothing in the cluster does."""
+        """Runs that were stopped before they started, of which nothing is in the cluster."""
         self._unsubscribe = cluster.jobs.subscribe(self._seen)
-        self._sweeping: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def open(self) -> None:
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._tasks.start(self._sweep())
 
     async def close(self) -> None:
         self._unsubscribe()
-        if self._sweeping:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
+        await self._tasks.close()
 
     def _seen(self, before: Job | None, after: Job | None) -> None:
         known = after or before
@@ -94,7 +98,7 @@ class Runs:
         return sorted(known - self._removed, key=lambda run: (run.workload_id, run.attempt))
 
     def report(self, run: Run, observed: Callable[[Run], Report]) -> Report:
-        """What is observed, and what the caches cannot know: made or removed a moment ago, or never made at all."""
+        """Add to the report what the caches cannot know: made or removed a moment ago, or never made at all."""
         if run in self._removed:
             return Report(presence=Presence.absent)
         if run in self._never:
@@ -109,14 +113,11 @@ class Runs:
         return _as_stopped(report) if run in self._graces else report
 
     def _give_up_looking(self, run: Run) -> None:
-        """A watch that works and has not seen a Job for so long will not: it came and went."""
+        """Forget a Job that a working watch has not seen for long: it came and went."""
         for job in list(self._unseen.get(run, {}).values()):
             made = job.metadata.creation_timestamp
             if made and now() - made > UNSEEN and not self._cluster.trouble():
                 self._was_seen(run, job.name)
-
-    def never_ran(self, run: Run) -> bool:
-        return run in self._never
 
     # -- start ---------------------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class Runs:
         wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
-            await secrets.make(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
+            await secrets.create_secret(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
             return
         if run in self._graces and not await self._find(run):
             self._never[run] = _never_ran(launch)
@@ -140,8 +141,8 @@ class Runs:
             await self._made_once(Service, service, namespace)
         made = await self._make(run, wanted, namespace)
         try:
-            await secrets.make(self._api, launch, self._known(run), namespace)
-        except (Denied, Invalid, Conflict):
+            await secrets.create_secret(self._api, launch, self._known(run), namespace)
+        except (AdmissionDenied, KubernetesInvalid, Conflict):
             await self._take_back(run, wanted, namespace)
             raise
         if service:
@@ -154,10 +155,10 @@ class Runs:
         if unseen := {job.name: job for job in made if job.name not in seen}:
             self._unseen[run] = unseen
         failed = [each for each in tried if isinstance(each, Exception)]
-        refused = [each for each in failed if isinstance(each, (Denied, Invalid, Conflict))]
+        refused = [each for each in failed if isinstance(each, (AdmissionDenied, KubernetesInvalid, Conflict))]
         if refused:
             await self._take_back(run, bodies, namespace)
-            if not made and isinstance(refused[0], Denied) and (quota := over_quota(refused[0].message)):
+            if not made and isinstance(refused[0], AdmissionDenied) and (quota := describe_quota(refused[0].message)):
                 raise HeldUp(Reason.QUOTA, quota)
         if failed:
             raise (refused or failed)[0]
@@ -166,16 +167,16 @@ class Runs:
     async def _tried(self, run: Run, body: Fields, namespace: str) -> Job | Exception:
         try:
             return await self._job(run, body, namespace)
-        except (ApiError, PenstockError) as error:
+        except (KubernetesError, PenstockError) as error:
             return error
 
     async def _take_back(self, run: Run, bodies: list[Fields], namespace: str) -> None:
-        """One of its Jobs is refused for good: nothing of it shall run, and nothing stay."""
+        """Remove everything of a run of which one Job is refused for good."""
         await self._api.delete(Service, bodies[0]["metadata"]["name"], namespace)
         await self.remove(run)
 
     async def _give_services(self, run: Run) -> None:
-        """To its Job, if a server was killed before it could: it goes with it."""
+        """Give a Service to its Job, if a server was killed before it could."""
         for job in self._cluster.jobs_of(run):
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
@@ -184,7 +185,7 @@ class Runs:
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:
             await self._api.create(kind, body, namespace)
-        except (NotFound, Forbidden) as error:
+        except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             log.debug("%s is there already", body["metadata"]["name"])
@@ -193,7 +194,7 @@ class Runs:
         name: str = body["metadata"]["name"]
         try:
             return await self._api.create(Job, body, namespace)
-        except (NotFound, Forbidden) as error:
+        except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
             found = await self._api.get(Job, name, namespace)
@@ -208,17 +209,18 @@ class Runs:
         return [*self._cluster.jobs_of(run), *self._unseen.get(run, {}).values()]
 
     async def _find(self, run: Run) -> list[Job]:
-        """The Jobs of a run; asks the server when the watch has none, since it may be a moment behind."""
+        """Return the Jobs of a run; asks the server when the cache has none, since it may be a moment behind."""
         return self._known(run) or await self._api.list(Job, self._namespaces.scope, labels=names.selector(run))
 
     # -- stop ----------------------------------------------------------------------------------------------------
 
     async def stop(self, run: Run, grace: int) -> None:
-        """Kubernetes ends the pods of a suspended Job, each with the grace it was made with; a shorter one is said to
-        the pods themselves. What was not started is only remembered here: the store wants it stopped, too."""
+        """Suspend the Jobs: Kubernetes ends their pods, each with the grace it was made with; a shorter one is said to
+        the pods themselves. That a run not yet started is stopped is only remembered here: the store wants it
+        stopped, too."""
         if self._graces.get(run, grace + 1) <= grace:
             return
-        found = [job for job in await self._find(run) if not finished(job)]
+        found = [job for job in await self._find(run) if not is_finished(job)]
         await _each(self._suspend, found)
         if found and grace < min(_grace_of(job) for job in found):
             await _each(lambda pod: self._end(pod, grace), self._cluster.pods_of(run))
@@ -227,7 +229,7 @@ class Runs:
     async def _suspend(self, job: Job) -> None:
         if names.STOP not in job.annotations:
             change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}}
-            await self._change(job, change | await suspending(self._api, job))
+            await self._change(job, change | await suspend_patch(self._api, job))
 
     async def _end(self, pod: Pod, grace: int) -> None:
         await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=max(grace, 1))
@@ -235,13 +237,13 @@ class Runs:
     # -- afterwards ----------------------------------------------------------------------------------------------
 
     async def settle(self, run: Run, keep: int) -> None:
-        """Kubernetes removes a Job that has ended by itself; one that was suspended has not ended in its eyes, so it is
-        marked with when it may go, and goes in a sweep."""
+        """Let Kubernetes remove a Job that has ended. One that was suspended has not ended in its eyes, so it is marked
+        with when it may go, and removed in a sweep."""
         due = iso(now() + timedelta(seconds=keep))
 
         async def mark(job: Job) -> None:
             change: Fields = {"metadata": {"annotations": {names.SETTLED: due}}}
-            if finished(job):
+            if is_finished(job):
                 change["spec"] = {"ttlSecondsAfterFinished": keep}
             await self._change(job, change)
 
@@ -256,7 +258,7 @@ class Runs:
         self._graces.pop(run, None)
 
     async def remove(self, run: Run) -> None:
-        """Also what still runs, with the grace it has. Most of what is removed went long ago, and costs no call."""
+        """Remove a run, also while it runs, with the grace it has. Most went long ago, and cost no call."""
         found = await self._find(run) if self._cluster.trouble() else self._known(run)
         if found:
             self._removed.add(run)
@@ -273,7 +275,7 @@ class Runs:
             noted.pop(run, None)
 
     async def _delete(self, job: Job) -> None:
-        """Its Service belongs to it, and goes with it."""
+        """Delete a Job and with it its Service."""
         await self._api.delete(Job, job.name, job.namespace, uid=job.uid or None, propagation="Foreground")
 
     async def _sweep(self) -> None:
@@ -289,7 +291,7 @@ class Runs:
     async def _change(self, job: Job, change: Fields) -> None:
         try:
             await self._api.patch(Job, job.name, change, job.namespace)
-        except NotFound:
+        except KubernetesNotFound:
             log.debug("%s is gone already", job.name)
 
 
@@ -303,12 +305,8 @@ async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R
     return await asyncio.gather(*(one(item) for item in items))
 
 
-def finished(job: Job) -> bool:
-    return any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
-
-
 def _as_stopped(report: Report) -> Report:
-    """The watch of pods may be ahead of that of Jobs: then they are gone before it is seen that we wanted that."""
+    """Call the pods of a stopped run stopped: the watch of pods may show them deleted before that of Jobs says why."""
     stopped = {"state": State.STOPPED, "reason": Reason.STOPPED_BY_USER, "message": None}
     units = [
         unit.model_copy(update=stopped) if unit.reason is Reason.DELETED_OUTSIDE else unit for unit in report.units
@@ -358,11 +356,11 @@ def require_end(cluster: Cluster, run: Run) -> None:
                 raise _held_up(attempt, node)
 
 
-def _may_run(pod: Pod, node: Node) -> bool:
-    return not sighting(pod, array=False).over and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+def _may_run(pod: Pod, node: KubernetesNode) -> bool:
+    return not record_pod(pod, array=False).over and not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
-def _held_up(attempt: int, node: Node) -> HeldUp:
+def _held_up(attempt: int, node: KubernetesNode) -> HeldUp:
     ready = condition(node.status.conditions, "Ready")
     if ready and ready.true:
         said = f"attempt {attempt} is still being ended on {node.name}; this one starts when that is done"

@@ -1,4 +1,4 @@
-"""The settings about pods, read once, with every mistake named at once."""
+"""Read the settings about pods once, and name every mistake at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class PodSettings:
     restricted: bool
     default_cpus_milli: int
     counts_memory: bool
-    """A quota counts what pods ask for, and takes none that does not say it."""
+    """A quota counts memory, and refuses pods that do not ask for any."""
     peer_patience: int
-    """Seconds after which a node no longer waits to see the others."""
+    """Seconds a node waits to see the others."""
     node_selector: dict[str, str]
     tolerations: tuple[dict[str, str], ...]
     runtime_class: str
@@ -36,7 +36,7 @@ class PodSettings:
     fs_group: int | None
 
 
-class _Reading:
+class _SettingsReader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
@@ -52,7 +52,7 @@ class _Reading:
         return None
 
     def toleration(self, text: str) -> dict[str, str]:
-        """`key`, `key=value`, `key:NoSchedule`, `key=value:NoSchedule`."""
+        """Parse `key`, `key=value`, `key:NoSchedule` or `key=value:NoSchedule`."""
         rest, _, effect = text.partition(":")
         key, equals, value = rest.partition("=")
         if (effect and effect not in EFFECTS) or not LABEL_KEY.match(key) or not LABEL_VALUE.match(value):
@@ -81,7 +81,7 @@ def read_pod_settings(settings: Settings) -> PodSettings:
             "kubernetes_quota and kubernetes_network are for namespaces that Penstock makes.",
             hint='Set kubernetes_namespaces to "user" or "group", or make them in your own namespace with kubectl.',
         )
-    reading = _Reading()
+    reading = _SettingsReader()
     user, _, group = settings.kubernetes_run_as.partition(":")
     made = PodSettings(
         image=settings.kubernetes_image,
@@ -107,7 +107,7 @@ def read_pod_settings(settings: Settings) -> PodSettings:
 
 
 def security(made: PodSettings) -> dict[str, Any]:
-    """The pod's part: no more of the system than a program needs, and the accounts an admin chose."""
+    """Build the pod's security context: no more of the system than a program needs, and the accounts an admin chose."""
     chosen = {"runAsUser": made.user, "runAsGroup": made.group, "fsGroup": made.fs_group}
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     context |= {key: value for key, value in chosen.items() if value is not None}

@@ -43,9 +43,9 @@ sample() {
 one before where it was, so that one is forgotten first."""
 
 TICKS = 100
-"""A second, in /proc, on every machine Kubernetes runs on."""
+"""Ticks of a second in /proc, on every machine Kubernetes runs on."""
 UNLIMITED = 1 << 62
-"""How control groups of the first version write that there is no limit, rounded to pages."""
+"""From here on a limit of a cgroup of the first version means none."""
 MEBIBYTE = 1 << 20
 LONGEST_COMMAND, MOST_PROCESSES = 300, 200
 _PROCESS = re.compile(r"/proc/(\d+)/(\w+)\Z")
@@ -62,7 +62,7 @@ Texts = dict[str, str]
 
 
 def read_usage(said: bytes, mark: str) -> Measure:
-    """A program in the container can say what it likes about itself; more than about itself it cannot."""
+    """Read what the script printed. A program in the container can forge it, about itself only."""
     sections = _sections(said.decode(errors="replace"), mark)
     try:
         before, after = (_sample(texts) for texts in sections[1:3])
@@ -72,7 +72,7 @@ def read_usage(said: bytes, mark: str) -> Measure:
 
 
 def _sections(text: str, mark: str) -> list[Texts]:
-    """What stood under each name: before the samples, and from each of them on."""
+    """Split into what stood under each name: before the samples, and from each of them on."""
     found: list[Texts] = [{}]
     for part in text.split(f"\036{mark} ")[1:]:
         name, _, content = part.partition("\n")
@@ -100,7 +100,7 @@ def _sample(texts: Texts) -> _Sample:
 
 
 def _busy(texts: Texts) -> float | None:
-    """Seconds of the processor."""
+    """The CPU seconds used."""
     for file in ("cpuacct/cpuacct.usage", "cpu,cpuacct/cpuacct.usage"):
         if found := texts.get(f"{_CGROUP}/{file}"):
             return int(found) / 1e9
@@ -166,7 +166,7 @@ def _users(passwd: str) -> Callable[[str], str]:
 
 
 def _memory(texts: Texts) -> int | None:
-    """Without what the kernel keeps of files only because nobody else wants the room."""
+    """The memory used, without cached files that the kernel gives back."""
     for used, stat, kept in (
         ("memory.current", "memory.stat", "inactive_file"),
         ("memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
@@ -185,14 +185,14 @@ def _limit(texts: Texts) -> int | None:
 
 
 def _io(processes: Mapping[int, _Process], texts: Texts, key: str) -> int | None:
-    """Other accounts' are not shown."""
+    """Sum a counter of the processes' I/O; those of other accounts are not shown."""
     found = [_value(texts.get(f"/proc/{pid}/io", ""), key) for pid in processes]
     counts = [int(each) for each in found if each]
     return sum(counts) if counts else None
 
 
 def _network(text: str) -> tuple[int | None, int | None]:
-    """Of the pod, all but the way to itself."""
+    """Sum the bytes of all interfaces of the pod but the loopback."""
     received = sent = None
     for line in text.splitlines():
         name, colon, rest = line.partition(":")
@@ -203,7 +203,7 @@ def _network(text: str) -> tuple[int | None, int | None]:
 
 
 def _gpus(text: str) -> tuple[GpuMeasure, ...]:
-    """As nvidia-smi prints them; what it does not know is `[N/A]`."""
+    """Read what nvidia-smi prints; what it does not know is `[N/A]`."""
     found = []
     for line in text.splitlines():
         words = [word.strip() for word in line.split(",")]

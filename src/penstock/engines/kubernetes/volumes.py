@@ -1,4 +1,4 @@
-"""Volumes as PersistentVolumeClaims: created, watched, grown and deleted."""
+"""Keep volumes as PersistentVolumeClaims: create, watch, grow and delete them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from penstock.domain.volumes import AccessMode, Phase, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import OVER
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import AlreadyExists, Forbidden, NotFound
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
-from penstock.engines.kubernetes.api.quantities import whole
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import KubernetesStorageClass, PersistentVolumeClaim, whole
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.waiting.claims import FIRST_USE, why_not_bound
@@ -28,23 +27,23 @@ from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 GONE_SECONDS = 30.0
 LATE = "WaitForFirstConsumer"
 UNSAID = "1Gi"
-"""A claim must have a size, and a document need not say one of a directory on a storage."""
+"""The size of a claim whose document names none: Kubernetes demands one."""
 
 
-class Claims:
-    def __init__(self, api: Api, cluster: Cluster, namespaces: Namespaces) -> None:
+class KubernetesClaims:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, namespaces: Namespaces) -> None:
         self._api = api
         self._cluster = cluster
         self._namespaces = namespaces
-        self._made: dict[tuple[str, str], Claim] = {}
-        """Made by us and not yet seen by the watch."""
+        self._made: dict[tuple[str, str], PersistentVolumeClaim] = {}
+        """Claims that were created and not yet seen by the watch."""
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
         self._unsubscribe = cluster.claims.subscribe(self._seen)
 
     def close(self) -> None:
         self._unsubscribe()
 
-    def _seen(self, before: Claim | None, after: Claim | None) -> None:
+    def _seen(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         known = after or before
         if known is None:
             return
@@ -54,17 +53,18 @@ class Claims:
             self._waiting[key].set()
 
     def place(self, volume: Volume) -> tuple[str, str]:
-        """Namespace and name of its claim."""
+        """Return the namespace and the name of a volume's claim."""
         return self._namespaces.of(volume.user, volume.group), volume.object_name
 
-    def find(self, volume: Volume) -> Claim | None:
+    def find(self, volume: Volume) -> PersistentVolumeClaim | None:
         namespace, name = self.place(volume)
         return self._cluster.claims.get(name, namespace) or self._made.get((namespace, name))
 
     # -- storage classes -------------------------------------------------------------------------------------------
 
     def classes(self) -> list[domain.StorageClass]:
-        """The default first. Of several that are marked so, Kubernetes takes the newest, and so do we."""
+        """List the storage classes, the default first. Of several defaults Kubernetes takes the newest, and so does
+        this."""
         there = sorted(self._cluster.classes.all(), key=lambda each: each.name)
         default = max((each for each in there if each.default), key=_made_at, default=None)
         found = [
@@ -78,7 +78,7 @@ class Claims:
         ]
         return sorted(found, key=lambda each: not each.default)
 
-    def _class_of(self, claim: Claim) -> StorageClass | None:
+    def _class_of(self, claim: PersistentVolumeClaim) -> KubernetesStorageClass | None:
         return self._cluster.classes.get(claim.spec.storage_class_name or "")
 
     # -- make, grow, delete ------------------------------------------------------------------------------------------
@@ -87,11 +87,11 @@ class Claims:
         self._refuse_unknown(volume.storage_class)
         namespace = await self._namespaces.ready(volume.user, volume.group)
         try:
-            made = await self._api.create(Claim, claim_of(volume, account), namespace)
-        except (NotFound, Forbidden) as error:
+            made = await self._api.create(PersistentVolumeClaim, claim_of(volume, account), namespace)
+        except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
-            made = await self._api.get(Claim, volume.object_name, namespace)
+            made = await self._api.get(PersistentVolumeClaim, volume.object_name, namespace)
             if made.labels.get(names.VOLUME_ID) != volume.id or made.labels.get(names.MANAGED) != names.PENSTOCK:
                 raise Conflict(f"There is a claim {namespace}/{made.name} that Penstock did not make.") from None
         if self._cluster.claims.get(made.name, namespace) is None:
@@ -125,10 +125,11 @@ class Claims:
         change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size or UNSAID}}}}
         if known := read_volume(claim.annotations.get(names.RECORD, "")):
             change["metadata"] = {"annotations": {names.RECORD: volume_record(volume, known[1])}}
-        await self._api.patch(Claim, name, change, namespace)
+        await self._api.patch(PersistentVolumeClaim, name, change, namespace)
 
     async def delete(self, volume: Volume) -> None:
-        """Returns when it is gone. Kubernetes would let it wait for its users; we say who they are."""
+        """Delete the claim and return when it is gone. Kubernetes would let it wait for its users; this says who they
+        are."""
         namespace, name = self.place(volume)
         users, claim = self.pods(volume), self.find(volume)
         if users and not (claim and claim.metadata.deletion_timestamp):
@@ -138,7 +139,10 @@ class Claims:
         gone = self._waiting.setdefault((namespace, name), asyncio.Event())
         try:
             await self._release(namespace, name)
-            if not await self._api.delete(Claim, name, namespace) and self._cluster.claims.get(name, namespace) is None:
+            if (
+                not await self._api.delete(PersistentVolumeClaim, name, namespace)
+                and self._cluster.claims.get(name, namespace) is None
+            ):
                 return
             async with asyncio.timeout(GONE_SECONDS):
                 await gone.wait()
@@ -156,17 +160,17 @@ class Claims:
         await asyncio.gather(*(self._api.delete(Pod, pod.name, namespace) for pod in ours))
 
     async def _holders(self, namespace: str, name: str) -> list[Pod]:
-        """All pods that name the claim, those of others that have ended, too, of which nothing is kept here."""
+        """List all pods that name the claim, also those of others that have ended, which no cache keeps."""
         return [pod for pod in await self._api.list(Pod, namespace) if name in pod.claims()]
 
     # -- what is -----------------------------------------------------------------------------------------------------
 
     def pods(self, volume: Volume) -> list[Pod]:
-        """Every pod that has it now, ours or not; those that only measure it do not count."""
+        """Return every pod that has it now, except those that only measure it."""
         return [pod for pod in self._cluster.pods_using(*self.place(volume)) if not _measures(pod)]
 
     def users(self, volume: Volume) -> list[str]:
-        """Those our records do not know."""
+        """Return the users that the store does not know."""
         return sorted(f"pod {pod.namespace}/{pod.name}" for pod in self.pods(volume) if names.run_of(pod) is None)
 
     def report(self, volume: Volume) -> VolumeReport:
@@ -185,8 +189,8 @@ class Claims:
         return VolumeReport(phase=Phase.Pending, message=why)
 
     def literal(self, name: str, user: str, group: str) -> Volume | None:
-        """A claim nobody made through Penstock, by its own name; a mark of ours on it is enough to leave it alone. What
-        is in a namespace of their own is theirs; where all share one, it is for the groups that are written on it."""
+        """Find a claim by its own name that was not made through Penstock. What is in a namespace of the owner's own is
+        theirs; where all share one, it is for the groups that are written on it."""
         claim = self._cluster.claims.get(name, self._namespaces.of(user, group))
         if claim is None or names.VOLUME_ID in claim.labels or names.OWNER in claim.annotations:
             return None
@@ -230,18 +234,18 @@ def claim_of(volume: Volume, account: Account) -> Fields:
     }
 
 
-def _made_at(found: StorageClass) -> tuple[float, str]:
+def _made_at(found: KubernetesStorageClass) -> tuple[float, str]:
     at = found.metadata.creation_timestamp
     return (at.timestamp() if at else 0.0, found.name)
 
 
-def _described(found: StorageClass) -> str:
+def _described(found: KubernetesStorageClass) -> str:
     binds = FIRST_USE if found.volume_binding_mode == LATE else "binds at once"
     kept = ", its data stays when it is deleted" if found.reclaim_policy == "Retain" else ""
     return f"{found.provisioner}; {binds}{kept}"
 
 
-def _growing(claim: Claim) -> str | None:
+def _growing(claim: PersistentVolumeClaim) -> str | None:
     has, wants = claim.status.capacity.get("storage", ""), claim.spec.resources.requests.get("storage", "")
     if has and wants and whole(has) < whole(wants):
         return f"grows from {has} to {wants}"

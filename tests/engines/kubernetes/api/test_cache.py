@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,14 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.engines.kubernetes.api import client as api_module
-from penstock.engines.kubernetes.api.cache import Cache, Events, by_claim, by_label, by_node, by_owner
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import Forbidden, Gone
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import ConfigMap
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from tests.engines.kubernetes.making import IMAGE, config_map, eventually, pod
+from penstock.engines.kubernetes.api.cache import Cache, EventCache, by_claim, by_node
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesForbidden, VersionGone
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import KubernetesEvent
+from tests.engines.kubernetes.making import IMAGE, ConfigMap, config_map, eventually, pod
 
 
 @asynccontextmanager
@@ -30,6 +28,11 @@ async def running(cache: Cache[Any]) -> AsyncIterator[Cache[Any]]:
         yield cache
     finally:
         await cache.close()
+
+
+def by_n(item: KubernetesObject) -> Iterable[str]:
+    value = item.labels.get("n")
+    return () if value is None else (value,)
 
 
 async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
@@ -45,7 +48,7 @@ async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
         end()
 
 
-async def watch_from(api: Api, version: str) -> None:
+async def watch_from(api: KubernetesApi, version: str) -> None:
     async with asyncio.timeout(60), api.watch(ConfigMap, version, "kept") as changes:
         async for _ in changes:
             pass
@@ -84,7 +87,7 @@ async def test_the_watch_begins_at_the_version_of_the_list(shaky, proxy, rig_nam
 
 async def test_nothing_is_asked_of_the_server_when_something_is_read(shaky, proxy, rig_namespace):
     await shaky.create(ConfigMap, config_map("read", n="1"), rig_namespace)
-    cache = Cache(shaky, ConfigMap, rig_namespace, indexes={"n": by_label("n")})
+    cache = Cache(shaky, ConfigMap, rig_namespace, indexes={"n": by_n})
     async with running(cache):
         await eventually(lambda: cache.stale is None)
         before = list(proxy.requests)
@@ -104,17 +107,16 @@ async def test_many_pages_are_one_picture(api, rig_namespace, monkeypatch):
         assert names(cache) == wanted
 
 
-async def test_pods_are_found_by_label_owner_claim_and_node(api, rig_namespace, rig):
+async def test_pods_are_found_by_label_claim_and_node(api, rig_namespace, rig):
     template = pod("x", "sleep 1000")["spec"] | {"nodeName": rig.node_names[0]}
     template["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
     job = {"metadata": {"name": "j"}, "spec": {"template": {"metadata": {"labels": {"n": "1"}}, "spec": template}}}
-    indexes = {"label": by_label("n"), "owner": by_owner, "claim": by_claim, "node": by_node}
+    indexes = {"label": by_n, "claim": by_claim, "node": by_node}
     async with running(Cache(api, Pod, rig_namespace, indexes=indexes)) as cache:
-        made = await api.create(Job, job, rig_namespace)
+        await api.create(Job, job, rig_namespace)
         await until(cache, lambda: len(cache) == 1)
         (found,) = cache.all()
         assert cache.by("label", "1") == [found]
-        assert cache.by("owner", made.uid) == [found]
         assert cache.by("claim", f"{rig_namespace}/data") == [found]
         assert cache.by("node", rig.node_names[0]) == [found]
         await api.patch(Pod, found.name, {"metadata": {"labels": {"n": "2"}}}, rig_namespace)
@@ -122,7 +124,7 @@ async def test_pods_are_found_by_label_owner_claim_and_node(api, rig_namespace, 
         assert cache.by("label", "1") == []
         await api.delete(Job, "j", rig_namespace)
         await until(cache, lambda: len(cache) == 0)
-        assert not any(cache.by(index, value) for index, value in (("label", "2"), ("owner", made.uid)))
+        assert not any(cache.by(index, value) for index, value in (("label", "2"), ("node", found.spec.node_name)))
 
 
 async def test_only_what_is_kept_is_kept(api, rig_namespace):
@@ -187,7 +189,7 @@ async def test_a_forgotten_version_is_listed_anew_and_the_differences_are_told(s
     """410 comes as the answer, or as the first word of a watch that was accepted."""
     for name in ("stays", "changes", "vanishes"):
         await api.create(ConfigMap, config_map(name, n="1"), rig_namespace)
-    async with running(Cache(shaky, ConfigMap, rig_namespace, labels="n", indexes={"n": by_label("n")})) as cache:
+    async with running(Cache(shaky, ConfigMap, rig_namespace, labels="n", indexes={"n": by_n})) as cache:
         told = []
         cache.subscribe(lambda old, new: told.append((old and old.name, new and new.name)))
         gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (9)"}
@@ -232,7 +234,7 @@ async def test_a_watch_that_is_not_answered_is_noticed_before_it_would_be_silent
 
 
 async def test_a_watch_that_the_server_ends_is_begun_again(shaky, proxy, rig_namespace, monkeypatch):
-    monkeypatch.setattr(Api.watch, "__kwdefaults__", {"labels": None, "fields": None, "seconds": 1})
+    monkeypatch.setattr(KubernetesApi.watch, "__kwdefaults__", {"labels": None, "fields": None, "seconds": 1})
     async with running(Cache(shaky, ConfigMap, rig_namespace)) as cache:
         await eventually(lambda: sum("watch=true" in line for line in proxy.requests) >= 3)
         assert cache.stale is None
@@ -253,11 +255,11 @@ async def test_a_server_that_is_away_at_the_start_is_waited_for(shaky, proxy, ri
 
 
 async def test_a_missing_right_is_told_instead_of_waited_for(rig, rig_namespace, tmp_path):
-    api = Api.open(rig.kubeconfig_for("default", rig_namespace, tmp_path / "nobody"))
+    api = KubernetesApi.open(rig.kubeconfig_for("default", rig_namespace, tmp_path / "nobody"))
     cache = Cache(api, Pod, rig_namespace)
     cache.start()
     try:
-        with pytest.raises(Forbidden, match='cannot list resource "pods"'):
+        with pytest.raises(KubernetesForbidden, match='cannot list resource "pods"'):
             await cache.synced()
         assert "cannot list" in cache.stale.why
         grant = ("--clusterrole=view", f"--serviceaccount={rig_namespace}:default", "-n", rig_namespace)
@@ -273,7 +275,7 @@ async def test_a_missing_right_is_told_instead_of_waited_for(rig, rig_namespace,
 async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(own_rig):
     """A server that starts has forgotten every version before its start: a real 410."""
     own_rig.make_namespace("kept")
-    api = Api.open(own_rig.kubeconfig)
+    api = KubernetesApi.open(own_rig.kubeconfig)
     for name in ("stays", "vanishes"):
         await api.create(ConfigMap, config_map(name, n="1"), "kept")
     told = []
@@ -286,7 +288,7 @@ async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(ow
         finally:
             await asyncio.to_thread(own_rig.start, "apiserver")
             await asyncio.to_thread(own_rig.control.wait_for_apiserver)
-        with pytest.raises(Gone, match="too old"):
+        with pytest.raises(VersionGone, match="too old"):
             await watch_from(api, "1")
         own_rig.kubectl("delete", "configmap", "vanishes", "-n", "kept")
         own_rig.kubectl("create", "configmap", "appears", "-n", "kept")
@@ -301,7 +303,7 @@ async def test_an_api_server_that_is_killed_and_started_again_costs_no_change(ow
 async def test_an_api_server_that_stands_still_is_noticed(own_rig, monkeypatch):
     monkeypatch.setattr(api_module, "QUIET_SECONDS", 1.0)
     monkeypatch.setattr("penstock.engines.kubernetes.api.connection.CALL_TIMEOUT", 1.0)
-    api = Api.open(own_rig.kubeconfig, patience=0)
+    api = KubernetesApi.open(own_rig.kubeconfig, patience=0)
     async with running(Cache(api, ConfigMap, "default")) as cache:
         await eventually(lambda: cache.stale is None)
         own_rig.pause("apiserver")
@@ -322,7 +324,7 @@ def event(name: str, uid: str, kind: str = "Pod", at: str = "2026-01-01T00:00:00
 
 
 async def test_what_kubernetes_says_about_a_pod_is_found_in_order(api, rig_namespace):
-    async with running(Events(api, rig_namespace)) as events:
+    async with running(EventCache(api, rig_namespace)) as events:
         body = pod("said", "true")
         body["spec"]["containers"][0]["image"] = IMAGE
         made = await api.create(Pod, body, rig_namespace)
@@ -339,9 +341,9 @@ async def test_events_are_bounded_by_object_by_number_and_by_kind(api, rig_names
     for body in bodies:
         body["involvedObject"]["namespace"] = rig_namespace
         body["metadata"]["namespace"] = rig_namespace
-    async with running(Events(api, rig_namespace, each=3, most=4)) as events:
+    async with running(EventCache(api, rig_namespace, each=3, most=4)) as events:
         for body in bodies:
-            await api.create(Event, body, rig_namespace)
+            await api.create(KubernetesEvent, body, rig_namespace)
         await until(events, lambda: "b1" in names(events))
         assert [event.reason for event in events.about("A")] == ["a3", "a4"]
         assert [event.reason for event in events.about("B")] == ["b0", "b1"]

@@ -12,24 +12,26 @@ import pytest
 from penstock import errors
 from penstock.engines.kubernetes.api import client as api_module
 from penstock.engines.kubernetes.api import errors as failures
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import (
+    AdmissionDenied,
     AlreadyExists,
-    ApiError,
-    Conflict,
-    Denied,
-    Forbidden,
-    Gone,
-    Invalid,
-    NotFound,
+    KubernetesConflict,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesInvalid,
+    KubernetesNotFound,
+    KubernetesUnreachable,
     Throttled,
-    Unreachable,
+    VersionGone,
 )
-from penstock.engines.kubernetes.api.objects.nodes import Node
-from penstock.engines.kubernetes.api.objects.others import ConfigMap, ResourceQuota
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import StorageClass
-from tests.engines.kubernetes.making import becomes, config_map, eventually, pod
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesNode,
+    KubernetesStorageClass,
+    ResourceQuota,
+)
+from tests.engines.kubernetes.making import ConfigMap, becomes, config_map, eventually, pod
 
 # reading and writing
 
@@ -64,18 +66,9 @@ async def test_applying_can_be_repeated_and_leaves_what_others_wrote(api, namesp
 
 async def test_only_the_object_that_was_meant_is_deleted(api, namespace):
     made = await api.create(ConfigMap, config_map("meant"), namespace)
-    with pytest.raises(Conflict, match="UID"):
+    with pytest.raises(KubernetesConflict, match="UID"):
         await api.delete(ConfigMap, "meant", namespace, uid="another")
     assert await api.delete(ConfigMap, "meant", namespace, uid=made.uid)
-
-
-async def test_those_with_a_label_are_deleted_and_never_all(api, namespace):
-    for name, group in (("g1", "x"), ("g2", "x"), ("g3", "y")):
-        await api.create(ConfigMap, config_map(name, group=group), namespace)
-    await api.delete_all(ConfigMap, namespace, labels="group=x")
-    assert [item.name for item in await api.list(ConfigMap, namespace, labels="group")] == ["g3"]
-    with pytest.raises(ValueError, match="never meant"):
-        await api.delete_all(ConfigMap, namespace, labels="")
 
 
 async def test_a_long_list_is_read_in_pages_of_one_moment(api, namespace, monkeypatch):
@@ -129,19 +122,19 @@ async def test_what_a_pod_serves_is_read_whole_or_not_at_all(api, namespace):
     await becomes(api, made, lambda found: any(status.ready for status in found.status.container_statuses))
     page = await api.page("serving", namespace, 9400, "numbers", seconds=60, most=10_000)
     assert page.split() == [b"%d" % number for number in range(1, 1001)]
-    with pytest.raises(ApiError, match="more than 100 bytes"):
+    with pytest.raises(KubernetesError, match="more than 100 bytes"):
         await api.page("serving", namespace, 9400, "numbers", seconds=60, most=100)
-    with pytest.raises(NotFound):
+    with pytest.raises(KubernetesNotFound):
         await api.page("serving", namespace, 9400, "letters", seconds=60, most=100)
-    with pytest.raises(Unreachable, match="refused"):
+    with pytest.raises(KubernetesUnreachable, match="refused"):
         await api.page("serving", namespace, 9401, "numbers", seconds=60, most=100)
 
 
 async def test_nodes_and_storage_classes_are_read(api):
-    nodes = await api.list(Node)
+    nodes = await api.list(KubernetesNode)
     assert {"cpu", "memory", "ephemeral-storage"} <= nodes[0].status.allocatable.keys()
     assert nodes[0].status.node_info.kubelet_version.startswith("v1.")
-    assert [found.name for found in await api.list(StorageClass) if found.default] == ["standard"]
+    assert [found.name for found in await api.list(KubernetesStorageClass) if found.default] == ["standard"]
 
 
 async def test_the_server_says_its_version_those_of_its_groups_and_what_we_may_do(api, namespace):
@@ -153,7 +146,7 @@ async def test_the_server_says_its_version_those_of_its_groups_and_what_we_may_d
 
 async def test_the_server_knows_who_asks(api, rig):
     mark = rig.request_mark()
-    await api.list(Node)
+    await api.list(KubernetesNode)
     assert await eventually(lambda: rig.requests("penstock/", mark))
 
 
@@ -164,7 +157,7 @@ async def test_a_wrong_object_is_refused_with_each_field(api, namespace):
     body = pod("wrong", "true")
     body["spec"]["restartPolicy"] = "Sometimes"
     body["spec"]["containers"][0]["name"] = "Not A Name"
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(KubernetesInvalid) as refused:
         await api.create(Pod, body, namespace)
     assert {problem["field"] for problem in refused.value.problems} >= {
         "spec.restartPolicy",
@@ -176,13 +169,13 @@ async def test_a_quota_speaks_for_itself(api, rig_namespace):
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"configmaps": "1"}}}
     await api.create(ResourceQuota, quota, rig_namespace)
 
-    async def refused() -> Denied:
+    async def refused() -> AdmissionDenied:
         number = 0
         while True:
             number += 1
             try:
                 await api.create(ConfigMap, config_map(f"one-{number}"), rig_namespace)
-            except Denied as error:
+            except AdmissionDenied as error:
                 return error
 
     async with asyncio.timeout(60):
@@ -193,14 +186,14 @@ async def test_a_quota_speaks_for_itself(api, rig_namespace):
 
 async def test_pod_security_speaks_for_itself(api, rig_namespace, rig):
     rig.kubectl("label", "namespace", rig_namespace, "pod-security.kubernetes.io/enforce=baseline")
-    with pytest.raises(Denied, match="violates PodSecurity"):
+    with pytest.raises(AdmissionDenied, match="violates PodSecurity"):
         await api.create(Pod, pod("rude", "true", hostNetwork=True), rig_namespace)
 
 
 async def test_an_account_without_the_right_is_told_which(rig, namespace, tmp_path):
-    api = Api.open(rig.kubeconfig_for("default", namespace, tmp_path / "nobody"))
+    api = KubernetesApi.open(rig.kubeconfig_for("default", namespace, tmp_path / "nobody"))
     assert not await api.may("list", Pod, namespace)
-    with pytest.raises(Forbidden, match='cannot list resource "pods"') as refused:
+    with pytest.raises(KubernetesForbidden, match='cannot list resource "pods"') as refused:
         await api.list(Pod, namespace)
     assert "must give this right" in refused.value.shown().hint
     await api.close()
@@ -209,17 +202,17 @@ async def test_an_account_without_the_right_is_told_which(rig, namespace, tmp_pa
 @pytest.mark.parametrize(
     ("code", "body", "kind"),
     [
-        (403, {"message": 'admission webhook "w.x" denied the request: no'}, Denied),
-        (400, {"message": 'admission webhook "w.x" denied the request: no'}, Denied),
-        (422, {"message": "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}, Denied),
-        (403, {"message": 'pods "x" is forbidden: exceeded quota: q, requested: pods=1'}, Denied),
-        (403, {"message": 'pods is forbidden: User "u" cannot list resource "pods"'}, Forbidden),
+        (403, {"message": 'admission webhook "w.x" denied the request: no'}, AdmissionDenied),
+        (400, {"message": 'admission webhook "w.x" denied the request: no'}, AdmissionDenied),
+        (422, {"message": "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}, AdmissionDenied),
+        (403, {"message": 'pods "x" is forbidden: exceeded quota: q, requested: pods=1'}, AdmissionDenied),
+        (403, {"message": 'pods is forbidden: User "u" cannot list resource "pods"'}, KubernetesForbidden),
         (409, {"reason": "AlreadyExists", "message": "it exists"}, AlreadyExists),
-        (409, {"reason": "Conflict", "message": "it changed"}, Conflict),
+        (409, {"reason": "Conflict", "message": "it changed"}, KubernetesConflict),
         (429, {"message": "too many requests"}, Throttled),
-        (500, {"reason": "InternalError", "message": "etcdserver: request timed out"}, Unreachable),
-        (504, {"message": "Too large", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}, Gone),
-        (418, {"message": "a teapot"}, ApiError),
+        (500, {"reason": "InternalError", "message": "etcdserver: request timed out"}, KubernetesUnreachable),
+        (504, {"message": "Too large", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}, VersionGone),
+        (418, {"message": "a teapot"}, KubernetesError),
     ],
 )
 def test_each_refusal_has_its_class_and_keeps_the_servers_sentence(code, body, kind):
@@ -230,11 +223,11 @@ def test_each_refusal_has_its_class_and_keeps_the_servers_sentence(code, body, k
 @pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"\xff\xfe", b"[1]", b'{"message": 3}'])
 def test_an_answer_of_something_in_between_is_still_a_sentence(body):
     error = failures.from_answer(502, body)
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, KubernetesUnreachable)
     assert error.message
 
 
-def every_failure(root: type[ApiError] = ApiError) -> list[type[ApiError]]:
+def every_failure(root: type[KubernetesError] = KubernetesError) -> list[type[KubernetesError]]:
     return [root, *(found for child in root.__subclasses__() for found in every_failure(child))]
 
 
@@ -296,9 +289,9 @@ async def test_a_server_that_is_gone_is_waited_for_and_said(shaky, proxy):
 
 
 async def test_a_server_that_stays_away_is_an_error_after_the_patience(proxy, tmp_path):
-    api = Api.open(proxy.kubeconfig(tmp_path / "config"), patience=0)
+    api = KubernetesApi.open(proxy.kubeconfig(tmp_path / "config"), patience=0)
     await proxy.down()
-    with pytest.raises(Unreachable) as away:
+    with pytest.raises(KubernetesUnreachable) as away:
         await api.version()
     assert isinstance(away.value.shown(), errors.Unavailable)
     await api.close()
@@ -306,17 +299,17 @@ async def test_a_server_that_stays_away_is_an_error_after_the_patience(proxy, tm
 
 async def test_a_server_that_does_not_answer_is_given_up_in_time(proxy, tmp_path, monkeypatch):
     monkeypatch.setattr("penstock.engines.kubernetes.api.connection.CALL_TIMEOUT", httpx2.Timeout(0.2))
-    api = Api.open(proxy.kubeconfig(tmp_path / "config"), patience=0)
+    api = KubernetesApi.open(proxy.kubeconfig(tmp_path / "config"), patience=0)
     proxy.hold()
-    with pytest.raises(Unreachable, match="does not answer in time"):
+    with pytest.raises(KubernetesUnreachable, match="does not answer in time"):
         await api.version()
     await api.close()
 
 
 async def test_what_is_no_kubernetes_is_told_as_such(shaky, proxy):
     proxy.answer("/nodes", 200, "<html>Welcome to the hotel</html>")
-    with pytest.raises(ApiError, match="answer cannot be read"):
-        await shaky.list(Node)
+    with pytest.raises(KubernetesError, match="answer cannot be read"):
+        await shaky.list(KubernetesNode)
 
 
 async def test_a_null_is_as_good_as_nothing(shaky, proxy):
@@ -324,11 +317,11 @@ async def test_a_null_is_as_good_as_nothing(shaky, proxy):
     meta = {"name": "n", "labels": None, "annotations": None, "creationTimestamp": "2026-01-01T00:00:00Z"}
     node = {"metadata": meta, "spec": None, "status": {"conditions": None, "capacity": {"cpu": "1"}}}
     proxy.answer("/nodes", 200, {"metadata": {"resourceVersion": "7", "continue": None}, "items": [node]})
-    (found,) = await shaky.list(Node)
+    (found,) = await shaky.list(KubernetesNode)
     assert (found.name, found.labels, found.status.capacity) == ("n", {}, {"cpu": "1"})
     assert found.metadata.creation_timestamp == datetime(2026, 1, 1, tzinfo=UTC)
     proxy.answer("/nodes", 200, {"metadata": {}, "items": None})
-    assert await shaky.list(Node) == []
+    assert await shaky.list(KubernetesNode) == []
 
 
 async def test_an_answer_that_breaks_off_is_asked_for_again(shaky, proxy):
@@ -337,6 +330,6 @@ async def test_an_answer_that_breaks_off_is_asked_for_again(shaky, proxy):
 
 
 async def test_not_found_is_no_trouble(shaky):
-    with pytest.raises(NotFound):
+    with pytest.raises(KubernetesNotFound):
         await shaky.get(Pod, "nothing", "default")
     assert shaky.trouble is None

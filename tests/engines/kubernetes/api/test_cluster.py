@@ -10,8 +10,9 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array
 from penstock.engines.base import Event, Presence, Run
 from penstock.engines.kubernetes.api import cluster as clusters
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.events import list_run_events
 from penstock.errors import Unavailable
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.observed import observed
@@ -33,7 +34,7 @@ async def test_while_the_cluster_does_not_answer_that_is_said_and_what_runs_goes
         report = await seen.until(waits, lambda report: report.reason is Reason.CLUSTER_UNREACHABLE)
         assert report.state is State.QUEUED
         assert (report.message or "").startswith("the cluster's API does not answer since ")
-        assert seen.observing.observe(runs).presence is Presence.running
+        assert seen.snapshots.report(runs).presence is Presence.running
         rig.kubectl("exec", "-n", namespace, seen.pod(runs).name, "--", "touch", "/tmp/go")
         await proxy.up()
         await seen.waits(waits, "no node has 50 CPUs")
@@ -49,9 +50,9 @@ async def test_a_server_that_starts_without_a_cluster_says_so_and_goes_on_when_i
     await proxy.down()
     async with observed(rig, namespace, tmp_path / "data", kubeconfig=kubeconfig) as seen:
         with pytest.raises(Unavailable, match="cannot be reached"):
-            seen.observing.observe(Run("abcd2345"))
+            seen.snapshots.report(Run("abcd2345"))
         await proxy.up()
-        await seen.cluster.wait_until_read()
+        await eventually(lambda: seen.cluster.read)
         run = await seen.start(a_launch("echo here"))
         await seen.ended(run)
         assert await seen.log(run) == b"here\n"
@@ -59,7 +60,7 @@ async def test_a_server_that_starts_without_a_cluster_says_so_and_goes_on_when_i
 
 async def test_a_right_that_is_missing_is_said_when_it_opens(rig: Rig, namespace: str, tmp_path: Path) -> None:
     rig.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
-    api = Api.open(rig.kubeconfig_for("nobody", namespace, tmp_path / "kubeconfig"))
+    api = KubernetesApi.open(rig.kubeconfig_for("nobody", namespace, tmp_path / "kubeconfig"))
     cluster = await Cluster.of_rights(api, namespace)
     with pytest.raises(Unavailable, match="cannot list resource") as caught:
         await cluster.open()
@@ -78,7 +79,7 @@ async def test_what_another_penstock_of_the_cluster_has_is_not_ours(rig: Rig, na
             run = await theirs.start(a_launch("sleep 600", stop_grace=1))
             await theirs.running(run)
             await eventually(lambda: ours.cluster.pods.get(theirs.pod(run).name, other))
-            assert ours.observing.observe(run).presence is Presence.absent
+            assert ours.snapshots.report(run).presence is Presence.absent
             assert run not in ours.cluster.runs()
             assert not (tmp_path / "ours" / "kubernetes" / "runs" / f"{run.workload_id}-1").exists()
     finally:
@@ -92,12 +93,12 @@ async def test_events_are_told_in_order_and_about_whom(rig: Rig, namespace: str,
         several = await seen.start(a_launch("true", nodes=2))
         for run in (one, sweep, several):
             await seen.ended(run)
-            await eventually(lambda run=run: "Started" in told(seen.observing.events(run)))
-        assert in_order(told(seen.observing.events(one)), "Scheduled", "Created", "Started")
-        assert "SuccessfulCreate" in told(seen.observing.events(one))  # as late as its controller came to say so
-        assert {event.about for event in seen.observing.events(one)} == {"job"}
-        assert {"job", "index 0", "index 1"} == {event.about for event in seen.observing.events(sweep)}
-        assert {"job", "node 0", "node 1"} == {event.about for event in seen.observing.events(several)}
+            await eventually(lambda run=run: "Started" in told(list_run_events(seen.cluster, run)))
+        assert in_order(told(list_run_events(seen.cluster, one)), "Scheduled", "Created", "Started")
+        assert "SuccessfulCreate" in told(list_run_events(seen.cluster, one))
+        assert {event.about for event in list_run_events(seen.cluster, one)} == {"job"}
+        assert {"job", "index 0", "index 1"} == {event.about for event in list_run_events(seen.cluster, sweep)}
+        assert {"job", "node 0", "node 1"} == {event.about for event in list_run_events(seen.cluster, several)}
 
 
 def told(events: list[Event]) -> list[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.connection import read_target
-from penstock.engines.kubernetes.api.errors import Expired, Unreachable
-from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.connection import read_kubeconfig
+from penstock.engines.kubernetes.api.errors import CredentialsExpired, KubernetesUnreachable
+from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.errors import SettingsError
 
 
@@ -51,10 +51,10 @@ def config(rig, tmp_path):
 @pytest.fixture
 async def opened():
     """Opens a kubeconfig; closed in the end."""
-    apis: list[Api] = []
+    apis: list[KubernetesApi] = []
 
-    def open_(path: Path, context: str | None = None) -> Api:
-        apis.append(Api.open(path, context, patience=0))
+    def open_(path: Path, context: str | None = None) -> KubernetesApi:
+        apis.append(KubernetesApi.open(path, context, patience=0))
         return apis[-1]
 
     yield open_
@@ -64,7 +64,7 @@ async def opened():
 
 async def test_a_token_in_the_file_lets_us_in_and_the_context_names_our_namespace(config, token, opened):
     api = opened(config({"token": token}))
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
     assert api.namespace == "home"
 
 
@@ -72,38 +72,38 @@ async def test_a_rotated_token_file_is_read_anew_when_the_old_token_is_refused(c
     file = tmp_path / "token"
     file.write_text("expired")
     api = opened(config({"tokenFile": "token"}))
-    with pytest.raises(Expired, match="Unauthorized") as refused:
-        await api.list(Node)
+    with pytest.raises(CredentialsExpired, match="Unauthorized") as refused:
+        await api.list(KubernetesNode)
     assert "renew the credentials" in refused.value.shown().hint
     file.write_text(token + "\n")
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
 
 
 async def test_credentials_replaced_in_the_kubeconfig_are_used_without_a_restart(config, token, opened, rig):
     api = opened(config({"token": "expired"}))
-    with pytest.raises(Expired):
-        await api.list(Node)
+    with pytest.raises(CredentialsExpired):
+        await api.list(KubernetesNode)
     config({"token": token})
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
     config({"token": "expired again"})
-    assert await api.list(Node), "what is accepted is kept"
+    assert await api.list(KubernetesNode), "what is accepted is kept"
 
 
 async def test_a_certificate_put_into_the_kubeconfig_is_used_without_a_restart(config, opened, rig):
     api = opened(config({"token": "expired"}))
-    with pytest.raises(Expired):
-        await api.list(Node)
+    with pytest.raises(CredentialsExpired):
+        await api.list(KubernetesNode)
     pki = rig.control.certificates
     config({"client-certificate": str(pki.certificate("admin")), "client-key": str(pki.key("admin"))})
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
 
 
 async def test_a_refusal_after_the_kubeconfig_vanished_says_so(config, opened):
     path = config({"token": "expired"})
     api = opened(path)
     path.unlink()
-    with pytest.raises(Expired, match=r"cannot be read anew: .*No such file"):
-        await api.list(Node)
+    with pytest.raises(CredentialsExpired, match=r"cannot be read anew: .*No such file"):
+        await api.list(KubernetesNode)
 
 
 PLUGIN = """#!/bin/sh
@@ -126,8 +126,8 @@ def plugin(tmp_path):
 async def test_a_credential_program_is_run_once_and_again_when_refused(config, token, opened, plugin, tmp_path):
     (tmp_path / "say").write_text(token)
     api = opened(config({"exec": plugin}))
-    assert await api.list(Node)
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
+    assert await api.list(KubernetesNode)
     assert (tmp_path / "runs").read_text() == "run\n"
     info = json.loads((tmp_path / "info").read_text())
     assert (info["kind"], info["spec"]["interactive"]) == ("ExecCredential", False)
@@ -137,10 +137,10 @@ async def test_a_credential_program_is_run_once_and_again_when_refused(config, t
 async def test_a_credential_program_whose_token_is_refused_is_run_again(config, token, opened, plugin, tmp_path):
     (tmp_path / "say").write_text("expired")
     api = opened(config({"exec": plugin}))
-    with pytest.raises(Expired):
-        await api.list(Node)
+    with pytest.raises(CredentialsExpired):
+        await api.list(KubernetesNode)
     (tmp_path / "say").write_text(token)
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
 
 
 @pytest.mark.parametrize(
@@ -155,22 +155,22 @@ async def test_a_credential_program_whose_token_is_refused_is_run_again(config, 
 async def test_a_credential_program_that_fails_is_quoted(config, opened, command, args, said):
     exec_ = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": command, "args": args}
     api = opened(config({"exec": exec_ | {"installHint": "get it from example.org"}}))
-    with pytest.raises(Expired) as failed:
-        await api.list(Node)
+    with pytest.raises(CredentialsExpired) as failed:
+        await api.list(KubernetesNode)
     assert f"the credential program {command} {said}" in failed.value.message
 
 
 async def test_a_certificate_of_another_authority_is_not_trusted(config, opened):
     api = opened(config({}, **{"certificate-authority": None}))
-    with pytest.raises(Unreachable, match="shows a certificate that is not trusted"):
+    with pytest.raises(KubernetesUnreachable, match="shows a certificate that is not trusted"):
         await api.version()
 
 
 async def test_the_name_in_the_servers_certificate_can_be_given(config, token, opened):
-    assert await opened(config({"token": token}, **{"tls-server-name": "localhost"})).list(Node)
+    assert await opened(config({"token": token}, **{"tls-server-name": "localhost"})).list(KubernetesNode)
     api = opened(config({"token": token}, **{"tls-server-name": "elsewhere.example"}))
-    with pytest.raises(Unreachable, match=r"elsewhere\.example"):
-        await api.list(Node)
+    with pytest.raises(KubernetesUnreachable, match=r"elsewhere\.example"):
+        await api.list(KubernetesNode)
 
 
 @pytest.mark.parametrize(
@@ -206,21 +206,21 @@ def test_a_kubeconfig_that_leads_nowhere_is_a_wrong_setting(tmp_path, text, cont
     if text is not None:
         path.write_text(text)
     with pytest.raises(SettingsError) as wrong:
-        read_target(path, context)
+        read_kubeconfig(path, context)
     assert said in wrong.value.message
 
 
 def test_without_a_setting_the_file_is_found_as_kubectl_finds_it(config, token, monkeypatch, tmp_path):
     path = config({"token": token})
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'not-there'}:{path}")
-    assert read_target(None, None).config.context_name == "x"
+    assert read_kubeconfig(None, None).config.context_name == "x"
     monkeypatch.setenv("KUBECONFIG", f"{path}:{path}")
     with pytest.raises(SettingsError, match="names several files"):
-        read_target(None, None)
+        read_kubeconfig(None, None)
     monkeypatch.setenv("KUBECONFIG", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(SettingsError, match=r"\.kube/config: No such file"):
-        read_target(None, None)
+        read_kubeconfig(None, None)
 
 
 async def test_inside_a_pod_the_service_account_is_used(rig, token, monkeypatch, tmp_path, opened):
@@ -233,7 +233,7 @@ async def test_inside_a_pod_the_service_account_is_used(rig, token, monkeypatch,
     monkeypatch.setattr("penstock.engines.kubernetes.api.connection.SERVICE_ACCOUNT", str(account))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", rig.addresses.control)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    api = Api.open(None)
+    api = KubernetesApi.open(None)
     assert api.namespace == "mine"
-    assert await api.list(Node)
+    assert await api.list(KubernetesNode)
     await api.close()

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import errors
 from penstock.engines.kubernetes.api import streams
-from penstock.engines.kubernetes.api.errors import ApiError, NotFound, Unreachable
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound, KubernetesUnreachable
 from penstock.engines.kubernetes.api.streams import STDERR, STDOUT, V4, V5, ExecFailed
 from tests.engines.kubernetes.making import IMAGE, becomes, eventually, has_ended, started
 
@@ -146,9 +146,9 @@ async def test_a_program_that_cannot_be_run_is_said_in_a_sentence(api, namespace
 
 
 async def test_a_pod_or_container_that_is_not_there_is_refused_at_once(api, namespace, box):
-    with pytest.raises(NotFound, match='pods "nobody" not found'):
+    with pytest.raises(KubernetesNotFound, match='pods "nobody" not found'):
         await api.exec("nobody", namespace, ["true"])
-    with pytest.raises(ApiError, match="container other is not valid for pod box"):
+    with pytest.raises(KubernetesError, match="container other is not valid for pod box"):
         await api.exec(box, namespace, ["true"], container="other")
 
 
@@ -164,7 +164,7 @@ async def test_a_connection_that_breaks_is_no_exit_code(shaky, proxy, namespace,
     async with await shaky.exec(box, namespace, ["sh", "-c", "echo on; sleep 1000"], stdin=True) as session:
         assert await anext(session) == (STDOUT, b"on\n")
         proxy.cut()
-        with pytest.raises(Unreachable, match="broke"):
+        with pytest.raises(KubernetesUnreachable, match="broke"):
             await session.exit_code()
         await session.send(b"nobody")
 
@@ -190,7 +190,7 @@ async def test_a_quiet_session_is_kept_alive(api, namespace, box, monkeypatch):
 async def test_a_server_that_shows_no_sign_of_life_is_given_up(shaky, proxy, namespace, box, monkeypatch):
     monkeypatch.setattr(streams, "SILENCE_SECONDS", 0.5)
     async with await shaky.exec(box, namespace, ["sleep", "1000"]) as session:
-        with pytest.raises(Unreachable, match="no sign of life"):
+        with pytest.raises(KubernetesUnreachable, match="no sign of life"):
             await session.exit_code()
 
 

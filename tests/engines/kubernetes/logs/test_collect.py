@@ -16,9 +16,9 @@ import pytest
 from penstock.domain.states import State
 from penstock.domain.workloads import Array
 from penstock.engines.base import LogQuery, Run
-from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.logs.files import KeptLog, prepare, read_position
-from penstock.engines.kubernetes.logs.lines import NS, Line
+from penstock.engines.kubernetes.logs.stream import NS, LogLine
 from penstock.engines.shared.logstore import LogReader
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.observed import Observed, observed
@@ -54,7 +54,7 @@ async def test_a_follower_waits_for_the_start_and_ends_with_the_unit(seen: Obser
 async def test_a_follower_sees_a_line_while_the_program_runs(seen: Observed) -> None:
     run = await seen.start(a_launch("echo first; sleep 600", stop_grace=1))
     async with asyncio.timeout(60):
-        async for data in seen.observing.logs(run, 0, LogQuery(follow=True)):
+        async for data in seen.logs.read(run, 0, LogQuery(follow=True)):
             assert data == b"first\n"
             break
 
@@ -174,7 +174,7 @@ async def test_what_the_node_threw_away_meanwhile_is_said(rig: Rig, namespace: s
 async def test_a_log_is_whole_before_the_end_is_reported(seen: Observed) -> None:
     run = await seen.start(a_launch("seq 1 50000" + LET_IT_OUT))
     await seen.ended(run)
-    position = read_position(seen.observing._logs.run_dir(run), 0)
+    position = read_position(seen.records.run_dir(run), 0)
     assert position
     assert position.done
     assert (await seen.log(run)).endswith(b"49999\n50000\n")
@@ -187,17 +187,17 @@ async def test_those_who_follow_a_removed_run_are_let_go(seen: Observed) -> None
     await asyncio.sleep(0)
     job = seen.cluster.jobs_of(run)[0]
     await seen.api.delete(Job, job.name, job.namespace)
-    await seen.observing.remove(run)
+    await seen.remove(run)
     assert (await asyncio.wait_for(following, 60)).startswith(b"up\n")
     await eventually(lambda: not seen.cluster.pods_of(run))
-    assert not seen.observing._logs.run_dir(run).exists()
+    assert not seen.records.run_dir(run).exists()
 
 
 # the file alone
 
 
-def lines(*texts: str, first: int = 0) -> list[Line]:
-    return [Line((first + number) * NS, f"{text}\n".encode()) for number, text in enumerate(texts)]
+def lines(*texts: str, first: int = 0) -> list[LogLine]:
+    return [LogLine((first + number) * NS, f"{text}\n".encode()) for number, text in enumerate(texts)]
 
 
 def a_log(place: Path, uid: str = "pod", *, there: bool = True, limit: int = 1 << 20) -> KeptLog:
@@ -207,7 +207,7 @@ def a_log(place: Path, uid: str = "pod", *, there: bool = True, limit: int = 1 <
     return log
 
 
-def had(log: KeptLog, found: list[Line]) -> None:
+def had(log: KeptLog, found: list[LogLine]) -> None:
     for line in found:
         log.mark.begun(line.time)
         log.mark.had(line.data)
@@ -284,7 +284,7 @@ def test_it_goes_on_over_segments_that_were_dropped(tmp_path: Path) -> None:
 
 def test_a_sentence_of_ours_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
     log = a_log(tmp_path)
-    had(log, [Line(0, b"unfinished")])
+    had(log, [LogLine(0, b"unfinished")])
     log.close()
     again = a_log(tmp_path, there=False)
     again.say("something is missing")

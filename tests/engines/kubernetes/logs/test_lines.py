@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.kubernetes.logs.lines import NS, Line, Mark, Sifter, nanoseconds
+from penstock.engines.kubernetes.logs.stream import NS, LineFilter, LogLine, LogMark, nanoseconds
 
 START = 1_794_790_793 * NS
 
@@ -30,8 +30,8 @@ def answer(log: list[Entry], since: str | None) -> bytes:
     return b"".join(written(entry.time) + entry.text for entry in log if entry.time >= first)
 
 
-def had(mark: Mark, data: bytes, sizes: list[int]) -> bytes:
-    sifter, out = Sifter(mark), b""
+def had(mark: LogMark, data: bytes, sizes: list[int]) -> bytes:
+    sifter, out = LineFilter(mark), b""
     for size in sizes:
         out += b"".join(line.data for line in sifter.feed(data[:size]))
         data = data[size:]
@@ -62,33 +62,33 @@ def logs(draw) -> list[Entry]:
 
 @given(logs(), st.lists(st.floats(0, 1), max_size=4), st.lists(st.integers(1, 50), max_size=20), st.booleans())
 def test_a_log_that_breaks_off_anywhere_and_is_asked_for_again_is_whole(log, breaks, sizes, restart):
-    mark, out = Mark(), b""
+    mark, out = LogMark(), b""
     for part in [*breaks, 1.0]:
         whole = answer(log, mark.since)
         out += had(mark, whole[: round(len(whole) * part)], sizes)
         if restart:
-            mark = Mark(mark.times, mark.part, mark.restarts)
+            mark = LogMark(mark.times, mark.part, mark.restarts)
     assert out == b"".join(entry.text for entry in log)
 
 
 def test_a_line_is_given_with_its_time_as_far_as_it_has_come():
-    sifter = Sifter(Mark())
+    sifter = LineFilter(LogMark())
     assert list(sifter.feed(b"2026-11-16T00:59:53.300997884Z a\x00b\xff\r")) == [
-        Line(START + 300_997_884, b"a\x00b\xff\r")
+        LogLine(START + 300_997_884, b"a\x00b\xff\r")
     ]
-    assert list(sifter.feed(b"z\n2026-11-16T00:59:5")) == [Line(START + 300_997_884, b"z\n")]
-    assert list(sifter.feed(b"4.1Z later\n")) == [Line(START + 1_100_000_000, b"later\n")]
+    assert list(sifter.feed(b"z\n2026-11-16T00:59:5")) == [LogLine(START + 300_997_884, b"z\n")]
+    assert list(sifter.feed(b"4.1Z later\n")) == [LogLine(START + 1_100_000_000, b"later\n")]
 
 
 def test_the_kubelets_own_words_are_no_line_of_the_log():
-    sifter = Sifter(Mark())
+    sifter = LineFilter(LogMark())
     assert list(sifter.feed(b"unable to retrieve container logs for containerd://0123456789abcdef")) == []
     assert sifter.said == b"unable to retrieve container logs for containerd://0123456789abcdef"
 
 
 def test_the_rest_of_a_long_line_that_began_before_what_was_asked_for_is_not_had_twice():
-    mark = Mark([START, START + 1])
-    sifter = Sifter(mark)
+    mark = LogMark([START, START + 1])
+    sifter = LineFilter(mark)
     rest = b"x" * 100 + b"\n"
     data = rest + answer([Entry(START, b"a\n"), Entry(START + 1, b"b\n"), Entry(START + 2, b"c\n")], None)
     assert [line.data for line in sifter.feed(data)] == [b"c\n"]
@@ -96,7 +96,7 @@ def test_the_rest_of_a_long_line_that_began_before_what_was_asked_for_is_not_had
 
 
 def test_a_rotated_file_that_begins_anew_is_read_from_its_beginning():
-    mark = Mark()
+    mark = LogMark()
     had(mark, answer([Entry(START + n, b"%d\n" % n) for n in range(200)], None), [])
     assert had(mark, answer([Entry(START + 500, b"after\n")], mark.since), []) == b"after\n"
 
@@ -112,4 +112,3 @@ def test_a_rotated_file_that_begins_anew_is_read_from_its_beginning():
 )
 def test_the_time_of_a_line_is_exact_in_every_zone(second, fraction, zone, expected):
     assert nanoseconds(second, fraction, zone) == expected
-    assert Line(expected, b"").at.replace(microsecond=0) == datetime(2026, 11, 16, 0, 59, 53, tzinfo=UTC)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from penstock.engines.kubernetes.nodes.activity import _Known
-from penstock.engines.kubernetes.nodes.kubelet import Sample
+from penstock.engines.kubernetes.nodes.activity import _LastSamples
+from penstock.engines.kubernetes.nodes.kubelet import TrafficSample
 from penstock.engines.shared.counters import Traffic
 
 
-def known(*samples: tuple[float, int]) -> _Known:
+def known(*samples: tuple[float, int]) -> _LastSamples:
     """Of disks that had read so many bytes at these times."""
-    found = _Known()
+    found = _LastSamples()
     for at, read in samples:
-        found = found.then(f"{at:.0f}", Sample(at, Traffic(disk_read=read)))
+        found = found.then(f"{at:.0f}", TrafficSample(at, Traffic(disk_read=read)))
     return found
 
 

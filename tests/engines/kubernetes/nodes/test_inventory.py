@@ -14,9 +14,9 @@ import pytest
 from penstock.domain.nodes import GpuPool, Node
 from penstock.domain.workloads import Resources
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.nodes import Taint
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.nodes.inventory import hinders, requests
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import Taint
+from penstock.engines.kubernetes.nodes.inventory import keeps_away, requests
 from tests.engines.kubernetes.making import IMAGE, eventually
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
@@ -37,7 +37,7 @@ async def seen(own_rig: Rig, own_namespace: str, tmp_path: Path) -> AsyncIterato
 
 
 async def a_node(seen: Observed, name: str = "node-1") -> Node:
-    return next(node for node in await seen.observing.nodes() if node.name == name)
+    return next(node for node in await seen.inventory.nodes() if node.name == name)
 
 
 def pool(node: Node) -> GpuPool:
@@ -72,7 +72,7 @@ async def test_what_runs_there_is_taken_and_named_by_whose_it_is(seen: Observed)
         (ours.workload_id, "ada", f"try ({ours.workload_id})", 2),
         (None, None, "default/theirs", 1),
     }
-    assert seen.observing.stock.products() == {"NVIDIA-A10": (4, 1)}
+    assert seen.inventory.products() == {"NVIDIA-A10": (4, 1)}
     await seen.stop(ours)
     await seen.api.delete(Pod, "theirs", "default", grace=0)
     await eventually_taken(seen, 0)
@@ -120,7 +120,7 @@ async def test_a_node_that_is_lost_is_not_ready(seen: Observed) -> None:
 
 
 def _message(seen: Observed) -> str | None:
-    node = seen.observing.stock.node("node-2")
+    node = seen.inventory.node("node-2")
     return node.message if node else "gone"
 
 
@@ -165,4 +165,4 @@ def test_what_the_runtime_itself_needs_counts() -> None:
     ],
 )
 def test_a_toleration_is_read_as_in_the_settings(toleration: str, hindered: bool) -> None:
-    assert hinders(Taint("dedicated", "NoSchedule", "ml"), [toleration]) is hindered
+    assert keeps_away(Taint("dedicated", "NoSchedule", "ml"), [toleration]) is hindered

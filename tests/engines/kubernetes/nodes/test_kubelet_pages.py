@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.engines.kubernetes.nodes.kubelet import Sample, Use, is_wanted, read_sample, read_use
+from penstock.engines.kubernetes.nodes.kubelet import ContainerUsage, TrafficSample, is_wanted, read_sample, read_use
 from penstock.engines.shared.counters import Traffic
 
 AT = 1763418174438
@@ -37,7 +37,7 @@ def moved(*lines: list[str]) -> Traffic:
 def test_the_node_is_told_from_its_pods_and_with_when_it_was_measured() -> None:
     pod = line("fs_writes", 7, id_="/kubepods/pod1", pod="train", device="/dev/sda")
     lines = [*disk("/dev/sda", "1.5e+03", 2000), *wire("eth0", 3000, "4.2e+09"), pod]
-    assert read_sample(lines) == Sample(AT / 1000, Traffic(1500, 2000, 3000, 4_200_000_000))
+    assert read_sample(lines) == TrafficSample(AT / 1000, Traffic(1500, 2000, 3000, 4_200_000_000))
     assert [is_wanted(each.encode()) for each in lines] == [True] * 4 + [False]
     assert not is_wanted(b'container_fs_writes_total{device="/dev/sda",id="/"} 1 1')
 
@@ -74,13 +74,13 @@ def test_use_is_that_of_the_node_whatever_its_pods_do() -> None:
     cpu = {"time": "2026-11-17T22:22:54Z", "usageNanoCores": 1_250_000_000, "usageCoreNanoSeconds": 1}
     pods = [{"podRef": {"name": "train", "namespace": "jobs", "uid": "1"}, "cpu": cpu}]
     page = {"node": {"nodeName": "node-1", "cpu": cpu, "memory": {"workingSetBytes": 512}}, "pods": pods}
-    assert read_use(json.dumps(page).encode()) == Use(cpu["time"], 125.0, 512)
-    assert read_use(json.dumps(page | {"pods": None}).encode()) == Use(cpu["time"], 125.0, 512)
+    assert read_use(json.dumps(page).encode()) == ContainerUsage(cpu["time"], 125.0, 512)
+    assert read_use(json.dumps(page | {"pods": None}).encode()) == ContainerUsage(cpu["time"], 125.0, 512)
 
 
 def test_the_cpu_of_a_kubelet_that_has_measured_once_is_not_known_rather_than_nothing() -> None:
     page = {"node": {"cpu": {"time": "2026-11-17T22:22:54Z"}, "memory": {"workingSetBytes": 512}}}
-    assert read_use(json.dumps(page).encode()) == Use("2026-11-17T22:22:54Z", None, 512)
+    assert read_use(json.dumps(page).encode()) == ContainerUsage("2026-11-17T22:22:54Z", None, 512)
 
 
 @pytest.mark.parametrize("page", [b"", b"{}", b'{"node": {"cpu": 1}}', b'{"node": {}}', b"\xff", b"<html>"])

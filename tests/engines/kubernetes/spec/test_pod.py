@@ -19,11 +19,10 @@ from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Array, Medium, Requests, Resources, Scratch
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError, Denied
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.spec import job
 from penstock.errors import SettingsError
@@ -297,7 +296,7 @@ def secured(rig: Rig) -> Iterator[dict[str, str]]:
         rig.kubectl("delete", "namespace", name, "--wait=false")
 
 
-async def tried(api: Api, kind: type[Any], body: Fields, namespace: str) -> Fields:
+async def tried(api: KubernetesApi, kind: type[Any], body: Fields, namespace: str) -> Fields:
     """What the server would have made of it."""
     path = kind.kind.path(namespace)
     params = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -333,7 +332,9 @@ SPECS = {
 
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
 @pytest.mark.parametrize("spec", SPECS)
-async def test_pod_security_lets_our_pods_pass(api: Api, secured: dict[str, str], level: str, spec: str) -> None:
+async def test_pod_security_lets_our_pods_pass(
+    api: KubernetesApi, secured: dict[str, str], level: str, spec: str
+) -> None:
     settings = STRICT if level == "restricted" else PLAIN
     launch = SPECS[spec]
     body = job_of(launch, settings, products=("NVIDIA-A10",))
@@ -346,13 +347,13 @@ async def test_pod_security_lets_our_pods_pass(api: Api, secured: dict[str, str]
         assert (await tried(api, Service, service, secured[level]))["spec"]["clusterIP"] == "None"
 
 
-async def test_what_an_admin_says_is_understood(api: Api, secured: dict[str, str]) -> None:
+async def test_what_an_admin_says_is_understood(api: KubernetesApi, secured: dict[str, str]) -> None:
     found = await tried(api, Job, job_of(a_launch("true"), ADMIN), secured["baseline"])
     assert len(found["spec"]["template"]["spec"]["tolerations"]) == 3
 
 
-async def test_the_level_is_really_asked_for(api: Api, secured: dict[str, str]) -> None:
-    with pytest.raises(Denied, match="restricted"):
+async def test_the_level_is_really_asked_for(api: KubernetesApi, secured: dict[str, str]) -> None:
+    with pytest.raises(AdmissionDenied, match="restricted"):
         await tried(api, Pod, as_pod(job_of(a_launch("true"), PLAIN)), secured["restricted"])
 
 
@@ -413,7 +414,7 @@ def test_nothing_a_user_says_reaches_a_field_we_did_not_mean(
     assert spec["securityContext"] == plain["securityContext"]
 
     async def accepted() -> Fields:
-        api = Api.open(rig.kubeconfig)
+        api = KubernetesApi.open(rig.kubeconfig)
         try:
             await tried(api, Job, body, secured[level])
             return await tried(api, Pod, as_pod(body), secured[level])
@@ -422,7 +423,7 @@ def test_nothing_a_user_says_reaches_a_field_we_did_not_mean(
 
     try:
         found = asyncio.run(accepted())
-    except ApiError as error:
+    except KubernetesError as error:
         raise AssertionError(f"{error.message}: {json.dumps(body)}") from error
     assert {key: found["spec"][key] for key in ("containers", "volumes")} != {}
     for wanted, made in zip(spec["containers"][0]["env"], found["spec"]["containers"][0]["env"], strict=True):

@@ -55,7 +55,7 @@ async def test_a_server_that_starts_anew_sends_what_the_last_one_did_not(
         return False
 
     with monkeypatch.context() as context:
-        context.setattr(workdir.Sending, "_send", never)
+        context.setattr(workdir.WorkdirSender, "_send", never)
         first = KubernetesEngine(account.settings(tmp_path))
         await first.open()
         await first.start(launch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,12 +12,11 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.state.endings import Wanted, ending
-from penstock.engines.kubernetes.state.last_seen import Notes, Sighting, merged, sighting, vanished
-from penstock.engines.kubernetes.state.report import View, current, indexes, report
-from penstock.engines.kubernetes.waiting.reasons import Why
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.state.endings import Intervention, judge_end
+from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run, read_indexes
+from penstock.engines.kubernetes.state.pods import PodRecord, mark_gone, merge_records, record_pod
+from penstock.engines.kubernetes.state.report import LogProgress, Snapshot, Wait, WaitReason, compute_report
 
 START = datetime(2026, 11, 16, 0, 52, tzinfo=UTC)
 RUN = Run("abcd2345")
@@ -85,27 +83,27 @@ def a_job(nodes: int = 1, conditions: tuple[str, ...] = (), **more: Any) -> Job:
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Job)
 
 
-def seen(*pods: Pod, gone: bool = False) -> Sighting:
+def seen(*pods: Pod, gone: bool = False) -> PodRecord:
     """After these versions of a pod, one by one."""
-    found: Sighting | None = None
+    found: PodRecord | None = None
     for pod in pods:
-        found = merged(found, sighting(pod))
+        found = merge_records(found, record_pod(pod))
     assert found
-    return vanished(found, START + timedelta(seconds=20)) if gone else found
+    return mark_gone(found, START + timedelta(seconds=20)) if gone else found
 
 
-def reported(job: Job | None, *units: Sighting, **more: Any) -> Report:
+def reported(job: Job | None, *units: PodRecord, **more: Any) -> Report:
     known = {unit.part: unit for unit in units}
     jobs = [job] if job else []
-    view = View(
+    no_room = Wait(WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, "there is no room"), job or Job())
+    snapshot = Snapshot(
         run=RUN,
         jobs=jobs,
-        units=current(jobs, known),
+        pods=current_pods(jobs, known),
         now=START + timedelta(seconds=60),
-        why=lambda _: Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, "there is no room"),
-        **more,
+        **{"waits": dict.fromkeys(parts_of_run(jobs, known).parts, no_room)} | more,
     )
-    return report(view)
+    return compute_report(snapshot)
 
 
 def reasons(found: Report) -> list[Reason | None]:
@@ -182,14 +180,14 @@ def test_an_evicted_pod_may_show_nothing_of_its_container_but_its_start_is_known
     ],
 )
 def test_what_the_node_says_about_an_eviction(message: str, reason: Reason, said: str) -> None:
-    found = ending(seen(a_pod(state=ended(137), phase="Failed", reason="Evicted", message=message)), Wanted())
+    found = judge_end(seen(a_pod(state=ended(137), phase="Failed", reason="Evicted", message=message)), Intervention())
     assert found.reason is reason
     assert said in (found.message or "")
 
 
 @pytest.mark.parametrize("word", ["OutOfcpu", "UnexpectedAdmissionError", "NodeAffinity"])
 def test_a_node_that_does_not_keep_what_it_was_given(word: str) -> None:
-    found = ending(seen(a_pod(phase="Failed", reason=word, message="Pod was rejected: no.")), Wanted())
+    found = judge_end(seen(a_pod(phase="Failed", reason=word, message="Pod was rejected: no.")), Intervention())
     assert (found.state, found.reason) == (State.CRASHED, Reason.EVICTED)
     assert found.message == "node-1 did not keep it: Pod was rejected: no."
 
@@ -268,16 +266,17 @@ def test_a_stop_of_what_is_on_a_lost_node_ends_when_its_grace_is_over_and_says_w
 
 def test_an_end_waits_for_the_log() -> None:
     found = seen(a_pod(state=ended(0), phase="Succeeded"))
-    waiting = reported(a_job(), found, kept=lambda _: False)
+    waiting = reported(a_job(), found, logs={0: LogProgress(stored=False)})
     assert (waiting.presence, waiting.units[0].state) == (Presence.running, State.EXITED)
 
 
 def test_the_end_is_as_exact_as_the_log_knows() -> None:
     found = seen(a_pod(state=ended(0, finished=5), phase="Succeeded"))
     later = START + timedelta(seconds=5.7)
-    assert only(reported(a_job(), found, printed=lambda _: later)).ended_at == later
+    assert only(reported(a_job(), found, logs={0: LogProgress(printed=later)})).ended_at == later
     much_later = START + timedelta(seconds=50)
-    assert only(reported(a_job(), found, printed=lambda _: much_later)).ended_at == START + timedelta(seconds=5.999)
+    within_the_second = START + timedelta(seconds=5.999)
+    assert only(reported(a_job(), found, logs={0: LogProgress(printed=much_later)})).ended_at == within_the_second
 
 
 def test_what_a_stop_left_is_not_ended_while_kubernetes_may_still_make_pods() -> None:
@@ -294,7 +293,7 @@ def test_pods_a_suspended_job_took_away_are_not_its_end() -> None:
     resumed = a_job(status={"conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": at(9)}]})
     assert reported(resumed, found).presence is Presence.waiting
     fresh = seen(a_pod(state=running(12), uid="another", created=10))
-    assert reported(resumed, merged(found, fresh)).presence is Presence.running
+    assert reported(resumed, merge_records(found, fresh)).presence is Presence.running
 
 
 def test_a_verdict_is_the_end_of_what_it_is_about() -> None:
@@ -326,31 +325,5 @@ def test_while_the_cluster_does_not_answer_what_waits_says_so_and_what_runs_runs
 
 
 def test_kubernetes_short_form_of_indexes() -> None:
-    assert indexes("0,3-5,9") == {0, 3, 4, 5, 9}
-    assert indexes("") == set()
-
-
-# the notes
-
-
-def test_notes_survive_half_a_line_and_give_back_what_was_seen(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.see(sighting(a_pod(0, running())))
-    notes.see(sighting(a_pod(1, ended(7), phase="Failed")))
-    notes.lose(0, "uid-0", START)
-    with (tmp_path / "units").open("ab") as file:
-        file.write(b'{"part": 1, "ui')
-    again = Notes(tmp_path)
-    assert again.units == notes.units
-    assert again.units[0].gone_at == START
-    again.see(sighting(a_pod(2, running())))
-    assert set(Notes(tmp_path).units) == {0, 1, 2}
-
-
-def test_another_pod_of_the_part_is_not_lost_with_the_first(tmp_path: Path) -> None:
-    notes = Notes(tmp_path)
-    notes.see(sighting(a_pod(0, running(), uid="first")))
-    notes.see(sighting(a_pod(0, running(), uid="second", created=9)))
-    notes.lose(0, "first", START)
-    assert notes.units[0].uid == "second"
-    assert notes.units[0].gone_at is None
+    assert read_indexes("0,3-5,9") == {0, 3, 4, 5, 9}
+    assert read_indexes("") == set()

@@ -12,8 +12,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources, Scratch, Unit
 from penstock.engines.base import Presence, Report, Run
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
 from tests.rig.cluster import Rig
@@ -37,7 +36,7 @@ async def the_unit(seen: Observed, run: Run) -> Unit:
 
 
 async def test_a_run_nobody_started_is_absent(seen: Observed) -> None:
-    assert seen.observing.observe(Run("nosuchid")).presence is Presence.absent
+    assert seen.snapshots.report(Run("nosuchid")).presence is Presence.absent
 
 
 async def test_one_that_ends_with_0_has_exited(seen: Observed) -> None:
@@ -170,7 +169,7 @@ async def test_what_is_stopped_is_stopped_by_its_user(seen: Observed) -> None:
 async def test_of_a_stopped_array_what_had_not_begun_never_starts(seen: Observed) -> None:
     run = await seen.start(a_launch("echo up; sleep 600", array=Array(count=3, parallelism=1), stop_grace=1))
     await seen.printed(run, b"up\n")
-    running = seen.observing.observe(run)
+    running = seen.snapshots.report(run)
     assert [(unit.index, unit.state) for unit in running.units] == [(0, State.RUNNING)]
     await seen.stop(run)
     report = await seen.ended(run)
@@ -289,7 +288,7 @@ async def test_the_next_server_still_knows_how_a_pod_ended_that_is_gone(
         name = seen.cluster.jobs_of(run)[0].name
     rig.kubectl("delete", "job", "-n", namespace, name)
     async with observed(rig, namespace, tmp_path) as seen:
-        again = seen.observing.observe(run)
+        again = seen.snapshots.report(run)
         assert _ends(again) == _ends(first) == [(State.CRASHED, Reason.PROGRAM_FAILED, 4)]
         assert await seen.log(run) == b"up\n"
 
@@ -302,7 +301,7 @@ async def test_without_any_notes_what_kubernetes_counted_is_reported(rig: Rig, n
             await seen.api.delete(Pod, seen.pod(run, part).name, namespace)
         await seen.until(run, lambda _: not seen.cluster.pods_of(run))
     async with observed(rig, namespace, tmp_path / "second") as seen:
-        report = seen.observing.observe(run)
+        report = seen.snapshots.report(run)
         assert report.presence is Presence.ended
         assert [unit.state for unit in report.units] == [State.EXITED, State.CRASHED]
         assert report.units[1].message == "It failed; its pod was gone before it could be seen how."
@@ -314,9 +313,9 @@ async def test_a_removed_run_is_absent_and_nothing_of_it_is_kept(seen: Observed)
     job = seen.cluster.jobs_of(run)[0]
     await seen.api.delete(Job, job.name, job.namespace, propagation="Foreground")
     await seen.until(run, lambda _: not seen.cluster.jobs_of(run) and not seen.cluster.pods_of(run))
-    await seen.observing.remove(run)
-    await seen.observing.remove(run)
-    assert seen.observing.observe(run).presence is Presence.absent
+    await seen.remove(run)
+    await seen.remove(run)
+    assert seen.snapshots.report(run).presence is Presence.absent
     kept = seen.settings.data_dir / "kubernetes" / "runs"
     assert [path for path in kept.iterdir() if run.workload_id in path.name] == []
 

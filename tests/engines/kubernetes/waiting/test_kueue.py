@@ -14,7 +14,7 @@ import pytest
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Resources
 from penstock.engines.base import Launch, Presence, Report, Run
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.engine import KubernetesEngine
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.observed import becomes
@@ -232,7 +232,7 @@ async def test_one_that_waits_is_stopped_and_never_starts(
     async def versions(*_: object) -> tuple[str, ...]:
         return offered
 
-    monkeypatch.setattr(Api, "versions", versions)
+    monkeypatch.setattr(KubernetesApi, "versions", versions)
     first, second = a_launch(SLEEPS, queue=queue.name), a_launch("true", queue=queue.name)
     await runs(engine, first)
     await engine.start(second)

@@ -16,13 +16,13 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Resources
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
+from penstock.engines.kubernetes.api.errors import describe_quota
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
+from penstock.engines.kubernetes.events import list_run_events
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.kubernetes.waiting.claims import why_not_bound
-from penstock.engines.kubernetes.waiting.quota import over_quota
-from penstock.engines.kubernetes.waiting.reasons import Reasons
+from penstock.engines.kubernetes.waiting.reasons import WaitReasons
 from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
@@ -208,7 +208,7 @@ async def test_a_claim_of_a_class_without_a_provisioner(seen: Observed, binds: s
         await claim(seen, "by-hand", storageClassName=name)
         run = await seen.start(a_launch("true"), change=with_claim("by-hand"))
         said = await waiting(seen, run, Reason.VOLUME_NOT_READY)
-        found = await seen.api.get(Claim, "by-hand", seen.namespace)
+        found = await seen.api.get(PersistentVolumeClaim, "by-hand", seen.namespace)
         own = why_not_bound(found, seen.cluster.classes.get(name), seen.cluster.events.about(found.uid))
     why = f"the storage class {name} has no provisioner"
     why += ": an admin must make a PersistentVolume of 1Mi with ReadWriteOnce"
@@ -282,8 +282,8 @@ async def test_patience_is_kept_while_an_image_fails(own_rig: Rig, own_namespace
     async with observed(own_rig, own_namespace, tmp_path, pull_patience="1h") as seen:
         run = await seen.start(a_launch("true", resources=asks(image="nobody/nothing:1")))
         await seen.until(run, lambda report: "if that does not change it ends at" in (report.message or ""))
-        await seen.until(run, lambda _: any(event.reason == "BackOff" for event in seen.observing.events(run)))
-        assert seen.observing.observe(run).state is State.PULLING
+        await seen.until(run, lambda _: any(event.reason == "BackOff" for event in list_run_events(seen.cluster, run)))
+        assert seen.snapshots.report(run).state is State.PULLING
 
 
 @pytest.mark.parametrize("way", ["variable", "volume"])
@@ -404,7 +404,7 @@ def with_claim(name: str) -> Any:
 
 async def claim(seen: Observed, name: str, **fields: Any) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, **fields}
-    await seen.api.create(Claim, {"metadata": {"name": name}, "spec": spec}, seen.namespace)
+    await seen.api.create(PersistentVolumeClaim, {"metadata": {"name": name}, "spec": spec}, seen.namespace)
 
 
 # sentences alone
@@ -433,7 +433,7 @@ def test_the_registrys_answer_is_taken_out_of_what_passed_it_on(message: str, sa
 
 
 def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
-    said = over_quota(
+    said = describe_quota(
         "exceeded quota: team, requested: requests.memory=16Gi,requests.nvidia.com/gpu=2, used: requests.memory=0,"
         "requests.nvidia.com/gpu=3, limited: requests.memory=8Gi,requests.nvidia.com/gpu=4"
     )
@@ -444,7 +444,7 @@ def test_a_quota_that_allows_less_than_is_asked_for_at_all() -> None:
 
 
 def test_a_quota_of_what_the_job_does_not_say() -> None:
-    said = over_quota("failed quota: team: must specify limits.cpu,limits.memory,requests.memory for: task")
+    said = describe_quota("failed quota: team: must specify limits.cpu,limits.memory,requests.memory for: task")
     assert said == "the quota team counts CPUs and memory: it must say under resources how much it needs"
 
 
@@ -465,9 +465,9 @@ def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(
     pod = msgspec.convert({"metadata": {"name": "a", "namespace": "n"}, "spec": spec, "status": waits}, Pod)
     chosen = {"volume.kubernetes.io/selected-node": "node-1"}
     bound = {"metadata": {"name": "local", "annotations": chosen}, "status": {"phase": "Bound"}}
-    cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, Claim)))
+    cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, PersistentVolumeClaim)))
     stock: Any = SimpleNamespace(node=lambda _: None, all=list)
-    assert Reasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
+    assert WaitReasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, sa
     status = {"containerStatuses": [{"name": "task", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
     spec = {"nodeName": "node-1", "containers": [container]}
     pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
-    events = [msgspec.convert({"reason": reason, "type": "Normal"}, Event) for reason in happened]
+    events = [msgspec.convert({"reason": reason, "type": "Normal"}, KubernetesEvent) for reason in happened]
     cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
-    why = Reasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
+    why = WaitReasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
     assert (why.state, why.message) == (state, said)

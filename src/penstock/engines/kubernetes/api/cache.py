@@ -19,21 +19,34 @@ from msgspec.structs import replace
 
 from penstock.domain.model import now
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError, Expired, Gone, Passing
-from penstock.engines.kubernetes.api.objects.base import Meta, Object
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.pods import Container, Pod, PodSpec, PodStatus, PodVolume
-from penstock.engines.kubernetes.api.requests import Pauses
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import (
+    CredentialsExpired,
+    KubernetesError,
+    KubernetesUnavailable,
+    KubernetesUnreachable,
+    VersionGone,
+)
+from penstock.engines.kubernetes.api.objects import (
+    Container,
+    KubernetesObject,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PodVolume,
+)
+from penstock.engines.kubernetes.api.requests import RetryPauses
+from penstock.engines.kubernetes.api.resources import KubernetesEvent
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=Object)
-Told = Callable[[T | None, T | None], None]
+T = TypeVar("T", bound=KubernetesObject)
+Listener = Callable[[T | None, T | None], None]
 
 
 @dataclass(frozen=True)
-class Stale:
+class Staleness:
     since: datetime
     why: str
     refused: bool = False
@@ -41,11 +54,11 @@ class Stale:
 
 
 class Cache(Generic[T]):
-    """`keep` may return less of an object, or None for one that is of no interest."""
+    """Objects of one kind by name and by index. `keep` may return less of an object, or None to leave it out."""
 
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         kind: type[T],
         namespace: str | None = None,
         *,
@@ -59,14 +72,14 @@ class Cache(Generic[T]):
         self._keep = keep
         self._items: dict[Key, T] = {}
         self._indexes = {name: Index(keys) for name, keys in (indexes or {}).items()}
-        self._told: list[Told[T]] = []
+        self._told: list[Listener[T]] = []
         self._version: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = asyncio.Event()
-        self._refusal: ApiError | None = None
+        self._refusal: KubernetesError | None = None
         self._broke_at: datetime | None = None
-        self._pauses = Pauses()
-        self.stale: Stale | None = Stale(now(), "nothing was read yet")
+        self._pauses = RetryPauses()
+        self.stale: Staleness | None = Staleness(now(), "nothing was read yet")
         """Not None while the watch is down: what is shown may be old."""
 
     # life
@@ -75,7 +88,7 @@ class Cache(Generic[T]):
         self._task = asyncio.create_task(self._run())
 
     async def synced(self) -> None:
-        """Waits until all there is has been read once; raises what does not pass by itself, such as a missing right."""
+        """Wait until everything was read once; raise what does not pass by itself, such as a missing right."""
         await self._answered.wait()
         if self._refusal:
             raise self._refusal
@@ -92,7 +105,7 @@ class Cache(Generic[T]):
         return self._items.get((namespace, name))
 
     def all(self) -> Collection[T]:
-        """As it is now; it changes whenever the loop runs."""
+        """The live view: it changes whenever the event loop runs."""
         return self._items.values()
 
     def by(self, index: str, value: str) -> list[T]:
@@ -101,8 +114,8 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def subscribe(self, told: Told[T]) -> Callable[[], None]:
-        """Tells every change from now on as (before, after), None where it is not there; returns how to end it."""
+    def subscribe(self, told: Listener[T]) -> Callable[[], None]:
+        """Call the listener with (before, after) of every change, one of them None at its ends; returns how to stop."""
         self._told.append(told)
         return lambda: self._told.remove(told)
 
@@ -116,13 +129,13 @@ class Cache(Generic[T]):
                     self._refusal = None
                     self._answered.set()
                 await self._watch(self._version)
-            except ApiError as error:
+            except KubernetesError as error:
                 self._note(error)
                 await asyncio.sleep(self._pauses.next(error))
 
-    def _note(self, error: ApiError) -> None:
+    def _note(self, error: KubernetesError) -> None:
         """A watch that breaks and comes back at once was not down: stale begins when it does not come back."""
-        if isinstance(error, Gone):
+        if isinstance(error, VersionGone):
             self._version = None
         elif self._broke_at is None and self.stale is None:
             self._broke_at = now()
@@ -130,8 +143,8 @@ class Cache(Generic[T]):
         if self.stale is None:
             log.warning("%s may be shown as they were: %s", self._kind.kind.plural, error.message)
         since = self.stale.since if self.stale else self._broke_at or now()
-        self.stale = Stale(since, error.message, isinstance(error, Expired))
-        if not self._answered.is_set() and not isinstance(error, (Passing, Gone)):
+        self.stale = Staleness(since, error.message, isinstance(error, CredentialsExpired))
+        if not self._answered.is_set() and not isinstance(error, (KubernetesUnavailable, VersionGone)):
             self._refusal = error
             self._answered.set()
 
@@ -141,7 +154,7 @@ class Cache(Generic[T]):
         self.stale = self._broke_at = None
 
     async def _list(self) -> str:
-        """The version all of it has."""
+        """Read everything; returns the version of the list."""
         version, seen = "", set()
         pages = self._api.pages(self._kind, self._namespace, labels=self._labels, fields=self._fields)
         async with aclosing(pages):
@@ -160,7 +173,7 @@ class Cache(Generic[T]):
         ) as changes:
             self._up()
             async for change in changes:
-                self._pauses = Pauses()
+                self._pauses = RetryPauses()
                 if change.object is None:
                     pass
                 elif change.type == "DELETED":
@@ -168,7 +181,7 @@ class Cache(Generic[T]):
                 else:
                     self._put(change.object)
                 self._version = change.version
-        self._pauses = Pauses()
+        self._pauses = RetryPauses()
 
     def _put(self, item: T) -> None:
         key = _key(item)
@@ -207,7 +220,7 @@ class Cache(Generic[T]):
                 log.exception("a change of %s was not taken in", self._kind.kind.plural)
 
 
-def _key(item: Object) -> Key:
+def _key(item: KubernetesObject) -> Key:
     return (item.namespace, item.name)
 
 
@@ -235,21 +248,8 @@ class Index(Generic[T]):
                 self._keys.pop(value, None)
 
 
-def by_label(name: str) -> Callable[[Object], Iterable[str]]:
-    def values(item: Object) -> Iterable[str]:
-        value = item.labels.get(name)
-        return () if value is None else (value,)
-
-    return values
-
-
-def by_owner(item: Object) -> Iterable[str]:
-    """The uids of its owners."""
-    return [owner.uid for owner in item.metadata.owner_references]
-
-
 def by_claim(pod: Pod) -> Iterable[str]:
-    """`namespace/name` of the claims a pod mounts."""
+    """Index a pod by the claims it mounts, as `namespace/name`."""
     return [f"{pod.namespace}/{name}" for name in pod.claims()]
 
 
@@ -260,11 +260,9 @@ def by_node(pod: Pod) -> Iterable[str]:
 OVER = ("Succeeded", "Failed")
 
 
-def trimmed(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
-    """Of a pod that is not ours: what it holds and where, and nothing once it has ended.
-
-    `ours` says which namespaces are: in one cluster there may be several Penstocks.
-    """
+def trim_pod(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
+    """Keep of a pod of others only what it holds and where, and nothing once it has ended. `ours` says which namespaces
+    are this server's: a cluster may have several Penstocks."""
     if pod.labels.get(names.MANAGED) == names.PENSTOCK and ours(pod.namespace):
         return pod
     if pod.status.phase in OVER:
@@ -283,8 +281,8 @@ def trimmed(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
     )
 
 
-def _meta(meta: Meta) -> Meta:
-    return Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+def _meta(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
 
 
 def _container(container: Container) -> Container:
@@ -307,12 +305,13 @@ EACH, MOST = 30, 10_000
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
-class Events(Cache[Event]):
-    """Of each object the latest `each`, of all objects the latest `most`; Kubernetes itself forgets after an hour."""
+class EventCache(Cache[KubernetesEvent]):
+    """Keep the latest `each` events of an object and the latest `most` of all; Kubernetes itself forgets them after an
+    hour."""
 
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         namespace: str | None = None,
         *,
         kinds: Collection[str] = KINDS,
@@ -321,18 +320,18 @@ class Events(Cache[Event]):
     ) -> None:
         super().__init__(
             api,
-            Event,
+            KubernetesEvent,
             namespace,
             indexes={"about": lambda event: (event.involved_object.uid,)},
             keep=lambda event: event if event.involved_object.kind in kinds else None,
         )
         self._each, self._most = each, most
 
-    def about(self, uid: str) -> list[Event]:
-        """In the order in which they last happened."""
+    def about(self, uid: str) -> list[KubernetesEvent]:
+        """Return an object's events in the order in which they last happened."""
         return sorted(self.by("about", uid), key=_when)
 
-    def _put(self, item: Event) -> None:
+    def _put(self, item: KubernetesEvent) -> None:
         super()._put(item)
         about = self.by("about", item.involved_object.uid)
         if len(about) > self._each:
@@ -342,7 +341,37 @@ class Events(Cache[Event]):
             self._forget(next(iter(self._items)))
 
 
-def _when(event: Event) -> tuple[datetime, int]:
-    """Some parts of Kubernetes write whole seconds, others fractions: within a second the order of writing counts."""
+def _when(event: KubernetesEvent) -> tuple[datetime, int]:
+    """Sort by time; some parts of Kubernetes write whole seconds, so within a second the order of writing counts."""
     version = event.metadata.resource_version
     return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0
+
+
+V = TypeVar("V")
+
+
+async def find_first(
+    api: KubernetesApi,
+    kind: type[T],
+    namespace: str,
+    what: Callable[[T], V | None],
+    *,
+    labels: str | None = None,
+    fields: str | None = None,
+) -> V:
+    """Wait for an object of which `what` is not None, and return that. The caller limits how long it may take."""
+    while True:
+        version = ""
+        async with aclosing(api.pages(kind, namespace, labels=labels, fields=fields)) as pages:
+            async for page in pages:
+                version = page.metadata.version
+                for item in page.items or ():
+                    if (found := what(item)) is not None:
+                        return found
+        try:
+            async with api.watch(kind, version, namespace, labels=labels, fields=fields) as changes:
+                async for change in changes:
+                    if change.object and change.type != "DELETED" and (found := what(change.object)) is not None:
+                        return found
+        except (VersionGone, KubernetesUnreachable):
+            continue

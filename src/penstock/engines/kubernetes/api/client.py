@@ -1,4 +1,4 @@
-"""The API server's verbs, typed: they return our small objects or raise errors from errors.py."""
+"""Call the API server: typed verbs that return small objects or raise the errors of errors.py."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ import msgspec
 
 from penstock.engines.kubernetes.api import errors
 from penstock.engines.kubernetes.api.connection import Connection
-from penstock.engines.kubernetes.api.errors import ApiError, Gone, NotFound, Unreachable
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.others import ServiceAccount
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.requests import Calls, lines
+from penstock.engines.kubernetes.api.errors import (
+    KubernetesError,
+    KubernetesNotFound,
+    KubernetesUnreachable,
+    VersionGone,
+)
+from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod
+from penstock.engines.kubernetes.api.requests import ApiRequests, lines
+from penstock.engines.kubernetes.api.resources import ServiceAccount
 from penstock.engines.kubernetes.api.streams import V4, ExecSession, upgrade
 
 log = logging.getLogger(__name__)
@@ -37,7 +41,7 @@ QUIET_SECONDS = 90.0
 """A watch that says nothing for so long, not even a bookmark (one comes each minute), is taken for dead."""
 LOG_QUIET_SECONDS = 600.0
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=KubernetesObject)
 D = TypeVar("D")
 Body = Mapping[str, Any]
 
@@ -47,13 +51,14 @@ class ListMeta(msgspec.Struct):
     more: str = msgspec.field(name="continue", default="")
 
 
-class Page(msgspec.Struct, Generic[T]):
+class ListPage(msgspec.Struct, Generic[T]):
     metadata: ListMeta
     items: tuple[T, ...] | None = None
 
 
-class Change(NamedTuple, Generic[T]):
-    """What a watch says: ADDED, MODIFIED or DELETED with the object, BOOKMARK without; `version` is where it stands."""
+class WatchEvent(NamedTuple, Generic[T]):
+    """One event of a watch: ADDED, MODIFIED or DELETED with the object, BOOKMARK without; `version` is where the watch
+    stands."""
 
     type: str
     version: str
@@ -65,19 +70,21 @@ class _Frame(msgspec.Struct):
     object: msgspec.Raw
 
 
-class Api:
+class KubernetesApi:
     def __init__(self, connection: Connection, *, patience: float = PATIENCE) -> None:
         self._connection = connection
-        self._calls = Calls(connection, patience)
+        self._calls = ApiRequests(connection, patience)
 
     @classmethod
-    def open(cls, kubeconfig: Path | None = None, context: str | None = None, *, patience: float = PATIENCE) -> Api:
-        """SettingsError if the kubeconfig is wrong; nothing is asked of the server yet."""
+    def open(
+        cls, kubeconfig: Path | None = None, context: str | None = None, *, patience: float = PATIENCE
+    ) -> KubernetesApi:
+        """Read the kubeconfig (SettingsError if it is wrong); nothing is asked of the server yet."""
         return cls(Connection(kubeconfig, context), patience=patience)
 
-    def hurried(self, patience: float) -> Api:
-        """The same, for those who can try again themselves; closed with this one."""
-        return Api(self._connection, patience=patience)
+    def hurried(self, patience: float) -> KubernetesApi:
+        """The same API with another patience, for callers that try again themselves; closed with this one."""
+        return KubernetesApi(self._connection, patience=patience)
 
     async def close(self) -> None:
         await self._calls.close()
@@ -94,7 +101,7 @@ class Api:
 
     @property
     def trouble(self) -> str | None:
-        """What the last call met, while calls fail; None when all is well."""
+        """Why the last call failed; None when calls succeed."""
         return self._calls.trouble
 
     # reading
@@ -102,12 +109,12 @@ class Api:
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         return _decode(kind, await self._calls.call("GET", _path(kind, namespace, name)))
 
-    async def raw(self, kind: type[Object], name: str, namespace: str) -> dict[str, Any]:
-        """An object whole, as the server has it: for people to look at."""
+    async def raw(self, kind: type[KubernetesObject], name: str, namespace: str) -> dict[str, Any]:
+        """Return an object whole, as the server has it: for people to look at."""
         return dict(msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace, name))))
 
-    async def raw_list(self, kind: type[Object], namespace: str, labels: str) -> list[dict[str, Any]]:
-        """The same of all that have the labels. In a list, the server leaves out what kind they are."""
+    async def raw_list(self, kind: type[KubernetesObject], namespace: str, labels: str) -> list[dict[str, Any]]:
+        """Return all objects with these labels, whole. A list leaves out their kind, so it is added."""
         params = {"labelSelector": labels}
         found = msgspec.json.decode(await self._calls.call("GET", _path(kind, namespace), params=params))
         about = {"apiVersion": kind.kind.api_version, "kind": kind.kind.name}
@@ -116,28 +123,29 @@ class Api:
     async def find(self, kind: type[T], name: str, namespace: str | None = None) -> T | None:
         try:
             return await self.get(kind, name, namespace)
-        except NotFound:
+        except KubernetesNotFound:
             return None
 
     async def list(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
     ) -> list[T]:
-        """Of every namespace if none is given. `labels` and `fields` are selectors, as in kubectl -l."""
+        """List the objects of a namespace, or of all. `labels` and `fields` are selectors, as in kubectl -l."""
         while True:
             try:
                 async with aclosing(self.pages(kind, namespace, labels=labels, fields=fields)) as pages:
                     return [item async for page in pages for item in page.items or ()]
-            except Gone:
+            except VersionGone:
                 log.info("a list of %s took too long for the server; listing anew", kind.kind.plural)
 
     async def pages(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
-    ) -> AsyncGenerator[Page[T], None]:
-        """All show the cluster at one moment, their `metadata.version`; Gone if the server forgot it between two."""
+    ) -> AsyncGenerator[ListPage[T], None]:
+        """List page by page. All pages show the cluster at one moment, their `metadata.version`; VersionGone if the
+        server forgot it between two."""
         path, more = _path(kind, namespace), ""
         while True:
             params = _given(limit=PAGE, labelSelector=labels, fieldSelector=fields) | _given(**{"continue": more})
-            page: Page[T] = _decode(Page[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
+            page: ListPage[T] = _decode(ListPage[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
             yield page
             more = page.metadata.more
             if not more:
@@ -152,10 +160,11 @@ class Api:
         labels: str | None = None,
         fields: str | None = None,
         seconds: int = WATCH_SECONDS,
-    ) -> AbstractAsyncContextManager[AsyncIterator[Change[T]]]:
-        """Every change after `version`. Entered when the server has accepted it; ends after about `seconds`.
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
+        """Watch every change after `version`. Entered when the server has accepted it; ends after about `seconds`.
 
-        Gone if the server has forgotten that version; Unreachable if the connection breaks. Nothing is repeated here.
+        VersionGone if the server has forgotten that version; KubernetesUnreachable if the connection breaks. Nothing is
+        repeated here.
         """
         params = _given(
             watch="true",
@@ -170,7 +179,7 @@ class Api:
     @asynccontextmanager
     async def _watch(
         self, kind: type[T], path: str, params: Mapping[str, Any]
-    ) -> AsyncGenerator[AsyncIterator[Change[T]], None]:
+    ) -> AsyncGenerator[AsyncIterator[WatchEvent[T]], None]:
         async with (
             self._calls.stream(path, params, QUIET_SECONDS, begins=BEGIN_SECONDS) as chunks,
             aclosing(lines(chunks)) as frames,
@@ -188,28 +197,27 @@ class Api:
         previous: bool = False,
         timestamps: bool = False,
         since: str | None = None,
-        tail: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A container's log as the kubelet sends it. `since` is an RFC 3339 time, of which it heeds whole seconds."""
+        """Stream a container's log as the kubelet sends it. `since` is an RFC 3339 time, of which it heeds whole
+        seconds."""
         params = _given(
             container=container,
             follow=follow,
             previous=previous,
             timestamps=timestamps,
             sinceTime=since,
-            tailLines=tail,
         )
         return self._calls.stream(f"{_path(Pod, namespace, pod)}/log", params, LOG_QUIET_SECONDS)
 
     # writing
 
     async def create(self, kind: type[T], body: Body, namespace: str | None = None) -> T:
-        """AlreadyExists also when an earlier try of the same call got through without an answer."""
+        """Create an object. AlreadyExists also when an earlier try of the same call got through without an answer."""
         path = _path(kind, namespace or body["metadata"].get("namespace"))
         return _decode(kind, await self._calls.call("POST", path, body=body, params={"fieldManager": MANAGER}))
 
     async def apply(self, kind: type[T], body: Body, namespace: str | None = None) -> T:
-        """Server-side apply: made if it is not there, otherwise brought to what the body says; others' fields stay."""
+        """Apply on the server: create the object, or change it to what the body says and leave others' fields alone."""
         meta = body["metadata"]
         path = _path(kind, namespace or meta.get("namespace"), meta["name"])
         whole = {"apiVersion": kind.kind.api_version, "kind": kind.kind.name, **body}
@@ -220,7 +228,7 @@ class Api:
         return _decode(kind, answer)
 
     async def patch(self, kind: type[T], name: str, change: Body | Sequence[Body], namespace: str | None = None) -> T:
-        """A mapping is merged into the object, a sequence is JSON patch operations."""
+        """Change an object: a mapping is merged into it, a sequence is JSON patch operations."""
         content = "merge-patch" if isinstance(change, Mapping) else "json-patch"
         answer = await self._calls.call(
             "PATCH",
@@ -233,7 +241,7 @@ class Api:
 
     async def delete(
         self,
-        kind: type[Object],
+        kind: type[KubernetesObject],
         name: str,
         namespace: str | None = None,
         *,
@@ -241,30 +249,17 @@ class Api:
         grace: int | None = None,
         propagation: str = "Background",
     ) -> bool:
-        """False if it was not there. With `uid` only the object that has it; another of that name is a Conflict."""
-        options = _options(grace, propagation)
+        """Delete an object; False if it was not there. With `uid`, another one of that name is a KubernetesConflict."""
+        options = _given(kind="DeleteOptions", apiVersion="v1", propagationPolicy=propagation)
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         if uid:
             options["preconditions"] = {"uid": uid}
         try:
             await self._calls.call("DELETE", _path(kind, namespace, name), body=options)
-        except NotFound:
+        except KubernetesNotFound:
             return False
         return True
-
-    async def delete_all(
-        self,
-        kind: type[Object],
-        namespace: str,
-        *,
-        labels: str,
-        grace: int | None = None,
-        propagation: str = "Background",
-    ) -> None:
-        """All in the namespace that have the labels."""
-        if not labels:
-            raise ValueError("a delete of everything is never meant")
-        options = _options(grace, propagation)
-        await self._calls.call("DELETE", _path(kind, namespace), body=options, params={"labelSelector": labels})
 
     # running
 
@@ -278,7 +273,7 @@ class Api:
         stdin: bool = False,
         tty: bool = False,
     ) -> ExecSession:
-        """The command has been handed over when this returns. With a terminal, both outputs come as one."""
+        """Start a command in a container. With a terminal, both outputs come as one."""
         params = _given(container=container, stdin=stdin, stdout=True, stderr=not tty, tty=tty)
         params["command"] = list(command)
         path = f"{_path(Pod, namespace, pod)}/exec"
@@ -286,11 +281,11 @@ class Api:
         return ExecSession(response, self.server)
 
     async def forward(self, pod: str, namespace: str, port: int) -> httpx2.Response:
-        """A connection that is the port's from now on; whether anything listens there is told on it."""
+        """Open a connection to a port of a pod; whether anything listens there is told on it."""
         return await self._calls.upgraded(f"{_path(Pod, namespace, pod)}/portforward", {"ports": port}, upgrade(V4))
 
     async def page(self, pod: str, namespace: str, port: int, path: str, *, seconds: float, most: int) -> bytes:
-        """What a pod says by HTTP. It is asked once, and what takes longer or is more than `most` bytes is an error."""
+        """Fetch a page from a pod by HTTP, once; what takes longer or is more than `most` bytes is an error."""
         said = bytearray()
         try:
             async with (
@@ -300,19 +295,19 @@ class Api:
                 async for chunk in chunks:
                     said += chunk
                     if len(said) > most:
-                        raise ApiError(f"the pod {pod} says more than {most} bytes")
+                        raise KubernetesError(f"the pod {pod} says more than {most} bytes")
         except TimeoutError:
-            raise Unreachable(f"the pod {pod} does not say it within {seconds:.0f} seconds") from None
+            raise KubernetesUnreachable(f"the pod {pod} does not say it within {seconds:.0f} seconds") from None
         return bytes(said)
 
     # about the server
 
     def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
-        """SettingsError if there is no such file of authorities."""
+        """The TLS context for kubelets; SettingsError if there is no such file of authorities."""
         return self._connection.tls_to_kubelets(authority)
 
     async def token(self, account: str, namespace: str, seconds: int) -> str:
-        """A new one of a service account, good for so long."""
+        """Issue a token of a service account."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -322,18 +317,20 @@ class Api:
         return str(msgspec.json.decode(await self._calls.call("POST", path, body=body))["status"]["token"])
 
     async def version(self) -> str:
-        """For example `v1.34.2`."""
+        """The server's version, for example `v1.34.2`."""
         return str(msgspec.json.decode(await self._calls.call("GET", "/version"))["gitVersion"])
 
     async def versions(self, group: str) -> tuple[str, ...]:
-        """Those the server has of an API group, for example `batch`; none if it does not know the group."""
+        """The versions the server has of an API group, for example `batch`; none if it does not know the group."""
         try:
             answer = msgspec.json.decode(await self._calls.call("GET", f"/apis/{group}"))
-        except NotFound:
+        except KubernetesNotFound:
             return ()
         return tuple(str(each["version"]) for each in answer["versions"])
 
-    async def may(self, verb: str, kind: type[Object], namespace: str | None = None, *, subresource: str = "") -> bool:
+    async def may(
+        self, verb: str, kind: type[KubernetesObject], namespace: str | None = None, *, subresource: str = ""
+    ) -> bool:
         """Whether Penstock's account has this right."""
         about = {"verb": verb, "group": kind.kind.group, "resource": kind.kind.plural, "subresource": subresource}
         spec = {"resourceAttributes": {**about, "namespace": namespace or ""}}
@@ -342,22 +339,16 @@ class Api:
         return bool(msgspec.json.decode(answer)["status"]["allowed"])
 
 
-def _path(kind: type[Object], namespace: str | None, name: str | None = None) -> str:
+def _path(kind: type[KubernetesObject], namespace: str | None, name: str | None = None) -> str:
     try:
         return kind.kind.path(namespace, name)
     except ValueError as error:
-        raise NotFound(str(error), status=404, reason="NotFound") from error
+        raise KubernetesNotFound(str(error), status=404, reason="NotFound") from error
 
 
 def _given(**params: object) -> dict[str, Any]:
-    """Without those that say nothing."""
+    """Leave out parameters that are not set."""
     return {name: value for name, value in params.items() if value is not None and value is not False and value != ""}
-
-
-def _options(grace: int | None, propagation: str) -> dict[str, Any]:
-    return _given(kind="DeleteOptions", apiVersion="v1", propagationPolicy=propagation) | (
-        {} if grace is None else {"gracePeriodSeconds": grace}
-    )
 
 
 @cache
@@ -374,7 +365,7 @@ def _decode(of: Callable[..., D], data: bytes | msgspec.Raw) -> D:
             # Some versions write null where others write nothing.
             found = msgspec.convert(_without_nulls(msgspec.json.decode(data)), of)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ApiError(f"the API server's answer cannot be read: {error}") from error
+        raise KubernetesError(f"the API server's answer cannot be read: {error}") from error
     return found
 
 
@@ -384,7 +375,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
-async def _changes(kind: type[T], frames: AsyncIterator[bytes]) -> AsyncGenerator[Change[T], None]:
+async def _changes(kind: type[T], frames: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent[T], None]:
     async for line in frames:
         if not line.endswith(b"\n"):
             return  # cut off in the middle: it comes again
@@ -393,4 +384,4 @@ async def _changes(kind: type[T], frames: AsyncIterator[bytes]) -> AsyncGenerato
             status = errors.read_status(bytes(frame.object))
             raise errors.from_status(status.code, status)
         found = _decode(kind, frame.object)
-        yield Change(frame.type, found.metadata.resource_version, None if frame.type == "BOOKMARK" else found)
+        yield WatchEvent(frame.type, found.metadata.resource_version, None if frame.type == "BOOKMARK" else found)

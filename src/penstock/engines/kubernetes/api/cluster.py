@@ -1,4 +1,4 @@
-"""The state of the cluster: one cache for each kind Penstock watches.
+"""Keep what the cluster has: one cache for each kind Penstock watches, and which runs have changed.
 
 Jobs and Services are only ours, claims and events those of our namespaces. Pods are everyone's, since they are what
 holds GPUs and uses claims; of those that are not ours only that is kept.
@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 
+from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER, Cache, Events, Stale, by_claim, by_node, trimmed
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError, Forbidden
-from penstock.engines.kubernetes.api.objects.base import Object
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node
-from penstock.engines.kubernetes.api.objects.others import Service
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
+from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trim_pod
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
+from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesNode,
+    KubernetesStorageClass,
+    PersistentVolumeClaim,
+    Service,
+)
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
@@ -31,24 +34,27 @@ log = logging.getLogger(__name__)
 
 OURS = f"{names.MANAGED}={names.PENSTOCK}"
 OPEN_PATIENCE = 10.0
-"""Seconds a server that starts waits for the cluster; after that it starts, and says what it waits for."""
+"""Seconds a starting server waits for the cluster; after that it starts, and says what it waits for."""
 RIGHTS_PATIENCE = 3.0
-"""Seconds of that for the question of what we may see; without an answer it shows by itself."""
+"""Seconds of these for asking what Penstock may see; without an answer the caches find out."""
 
-T = TypeVar("T", bound=Object)
+LONGEST_TIMER = 3600.0
+"""A later moment is checked again after this: clocks may be set in between."""
+
+T = TypeVar("T", bound=KubernetesObject)
 
 
-class _Watched(Cache[T]):
-    """Tells when what it shows begins or ceases to be old."""
+class _ClusterCache(Cache[T]):
+    """A cache that tells when it becomes stale and when it is up to date again."""
 
     aged: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, *of: Any, **how: Any) -> None:
         super().__init__(*of, **how)
         self.up = asyncio.Event()
-        """It was read, and its changes are being told."""
+        """Everything was read, and changes are watched."""
 
-    def _note(self, error: ApiError) -> None:
+    def _note(self, error: KubernetesError) -> None:
         before = self.stale
         super()._note(error)
         if before is None and self.stale is not None:
@@ -62,12 +68,12 @@ class _Watched(Cache[T]):
             self.aged()
 
 
-class _OurEvents(_Watched[Event], Events):
-    def __init__(self, api: Api, namespace: str | None, ours: Callable[[str], bool]) -> None:
+class _OwnEventCache(_ClusterCache[KubernetesEvent], EventCache):
+    def __init__(self, api: KubernetesApi, namespace: str | None, ours: Callable[[str], bool]) -> None:
         super().__init__(api, namespace)
         self._ours = ours
 
-    def _put(self, item: Event) -> None:
+    def _put(self, item: KubernetesEvent) -> None:
         if self._ours(item.namespace):
             super()._put(item)
 
@@ -75,31 +81,31 @@ class _OurEvents(_Watched[Event], Events):
 class Cluster:
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         namespace: str | None,
         *,
         pods: str | None = None,
         ours: Callable[[str], bool] = lambda _: True,
         lease: HeldLease | None = None,
     ) -> None:
-        """Our things are in `namespace`, or with None in all that are `ours`; `pods` are seen of all namespaces unless
-        one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
+        """Penstock's objects are in `namespace`, or with None in all namespaces that are `ours`; `pods` are seen of all
+        namespaces unless one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
         self.api, self.namespace, self._lease = api, namespace, lease
         in_ours = ours if namespace is None else namespace.__eq__
-        self.jobs = _Watched[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
-        self.services = _Watched[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
-        self.pods = _Watched[Pod](
+        self.jobs = _ClusterCache[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
+        self.services = _ClusterCache[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
+        self.pods = _ClusterCache[Pod](
             api,
             Pod,
             pods,
             indexes={"run": _by_run, "claim": by_claim, "node": by_node},
-            keep=lambda pod: trimmed(pod, in_ours),
+            keep=lambda pod: trim_pod(pod, in_ours),
         )
-        self.claims = _Watched[Claim](api, Claim, namespace, keep=_only(in_ours))
-        self.nodes = _Watched[Node](api, Node)
-        self.classes = _Watched[StorageClass](api, StorageClass)
-        self.events = _OurEvents(api, namespace, in_ours)
-        self._caches: tuple[_Watched[Any], ...] = (
+        self.claims = _ClusterCache[PersistentVolumeClaim](api, PersistentVolumeClaim, namespace, keep=_only(in_ours))
+        self.nodes = _ClusterCache[KubernetesNode](api, KubernetesNode)
+        self.classes = _ClusterCache[KubernetesStorageClass](api, KubernetesStorageClass)
+        self.events = _OwnEventCache(api, namespace, in_ours)
+        self._caches: tuple[_ClusterCache[Any], ...] = (
             self.jobs,
             self.services,
             self.pods,
@@ -110,33 +116,35 @@ class Cluster:
         )
         self._changes = Changes()
         self._put_off: set[Run] = set()
-        """To be told when the cluster answers again."""
+        """Runs to tell of when the cluster answers again."""
+        self._timers: dict[Run, asyncio.TimerHandle] = {}
         self._homes: dict[str, str] = {}
-        """Id of a workload → its namespace, where each owner has one."""
-        self._unread: set[_Watched[Any]] = set(self._caches)
+        """Namespaces of workloads by their ids, where each owner has one."""
+        self._unread: set[_ClusterCache[Any]] = set(self._caches)
         self._reading: list[asyncio.Task[None]] = []
-        self._refused: ApiError | None = None
+        self._refused: KubernetesError | None = None
 
     @classmethod
     async def of_rights(
         cls,
-        api: Api,
+        api: KubernetesApi,
         namespace: str | None,
         *,
         ours: Callable[[str], bool] = lambda _: True,
         lease: HeldLease | None = None,
     ) -> Cluster:
-        """One that sees as many pods as we may: with the rights of one namespace only, who else has GPUs is unknown."""
+        """Create one that sees as many pods as Penstock may: with the rights of one namespace, who else has GPUs is
+        unknown."""
         try:
             everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
-        except ApiError:
+        except KubernetesError:
             everyone = True
         return cls(api, namespace, pods=None if everyone else namespace, ours=ours, lease=lease)
 
     # life
 
     async def open(self) -> None:
-        """Returns when all was read once and is watched, or after a while without it: then `require` says why."""
+        """Return when all was read once and is watched, or after a while without it: then `require` says why."""
         self.jobs.aged = self.pods.aged = self._aged
         for cache in self._caches:
             self._reading.append(asyncio.create_task(self._read(cache)))
@@ -146,19 +154,19 @@ class Cluster:
             raise self._refused.shown()
         self._subscribe()
 
-    async def _read(self, cache: _Watched[Any]) -> None:
+    async def _read(self, cache: _ClusterCache[Any]) -> None:
         if self._lease:
             await self._lease.held.wait()
         cache.start()
         try:
             await cache.synced()
-        except Forbidden as error:
+        except KubernetesForbidden as error:
             if cache is self.services or cache is self.classes:
                 log.warning("not shown: %s", error.message)
             else:
                 self._refused = error
                 return
-        except ApiError as error:
+        except KubernetesError as error:
             self._refused = error
             return
         else:
@@ -166,6 +174,8 @@ class Cluster:
         self._unread.discard(cache)
 
     async def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
         for task in self._reading:
             task.cancel()
         await asyncio.gather(*self._reading, *(cache.close() for cache in self._caches), return_exceptions=True)
@@ -175,11 +185,8 @@ class Cluster:
         """Everything was read at least once."""
         return not self._unread
 
-    async def wait_until_read(self) -> None:
-        await asyncio.gather(*self._reading)
-
     def require(self) -> None:
-        """Raises what a user is told, while nothing is known of the cluster yet."""
+        """Raise Unavailable while nothing is known of the cluster yet."""
         if self._lease:
             self._lease.require()
         if not self._unread:
@@ -189,7 +196,7 @@ class Cluster:
         raise Unavailable(f"Kubernetes: {why}", hint="it is tried again; jobs that run go on")
 
     def require_for(self, run: Run) -> None:
-        """The same, and also while it does not answer any more; the run is told as changed when it does."""
+        """Raise Unavailable also while the cluster does not answer any more; the run is told of when it does."""
         try:
             self.require()
             if trouble := self.trouble():
@@ -200,7 +207,7 @@ class Cluster:
 
     def trouble(self) -> str | None:
         """Why what is known of runs may be old; None when it is up to date."""
-        stale: list[Stale] = [cache.stale for cache in (self.jobs, self.pods) if cache.stale]
+        stale: list[Staleness] = [cache.stale for cache in (self.jobs, self.pods) if cache.stale]
         if not stale:
             return None
         since = min(each.since for each in stale).astimezone()
@@ -211,19 +218,19 @@ class Cluster:
     # reading
 
     def keep_to(self, workload_id: str, namespace: str) -> None:
-        """What belongs to this workload is only there: in another namespace others may write what they like."""
+        """Look for objects of this workload only in this namespace: in another one others may write what they like."""
         self._homes[workload_id] = namespace
 
     def forget(self, workload_id: str) -> None:
         self._homes.pop(workload_id, None)
 
-    def is_at_home(self, found: Object) -> bool:
+    def is_at_home(self, found: KubernetesObject) -> bool:
         run = names.run_of(found)
         home = self._home(run) if run else None
         return home is None or found.namespace == home
 
     def _home(self, run: Run) -> str | None:
-        """None where all share one namespace. Before the store has spoken: where its first Job is."""
+        """The namespace of a run; None where all share one. Before the store has named it, that of its first Job."""
         if self.namespace is not None:
             return None
         if home := self._homes.get(run.workload_id):
@@ -244,21 +251,16 @@ class Cluster:
     def pods_of(self, run: Run) -> list[Pod]:
         return self._at_home(run, self.pods.by("run", _key(run)))
 
-    def nodes_with_gpus(self) -> list[Node]:
+    def nodes_with_gpus(self) -> list[KubernetesNode]:
         return [node for node in self.nodes.all() if node.status.allocatable.get(names.GPU, "0") != "0"]
 
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
-        """That have a claim mounted, or will: those that have ended do not hold it."""
+        """Return the pods that have a claim mounted, or will; those that have ended do not hold it."""
         return [pod for pod in self.pods.by("claim", f"{namespace}/{claim}") if pod.status.phase not in OVER]
 
     def job_of(self, pod: Pod) -> Job | None:
         name = pod.labels.get(names.JOB_NAME)
         return self.jobs.get(name, pod.namespace) if name else None
-
-    def last_warning(self, found: Object) -> str | None:
-        """What Kubernetes last complained of about an object."""
-        warnings = [event for event in self.events.about(found.uid) if event.type == "Warning"]
-        return warnings[-1].message.strip() if warnings else None
 
     def runs(self) -> set[Run]:
         return {run for job in self.jobs.all() if (run := names.run_of(job))}
@@ -266,8 +268,23 @@ class Cluster:
     # changes
 
     def changed(self, run: Run) -> None:
-        """Something about this run is not what it was: whoever listens looks at it."""
+        """Tell whoever listens that something about this run changed."""
         self._changes.tell(run, _parts(self.jobs_of(run)))
+
+    def changed_at(self, run: Run, moment: datetime) -> None:
+        """Tell that this run changed when the moment has come, unless an earlier one is set."""
+        wait = min(max((moment - now()).total_seconds(), 0.0) + 0.01, LONGEST_TIMER)
+        loop = asyncio.get_running_loop()
+        known = self._timers.get(run)
+        if known and known.when() <= loop.time() + wait:
+            return
+        if known:
+            known.cancel()
+        self._timers[run] = loop.call_later(wait, self._due, run)
+
+    def _due(self, run: Run) -> None:
+        del self._timers[run]
+        self.changed(run)
 
     def changes(self) -> AsyncIterator[Run]:
         return self._changes.follow()
@@ -281,28 +298,28 @@ class Cluster:
         for run in self.runs():
             self.changed(run)
 
-    def _ours_changed(self, before: Object | None, after: Object | None) -> None:
+    def _ours_changed(self, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
         found = after or before
         if found and (run := names.run_of(found)):
             self.changed(run)
 
-    def _claim_changed(self, before: Claim | None, after: Claim | None) -> None:
+    def _claim_changed(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         found = after or before
         if found:
             self._tell_all(self.pods.by("claim", f"{found.namespace}/{found.name}"))
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: KubernetesNode | None, after: KubernetesNode | None) -> None:
         if before and after and _health(before) == _health(after):
             return
         found = after or before
         if found:
             self._tell_all(self.pods.by("node", found.name))
 
-    def _event_changed(self, before: Event | None, after: Event | None) -> None:
+    def _event_changed(self, before: KubernetesEvent | None, after: KubernetesEvent | None) -> None:
         about = after.involved_object if after else None
         if about is None:
             return
-        found: Object | None = None
+        found: KubernetesObject | None = None
         if about.kind == "PersistentVolumeClaim":
             self._tell_all(self.pods.by("claim", f"{about.namespace}/{about.name}"))
         elif about.kind == "Job":
@@ -317,7 +334,7 @@ class Cluster:
             self.changed(run)
 
     def _aged(self) -> None:
-        """Those that wait are told that the cluster does not answer, and that it does again."""
+        """Tell runs that the cluster does not answer any more, or does again."""
         for run in self.runs() | self._put_off:
             self.changed(run)
         if self.trouble() is None:
@@ -332,7 +349,7 @@ def _key(run: Run) -> str:
     return f"{run.workload_id}/{run.attempt}"
 
 
-def _by_run(found: Object) -> Iterable[str]:
+def _by_run(found: KubernetesObject) -> Iterable[str]:
     run = names.run_of(found)
     return (_key(run),) if run else ()
 
@@ -341,5 +358,5 @@ def _parts(jobs: Iterable[Job]) -> int:
     return sum(job.spec.completions or 1 for job in jobs)
 
 
-def _health(node: Node) -> tuple[object, ...]:
+def _health(node: KubernetesNode) -> tuple[object, ...]:
     return tuple((each.type, each.status) for each in node.status.conditions)

@@ -1,19 +1,24 @@
-"""Connect to an API server with its certificates and our credentials, from a kubeconfig or inside a pod.
+"""Connect to an API server with its certificates and Penstock's credentials, from a kubeconfig or inside a pod.
 
 The only file that knows lightkube, which reads kubeconfigs and builds their TLS. Requests go through httpx2, in two
 pools: calls that are answered at once, and streams (watches, logs, terminals), so that thousands of streams do not
-stand in the way of a call. Credentials that are refused (401) are read anew from where they came from, once a request.
+stand in the way of a call. Credentials are a token, a token file that is rotated, or a program that prints one; those
+that are refused (401) are read anew from where they came from, once a request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, Protocol
 
 import httpx2
 import msgspec
@@ -25,20 +30,131 @@ from lightkube.core.exceptions import ConfigError
 from msgspec.structs import replace
 
 from penstock import __version__
-from penstock.engines.kubernetes.api.credentials import Credentials, Fixed, Program, TokenFile, basic
-from penstock.engines.kubernetes.api.errors import Expired
+from penstock.engines.kubernetes.api.errors import CredentialsExpired
 from penstock.errors import SettingsError
+
+FILE_SECONDS = 60
+"""Seconds after which a token's file is read again: the kubelet rotates it well before the old token ends."""
+PROGRAM_SECONDS = 30
+BEFORE_END = timedelta(seconds=30)
+
+
+class Credentials(Protocol):
+    async def header(self) -> str | None:
+        """The value of `Authorization`; None where a client certificate is enough."""
+
+
+class FixedHeader:
+    def __init__(self, header: str | None) -> None:
+        self._header = header
+
+    async def header(self) -> str | None:
+        return self._header
+
+
+class TokenFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._header = ""
+        self._read_at = -float(FILE_SECONDS)
+
+    async def header(self) -> str | None:
+        if monotonic() - self._read_at >= FILE_SECONDS:
+            try:
+                self._header = f"Bearer {self._path.read_text().strip()}"
+            except OSError as error:
+                raise CredentialsExpired(
+                    f"the token {self._path} cannot be read: {error.strerror}", status=401
+                ) from error
+            self._read_at = monotonic()
+        return self._header
+
+
+class ExecCredentialStatus(msgspec.Struct):
+    """`status` of what a credential program prints."""
+
+    token: str = ""
+    ends: datetime | None = msgspec.field(name="expirationTimestamp", default=None)
+
+
+class ExecCredential(msgspec.Struct):
+    status: ExecCredentialStatus
+
+
+class CredentialPlugin:
+    """An exec plug-in. It is run when there is no token, when the token is about to end, and anew after a refusal."""
+
+    def __init__(
+        self, api_version: str, command: list[str], env: dict[str, str], server: str, install_hint: str | None
+    ) -> None:
+        spec = {"interactive": False, "cluster": {"server": server}}
+        info = {"apiVersion": api_version, "kind": "ExecCredential", "spec": spec}
+        self._command = command
+        self._env = {**os.environ, **env, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+        self._install_hint = install_hint
+        self._printed: ExecCredentialStatus | None = None
+        self._running = asyncio.Lock()
+
+    async def header(self) -> str | None:
+        async with self._running:
+            if self._printed is None or _ending(self._printed):
+                self._printed = await self._run()
+            return f"Bearer {self._printed.token}"
+
+    async def _run(self) -> ExecCredentialStatus:
+        output = await self._output()
+        try:
+            printed = msgspec.json.decode(output, type=ExecCredential).status
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._failed(f"prints no credential: {error}") from error
+        if not printed.token:
+            raise self._failed("prints no token; client certificates from programs are not supported")
+        return printed
+
+    async def _output(self) -> bytes:
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, env=self._env, stdin=null, stdout=pipe, stderr=pipe
+            )
+        except OSError as error:
+            hint = f"; {self._install_hint.strip()}" if self._install_hint else ""
+            raise self._failed(f"cannot be run: {error.strerror}{hint}") from error
+        try:
+            async with asyncio.timeout(PROGRAM_SECONDS):
+                output, said = await process.communicate()
+        except TimeoutError as error:
+            raise self._failed(f"did not end within {PROGRAM_SECONDS}s") from error
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            raise self._failed(f"ended with {process.returncode}: {said.decode(errors='replace').strip()}")
+        return output
+
+    def _failed(self, what: str) -> CredentialsExpired:
+        return CredentialsExpired(f"the credential program {self._command[0]} {what}", status=401)
+
+
+def _ending(printed: ExecCredentialStatus) -> bool:
+    return printed.ends is not None and datetime.now(UTC) > printed.ends - BEFORE_END
+
+
+def basic(user: str, password: str) -> FixedHeader:
+    return FixedHeader("Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+
 
 CALL_TIMEOUT = httpx2.Timeout(30, connect=5)
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 UNVERIFIED = "none"
-"""In place of an authority of kubelets: whoever answers at a node's address is believed."""
+"""The setting that turns verification of kubelets off: whoever answers at a node's address is believed."""
 HINT = "check the settings kubernetes_config and kubernetes_context"
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a kubeconfig and a context lead to."""
+class ApiServer:
+    """The API server that a kubeconfig and a context name, and how to connect to it."""
 
     config: SingleConfig
     proxy: str | None
@@ -50,7 +166,7 @@ class Target:
         return self.config.user or User()
 
     def material(self) -> tuple[object, ...]:
-        """Everything a connection is made with: if it is the same, connections that stand can stay."""
+        """Everything a connection is made with: while it is the same, open connections can stay."""
         cluster, user = self.config.cluster, self.user
         files = [self._bytes(path) for path in (cluster.certificate_auth, user.client_cert, user.client_key)]
         inline = (cluster.certificate_auth_data, user.client_cert_data, user.client_key_data)
@@ -66,8 +182,8 @@ class Target:
         return context
 
     def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
-        """Verified against the cluster's own authority, or those in a file; never lax because the way to the API server
-        is. We show no certificate there."""
+        """Verify against the cluster's own authority, or those in a file; never less because the API server is not
+        verified. No client certificate is shown there."""
         if authority == UNVERIFIED:
             unverified = ssl.create_default_context()
             unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
@@ -80,16 +196,17 @@ class Target:
         return context
 
 
-def read_target(kubeconfig: Path | None, context: str | None) -> Target:
-    """Given no file: inside a pod its service account, otherwise $KUBECONFIG or ~/.kube/config, as kubectl does."""
+def read_kubeconfig(kubeconfig: Path | None, context: str | None) -> ApiServer:
+    """Read a kubeconfig; without one, inside a pod its service account, otherwise $KUBECONFIG or ~/.kube/config, as
+    kubectl does."""
     try:
         if kubeconfig is None and context is None and _in_cluster():
-            return _target(KubeConfig.from_service_account(SERVICE_ACCOUNT), None, {})
+            return _server_of(KubeConfig.from_service_account(SERVICE_ACCOUNT), None, {})
         path = (kubeconfig or _usual_file()).expanduser()
         text = yaml.safe_load(path.read_text())
         if not isinstance(text, dict):
             raise SettingsError(f"{path} is no kubeconfig.", hint=HINT)
-        return _target(KubeConfig.from_dict(text, fname=path.absolute()), context, text)
+        return _server_of(KubeConfig.from_dict(text, fname=path.absolute()), context, text)
     except OSError as error:
         raise SettingsError(f"{error.filename}: {error.strerror}.", hint=HINT) from error
     except (ConfigError, ValueError, msgspec.MsgspecError, yaml.YAMLError) as error:
@@ -110,13 +227,13 @@ def _usual_file() -> Path:
     return (there or named or [Path(DEFAULT_KUBECONFIG)])[0]
 
 
-def _target(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, Any]) -> Target:
+def _server_of(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, Any]) -> ApiServer:
     config = kubeconfig.get(context)
     if config is None:
         raise ConfigError("no context is chosen")
     clusters = {entry["name"]: entry["cluster"] for entry in text.get("clusters", ())}
     cluster = clusters.get(config.context.cluster, {})
-    return Target(config, cluster.get("proxy-url"), cluster.get("tls-server-name"), _credentials(config))
+    return ApiServer(config, cluster.get("proxy-url"), cluster.get("tls-server-name"), _credentials(config))
 
 
 def _credentials(config: SingleConfig) -> Credentials:
@@ -124,30 +241,30 @@ def _credentials(config: SingleConfig) -> Credentials:
     if user.token_file:
         return TokenFile(Path(config.abs_file(user.token_file)))
     if user.token:
-        return Fixed(f"Bearer {user.token}")
+        return FixedHeader(f"Bearer {user.token}")
     if user.exec:
         return _program(user.exec, config)
     if user.username and user.password:
         return basic(user.username, user.password)
     if user.auth_provider:
         raise ConfigError("auth-provider is gone from Kubernetes since 1.26; use the exec plug-in of your cluster")
-    return Fixed(None)
+    return FixedHeader(None)
 
 
-def _program(wanted: UserExec, config: SingleConfig) -> Program:
+def _program(wanted: UserExec, config: SingleConfig) -> CredentialPlugin:
     if wanted.apiVersion not in EXEC_VERSIONS:
         raise ConfigError(f"exec.apiVersion is {wanted.apiVersion}; supported: {', '.join(EXEC_VERSIONS)}")
     # As kubectl: a path is meant relative to the kubeconfig, a bare name is looked for in PATH.
     command = str(config.abs_file(wanted.command)) if os.sep in wanted.command else wanted.command
     env = {variable.name: variable.value for variable in wanted.env or ()}
     arguments = [command, *(wanted.args or ())]
-    return Program(wanted.apiVersion, arguments, env, config.cluster.server, wanted.installHint)
+    return CredentialPlugin(wanted.apiVersion, arguments, env, config.cluster.server, wanted.installHint)
 
 
 class Connection:
     def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
         self._from = (kubeconfig, context)
-        self._target = read_target(kubeconfig, context)
+        self._target = read_kubeconfig(kubeconfig, context)
         self._renewing = asyncio.Lock()
         self._closing: list[httpx2.AsyncClient] = []
         self._connect()
@@ -183,7 +300,7 @@ class Connection:
         timeout: httpx2.Timeout | None = None,
         stream: bool = False,
     ) -> httpx2.Response:
-        """The answer, whatever it is; with `stream` its body is still to be read, and it is to be closed."""
+        """Send a request and return its answer, whatever it is; with `stream` the caller reads and closes the body."""
         for last in (False, True):
             target = self._target
             client = self._streams if stream else self._calls
@@ -201,22 +318,24 @@ class Connection:
             await self._renew(target)
         return response
 
-    async def _renew(self, refused: Target) -> None:
-        """Of many requests that are refused at the same time, the first reads the credentials anew for all."""
+    async def _renew(self, refused: ApiServer) -> None:
+        """Read the credentials anew, once for all requests that were refused at the same time."""
         async with self._renewing:
             if self._target is not refused:
                 return
             try:
-                target = read_target(*self._from)
+                target = read_kubeconfig(*self._from)
                 changed = target.material() != self._material
             except (SettingsError, OSError) as error:
-                raise Expired(f"the credentials were refused and cannot be read anew: {error}", status=401) from error
+                raise CredentialsExpired(
+                    f"the credentials were refused and cannot be read anew: {error}", status=401
+                ) from error
             self._target = target
             if changed:
                 self._connect()
 
     def _connect(self) -> None:
-        """Old pools are kept until the end: streams on them go on."""
+        """Connect anew; old pools stay until the end, since streams on them go on."""
         target = self._target
         try:
             self._material = target.material()

@@ -1,24 +1,25 @@
-"""Map what the API server says, or does not say, to our own errors.
+"""Map the API server's answers, and their absence, to exceptions, and those to what a user is told.
 
-ApiError             anything else it refused; `message` is the server's own sentence
-├── NotFound         404
-├── AlreadyExists    409, on create
-├── Conflict         409, something else changed it, or a precondition does not hold
-├── Gone             410, a resourceVersion or a page of a list is too old: list anew
-├── Invalid          422, a field is wrong
-├── Forbidden        403, Penstock's own account lacks a right
-├── Denied           a quota, a policy or an admission webhook refuses this object
-├── Expired          401, the credentials are not accepted, not even when read anew
-└── Passing          it may work later; was repeated for as long as the patience lasts
-    ├── Throttled    429
-    └── Unreachable  no connection, no answer in time, or an error of the server's own (5xx)
+KubernetesError                anything else it refused; `message` is the server's own sentence
+├── KubernetesNotFound         404
+├── AlreadyExists              409, on create
+├── KubernetesConflict         409, something else changed it, or a precondition does not hold
+├── VersionGone                410, a resourceVersion or a page of a list is too old: list anew
+├── KubernetesInvalid          422, a field is wrong
+├── KubernetesForbidden        403, Penstock's own account lacks a right
+├── AdmissionDenied            a quota, a policy or an admission webhook refuses this object
+├── CredentialsExpired         401, the credentials are not accepted, not even when read anew
+└── KubernetesUnavailable      it may work later; was repeated for as long as the patience lasts
+    ├── Throttled              429
+    └── KubernetesUnreachable  no connection, no answer in time, or an error of the server's own (5xx)
 """
 
 from __future__ import annotations
 
 import os
+import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
 
@@ -26,15 +27,16 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.engines.kubernetes.waiting.quota import over_quota
+from penstock.domain.quantities import show_bytes, show_cpus
+from penstock.engines.kubernetes.api.resources import amount, milli, whole
 from penstock.errors import PenstockError, Problem
 
 QUOTA_HINT = "delete what is not needed any more (penstock volumes list, penstock jobs list), or ask an admin for more"
 
 
-class ApiError(Exception):
+class KubernetesError(Exception):
     ours: ClassVar[type[PenstockError]] = errors.Unavailable
-    """What a user sees where nobody knew better."""
+    """What a user sees where no caller says more."""
     hint: ClassVar[str | None] = None
 
     def __init__(
@@ -54,65 +56,65 @@ class ApiError(Exception):
         self.problems = problems
 
     def shown(self) -> PenstockError:
-        """The same, for a user."""
+        """Convert it to what a user sees."""
         return self.ours(f"Kubernetes: {self.message}", hint=self.hint, problems=self.problems)
 
 
-class NotFound(ApiError):
+class KubernetesNotFound(KubernetesError):
     ours = errors.NotFound
 
 
-class AlreadyExists(ApiError):
+class AlreadyExists(KubernetesError):
     ours = errors.NameTaken
 
 
-class Conflict(ApiError):
+class KubernetesConflict(KubernetesError):
     ours = errors.Conflict
 
 
-class Gone(ApiError):
+class VersionGone(KubernetesError):
     pass
 
 
-class Invalid(ApiError):
+class KubernetesInvalid(KubernetesError):
     ours = errors.Invalid
 
 
-class Forbidden(ApiError):
+class KubernetesForbidden(KubernetesError):
     hint = "an admin must give this right to Penstock's account in the cluster"
 
 
-class Denied(ApiError):
+class AdmissionDenied(KubernetesError):
     ours = errors.Forbidden
 
     def shown(self) -> PenstockError:
-        if quota := over_quota(self.message):
+        if quota := describe_quota(self.message):
             return self.ours(f"{quota[0].upper()}{quota[1:]}.", hint=QUOTA_HINT)
         return super().shown()
 
 
-class Expired(ApiError):
+class CredentialsExpired(KubernetesError):
     hint = "an admin must renew the credentials in Penstock's kubeconfig"
 
 
-class Passing(ApiError):
+class KubernetesUnavailable(KubernetesError):
     pass
 
 
-class Throttled(Passing):
+class Throttled(KubernetesUnavailable):
     pass
 
 
-class Unreachable(Passing):
+class KubernetesUnreachable(KubernetesUnavailable):
     hint = "it is tried again; jobs that run go on"
 
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """What goes wrong inside reaches the user as one of Penstock's own errors."""
+    """Raise errors of the cluster as Penstock's own."""
     try:
         yield
-    except ApiError as error:
+    except KubernetesError as error:
         raise error.shown() from error
 
 
@@ -126,18 +128,18 @@ class Trouble(NamedTuple):
         return f"{self.why} ({self.fix})"
 
 
-class Cause(msgspec.Struct):
+class StatusCause(msgspec.Struct):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class Details(msgspec.Struct):
-    causes: list[Cause] | None = None
+class StatusDetails(msgspec.Struct):
+    causes: list[StatusCause] | None = None
     retry_after_seconds: int | None = msgspec.field(name="retryAfterSeconds", default=None)
 
 
-class Status(msgspec.Struct):
+class KubernetesStatus(msgspec.Struct):
     """Kubernetes' own shape of an answer that is not an object."""
 
     kind: str = ""
@@ -145,31 +147,37 @@ class Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: Details | None = None
+    details: StatusDetails | None = None
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[StatusCause]:
         return (self.details and self.details.causes) or []
 
 
-_status = msgspec.json.Decoder(Status)
-_BY_CODE: dict[int, type[ApiError]] = {401: Expired, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
+_status = msgspec.json.Decoder(KubernetesStatus)
+_BY_CODE: dict[int, type[KubernetesError]] = {
+    401: CredentialsExpired,
+    404: KubernetesNotFound,
+    409: KubernetesConflict,
+    410: VersionGone,
+    422: KubernetesInvalid,
+}
 _PASSING = {408, 500, 502, 503, 504}
 
 
-def read_status(body: bytes) -> Status:
-    """A proxy on the way may answer anything: what is no Status is its text."""
+def read_status(body: bytes) -> KubernetesStatus:
+    """Read an answer; a proxy on the way may answer anything, of which the text is taken."""
     try:
         return _status.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Status(message=body[:300].decode(errors="replace").strip())
+        return KubernetesStatus(message=body[:300].decode(errors="replace").strip())
 
 
-def from_answer(code: int, body: bytes, retry_after: str | None = None) -> ApiError:
+def from_answer(code: int, body: bytes, retry_after: str | None = None) -> KubernetesError:
     return from_status(code, read_status(body), retry_after)
 
 
-def from_status(code: int, status: Status, retry_after: str | None = None) -> ApiError:
+def from_status(code: int, status: KubernetesStatus, retry_after: str | None = None) -> KubernetesError:
     message = status.message or f"the API server answered {code}"
     return _class_of(code, status)(
         message,
@@ -180,55 +188,56 @@ def from_status(code: int, status: Status, retry_after: str | None = None) -> Ap
     )
 
 
-def _class_of(code: int, status: Status) -> type[ApiError]:
+def _class_of(code: int, status: KubernetesStatus) -> type[KubernetesError]:
     if code == 429:
         return Throttled
     if _is_denial(code, status):
-        return Denied
+        return AdmissionDenied
     if code == 403:
-        return Forbidden
+        return KubernetesForbidden
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists
     if code == 504 and any(cause.reason == "ResourceVersionTooLarge" for cause in status.causes):
-        return Gone  # the server went back in time, for example to a backup: what we know is not its past
+        return VersionGone  # the server went back in time, for example to a backup: what we know is not its past
     if code in _PASSING:
-        return Unreachable
-    return _BY_CODE.get(code, ApiError)
+        return KubernetesUnreachable
+    return _BY_CODE.get(code, KubernetesError)
 
 
-def _is_denial(code: int, status: Status) -> bool:
-    """A webhook chooses its own code; all that is 403 and no lack of a right of ours is a quota or a policy."""
+def _is_denial(code: int, status: KubernetesStatus) -> bool:
+    """Is it a quota, a policy or a webhook? A webhook chooses its own code; a 403 that is no missing right is a quota
+    or policy."""
     if "denied the request" in status.message or "denied request" in status.message:
         return True
     return code == 403 and not ("User " in status.message and " cannot " in status.message)
 
 
-def _seconds(header: str | None, status: Status) -> float | None:
+def _seconds(header: str | None, status: KubernetesStatus) -> float | None:
     if header and header.isdigit():
         return float(header)
     told = status.details.retry_after_seconds if status.details else None
     return float(told) if told else None
 
 
-def _problem(cause: Cause) -> Problem:
+def _problem(cause: StatusCause) -> Problem:
     return Problem(cause.message or cause.reason, field=cause.field)
 
 
-def from_transport(error: Exception, server: str) -> Unreachable:
-    """No answer at all: connection refused, a timeout, a certificate nobody vouches for."""
-    return Unreachable(f"the API server at {server} {what_happened(error)}", reason=type(error).__name__)
+def from_transport(error: Exception, server: str) -> KubernetesUnreachable:
+    """Convert an error of the connection: refused, timed out, or a certificate that is not trusted."""
+    return KubernetesUnreachable(f"the API server at {server} {describe_failure(error)}", reason=type(error).__name__)
 
 
-def distrust(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """What is wrong with the certificate, if that is why there is no answer."""
+def certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return what is wrong with the certificate, if that is why there is no answer."""
     root = _root(error)
     return root if isinstance(root, ssl.SSLCertVerificationError) else None
 
 
-def what_happened(error: Exception) -> str:
-    """What it did that was called, without its name: `does not answer in time`."""
+def describe_failure(error: Exception) -> str:
+    """Describe why there is no answer, without a subject: `does not answer in time`."""
     root = _root(error)
-    if wrong := distrust(error):
+    if wrong := certificate_error(error):
         return f"shows a certificate that is not trusted: {wrong.verify_message}"
     if isinstance(error, httpx2.ConnectTimeout):
         return "cannot be reached: no answer to the connection in time"
@@ -251,3 +260,56 @@ def _root(error: BaseException) -> BaseException:
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return error
+
+
+_Show = Callable[[str], str]
+_UNSAID = re.compile(r"failed quota: ([^:\s]+): must specify ([\w.,/-]+) for: ")
+_OVER = re.compile(r"exceeded quota: ([^,\s]+), requested: (.*?), used: (.*?), limited: (.*)", re.S)
+
+
+def describe_quota(said: str) -> str | None:
+    """Describe a used-up quota in the user's words; None if the message is about something else."""
+    if unsaid := _UNSAID.search(said):
+        counted = " and ".join(dict.fromkeys(_shown(name)[1] for name in unsaid[2].split(",")))
+        return f"the quota {unsaid[1]} counts {counted}: it must say under resources how much it needs"
+    found = _OVER.search(said)
+    if not found:
+        return None
+    requested, used, limited = (_pairs(text) for text in found.groups()[1:])
+    sentences = [
+        _sentence(name, requested.get(name, "0"), used.get(name, "0"), limit) for name, limit in limited.items()
+    ]
+    return f"the quota {found[1]} has no room: " + ", ".join(sentences)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {name: size for name, _, size in (pair.strip().rpartition("=") for pair in text.split(",")) if name}
+
+
+def _sentence(name: str, requested: str, used: str, limit: str) -> str:
+    show, what = _shown(name)
+    if amount(requested) > amount(limit):
+        return f"it asks for {show(requested)} {what}, and {show(limit)} are allowed in all"
+    return f"{show(used)} of {show(limit)} {what} are used, and it asks for {show(requested)}"
+
+
+def _shown(name: str) -> tuple[_Show, str]:
+    short = name.removeprefix("requests.").removeprefix("limits.")
+    if short == "cpu":
+        return _cpus, "CPUs"
+    if short in ("memory", "ephemeral-storage", "storage"):
+        return _bytes, {"memory": "memory", "ephemeral-storage": "disk", "storage": "storage"}[short]
+    return str, {
+        "nvidia.com/gpu": "GPUs",
+        "count/pods": "pods",
+        "count/jobs.batch": "Jobs",
+        "persistentvolumeclaims": "volumes",
+    }.get(short, short)
+
+
+def _cpus(text: str) -> str:
+    return show_cpus(milli(text))
+
+
+def _bytes(text: str) -> str:
+    return show_bytes(whole(text)) if whole(text) else "0"

@@ -1,4 +1,4 @@
-"""One request to the API server: patient where it may be, streamed where it must be.
+"""Send one request to the API server, and repeat it where that may help; stream long answers.
 
 Every call can be repeated without harm (names are derived, never generated), so what may pass is repeated, with
 growing pauses and not before the server asks for it, for as long as the patience lasts.
@@ -17,36 +17,35 @@ from typing import Any
 import httpx2
 import msgspec
 
+from penstock.background import Backoff
 from penstock.engines.kubernetes.api import errors
 from penstock.engines.kubernetes.api.connection import CALL_TIMEOUT, Connection
-from penstock.engines.kubernetes.api.errors import ApiError, Passing
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnavailable
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
-class Pauses:
-    """Growing, and never the same for two who wait for the same thing."""
+class RetryPauses:
+    """Pauses that grow, and are never the same for two who wait for the same thing."""
 
     def __init__(self) -> None:
-        self._next = FIRST_PAUSE
+        self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
 
     def next(self, error: Exception | None = None) -> float:
-        """Seconds to wait now; as long as the server asked for, if it did."""
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        pause = max(asked or 0.0, self._next * random.uniform(0.5, 1))  # noqa: S311
-        self._next = min(self._next * 2, LONGEST_PAUSE)
-        return pause
+        """Seconds to wait now: at least as many as the server asked for."""
+        asked = error.retry_after if isinstance(error, KubernetesError) else None
+        return max(asked or 0.0, self._backoff.next() * random.uniform(0.5, 1))  # noqa: S311
 
 
-class Calls:
+class ApiRequests:
     def __init__(self, connection: Connection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
         self._leaving: set[asyncio.Future[None]] = set()
         self.trouble: str | None = None
-        """What the last call met, while calls fail; None when all is well."""
+        """Why the last call failed; None when calls succeed."""
 
     async def call(
         self,
@@ -60,11 +59,11 @@ class Calls:
         sent = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": "application/json"} | ({"Content-Type": content} if sent else {})
         end = monotonic() + self._patience
-        pauses = Pauses()
+        pauses = RetryPauses()
         while True:
             try:
                 answer = await self._once(method, path, params, sent, headers)
-            except Passing as error:
+            except KubernetesUnavailable as error:
                 self._met(error)
                 pause = pauses.next(error)
                 if monotonic() + pause > end:
@@ -87,9 +86,9 @@ class Calls:
     async def stream(
         self, path: str, params: Mapping[str, Any], quiet: float, begins: float | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes], None]:
-        """The bytes of an answer as they come.
+        """Stream an answer's bytes as they come.
 
-        Unreachable where it breaks, does not begin within `begins` seconds or says nothing for `quiet`.
+        KubernetesUnreachable where it breaks, does not begin within `begins` seconds or says nothing for `quiet`.
         """
         timeout = httpx2.Timeout(30, connect=5, read=quiet)
         with self._transport():
@@ -104,7 +103,7 @@ class Calls:
             await response.aclose()
 
     async def upgraded(self, path: str, params: Mapping[str, Any], headers: Mapping[str, str]) -> httpx2.Response:
-        """An answer whose connection is ours from now on."""
+        """Return an answer that switches protocols; its connection belongs to the caller."""
         response = await self._opened(path, params, headers, CALL_TIMEOUT)
         if response.status_code == 101:
             return response
@@ -128,8 +127,7 @@ class Calls:
                 raise
 
     async def close(self) -> None:
-        """Connections that were still being made when nobody wanted them any more are made, and then closed: one that
-        is cut off in the middle stays open."""
+        """Finish connections nobody wants any more, and close them: one that is cut off while it is made stays open."""
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
@@ -138,7 +136,7 @@ class Calls:
                 async for chunk in raw:
                     yield chunk
 
-    async def _read_refusal(self, response: httpx2.Response) -> ApiError:
+    async def _read_refusal(self, response: httpx2.Response) -> KubernetesError:
         with self._transport():
             await response.aread()
         return _refusal(response)
@@ -150,7 +148,7 @@ class Calls:
         except (httpx2.HTTPError, httpx2.StreamError, TimeoutError) as error:
             raise errors.from_transport(error, self._connection.server) from error
 
-    def _met(self, error: ApiError) -> None:
+    def _met(self, error: KubernetesError) -> None:
         if self.trouble is None:
             log.warning("%s; trying again", error.message)
         self.trouble = error.message
@@ -162,17 +160,17 @@ class Calls:
 
 
 async def _leave(sending: asyncio.Future[httpx2.Response]) -> None:
-    with suppress(httpx2.HTTPError, httpx2.StreamError, ApiError):
+    with suppress(httpx2.HTTPError, httpx2.StreamError, KubernetesError):
         response = await sending
         await response.aclose()
 
 
-def _refusal(response: httpx2.Response) -> ApiError:
+def _refusal(response: httpx2.Response) -> KubernetesError:
     return errors.from_answer(response.status_code, response.content, response.headers.get("retry-after"))
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Each with its newline; what comes last may lack it, if the stream ends well."""
+    """Split into lines, each with its newline; the last one may lack it if the stream ends well."""
     parts: list[bytes] = []
     async for chunk in chunks:
         *ended, rest = chunk.split(b"\n")

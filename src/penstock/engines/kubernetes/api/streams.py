@@ -1,4 +1,4 @@
-"""A program in a running container: input, outputs, terminal and exit code over one WebSocket.
+"""Run a program in a container: input, outputs, terminal and exit code over one WebSocket.
 
 The API server speaks `v5.channel.k8s.io` (`v4` before 1.30, which cannot close the input): the first byte of each
 message says what it is for. The connection comes from httpx2, so certificates, tokens and proxies are those of every
@@ -25,24 +25,24 @@ from wsproto.utilities import ProtocolError
 
 from penstock import errors
 from penstock.engines.kubernetes.api import errors as failures
-from penstock.engines.kubernetes.api.errors import ApiError, Unreachable
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnreachable
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 PING_SECONDS, SILENCE_SECONDS = 20.0, 75.0
 READ, WRITE = 64 * 1024, 32 * 1024
 AHEAD = 16
-"""Messages that are read before somebody wants them."""
+"""Messages that are read ahead."""
 
 
-class ExecFailed(ApiError):
+class ExecFailed(KubernetesError):
     """The command could not be run: there is no such program, or no container to run it in."""
 
     ours = errors.Conflict
 
     @property
     def exit_code(self) -> int:
-        """What a shell would have returned."""
+        """The code a shell would have returned."""
         return 127 if "file not found" in self.message or "no such file" in self.message else 126
 
 
@@ -58,7 +58,7 @@ def upgrade(*protocols: str) -> dict[str, str]:
 
 
 class ExecSession:
-    """Iterate for what it prints, as (STDOUT or STDERR, bytes); it ends when the program has.
+    """A program that runs in a container. Iterate for its output, as (STDOUT or STDERR, bytes), until it ends.
 
     One task may iterate while others send. Little is read ahead: a slow reader slows the program.
     """
@@ -73,12 +73,12 @@ class ExecSession:
         self._channel: int | None = None
         self._status = bytearray()
         self._exit_code: int | None = None
-        self._failure: ApiError | None = None
+        self._failure: KubernetesError | None = None
         self._over = False
         self._unread_input = False
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._ping())]
         self.protocol = response.headers.get("sec-websocket-protocol", V4)
-        """What the server chose; with V4 it cannot be told that the input has ended."""
+        """The protocol the server chose; V4 cannot tell the end of the input."""
 
     async def __aenter__(self) -> ExecSession:
         return self
@@ -89,14 +89,14 @@ class ExecSession:
     # to the program
 
     async def send(self, data: bytes) -> None:
-        """Input; does nothing once the program has ended."""
+        """Send input; does nothing once the program has ended."""
         view = memoryview(data)
         for start in range(0, len(view), WRITE):
             self._unread_input = True
             await self._write(BytesMessage(bytes((STDIN,)) + view[start : start + WRITE]))
 
     async def close_input(self) -> None:
-        """The program sees the end of its input. On a terminal that is the user's Ctrl-D instead."""
+        """Tell the program that its input has ended. On a terminal that is the user's Ctrl-D instead."""
         if self.protocol == V5:
             await self._write(BytesMessage(bytes((CLOSE, STDIN))))
 
@@ -105,7 +105,7 @@ class ExecSession:
         await self._write(BytesMessage(bytes((RESIZE,)) + size))
 
     async def close(self) -> None:
-        """Ends the connection, and with it (by a hangup) what still reads from a terminal."""
+        """End the connection, and with it (by a hangup) what still reads from a terminal."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -116,7 +116,7 @@ class ExecSession:
         await self._response.aclose()
 
     async def _write(self, event: Event) -> None:
-        """That the other end hears nothing any more is no error here: what is read tells how it ended."""
+        """Write a frame. That the other end has gone is no error here: what is read tells how it ended."""
         async with self._writing:
             await asyncio.sleep(0)  # a program may end without its input: its status, if it is there, is read first
             if self._over or self._frames.state is not ConnectionState.OPEN:
@@ -143,7 +143,7 @@ class ExecSession:
         raise StopAsyncIteration
 
     async def exit_code(self) -> int:
-        """What the program returned; waits for its end, and drops what it prints until then."""
+        """Wait for the program's end, drop what it prints until then, and return its code."""
         async for _ in self:
             pass
         if self._exit_code is None:
@@ -154,7 +154,7 @@ class ExecSession:
         try:
             while not self._over:
                 await self._receive()
-        except ApiError as error:
+        except KubernetesError as error:
             self._failure = error
         finally:
             self._end()
@@ -175,7 +175,7 @@ class ExecSession:
             raise self._broken(str(error)) from error
 
     async def _read(self) -> bytes:
-        """A server that holds our input for a program that does not read it answers no pings: that is not death."""
+        """Read a frame. A server that holds input for a program that does not read it answers no pings, and lives."""
         while True:
             try:
                 data: bytes = await self._network.read(READ, timeout=SILENCE_SECONDS)
@@ -197,7 +197,7 @@ class ExecSession:
             self._over = True
 
     async def _message(self, event: Message[Any]) -> None:
-        """A message may come in pieces; only the first names the channel."""
+        """Take a message in; of one in pieces only the first names the channel."""
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
@@ -221,12 +221,12 @@ class ExecSession:
         else:
             raise ExecFailed(_short(status.message), status=status.code, reason=status.reason)
 
-    def _broken(self, why: str) -> Unreachable:
-        return Unreachable(f"the connection to the program through {self._server} broke: {why}")
+    def _broken(self, why: str) -> KubernetesUnreachable:
+        return KubernetesUnreachable(f"the connection to the program through {self._server} broke: {why}")
 
 
 def _short(message: str) -> str:
-    """Kubelet, runtime and runc each put their words before what is wrong."""
+    """Strip what kubelet, runtime and runc put before the reason."""
     *_, said = message.split("unable to start container process: ")
     *_, said = said.split("Internal error occurred: ")
     said = said.removeprefix("unable to upgrade connection: ")

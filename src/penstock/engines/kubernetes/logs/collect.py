@@ -1,7 +1,7 @@
-"""Collect what every unit prints, as it is printed.
+"""Collect what every unit prints, as it is printed, and give it to those who ask.
 
 Only what runs is followed. When a unit has ended, what is left of its log is read once and the log is complete; only
-then is the run reported as ended. Who reads a log reads these files, and is woken by what writes them.
+then is the run reported as ended. Who reads a log reads the files, and is woken by what writes them.
 """
 
 from __future__ import annotations
@@ -9,36 +9,40 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from penstock.background import Tasks
 from penstock.domain.quantities import parse_bytes
-from penstock.engines.base import LogQuery, Run
+from penstock.engines.base import LogQuery, Report, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.errors import ApiError
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.requests import Pauses
-from penstock.engines.kubernetes.logs.files import GONE, KeptLog, prepare, read_position
-from penstock.engines.kubernetes.logs.follow import LogLost, follow_log
-from penstock.engines.kubernetes.logs.lines import NS, Line
-from penstock.engines.kubernetes.state.last_seen import Sighting
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import KubernetesError
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.requests import RetryPauses
+from penstock.engines.kubernetes.logs.files import GONE, KeptLog, LogWakeups, prepare, read_position
+from penstock.engines.kubernetes.logs.stream import NS, LogIncomplete, LogLine, follow_log
+from penstock.engines.kubernetes.pod_records import PodRecords
+from penstock.engines.kubernetes.state.pods import PodRecord
+from penstock.engines.kubernetes.state.report import NO_LOG, LogProgress
 from penstock.engines.shared.logstore import LogReader
+from penstock.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
 LAST_READS = 32
-"""Logs of units that have ended that are read at once."""
+"""How many logs of units that have ended are read at the same time."""
 BATCH = 1 << 16
 STATUS_SECONDS = 5.0
-"""A log ends a moment before the cluster says that its container has: so long that is waited for before it is asked."""
+"""Seconds to wait for the cluster to say that a container has ended whose log has ended."""
 DEFECT_SECONDS = 10.0
 END_SECONDS = 10.0
-"""A log ends at most so long after its container has."""
+"""Seconds after the container's end within which its log ends."""
 
 LONGEST_REST = 0.05
 REMOVED = ".removed-"
@@ -47,146 +51,133 @@ Unit = tuple[Run, int]
 
 
 @dataclass
-class _Kept:
-    seen: Sighting
+class _UnitLog:
+    record: PodRecord
     task: asyncio.Task[None] | None = None
+    started: bool = False
+    """The task has begun: one cancelled before that would never see why."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Its container has."""
+    """Set when its container has ended."""
     done: bool = False
     last: int = 0
     given_up: str | None = None
     after: asyncio.Task[None] | None = None
-    """What kept the log of the unit's pod before this one."""
+    """What collected the log of the unit's pod before this one."""
 
 
-class LogKeeper:
-    def __init__(
-        self,
-        api: Api,
-        directory: Path,
-        limit: str,
-        *,
-        pod_of: Callable[[Sighting], Pod | None],
-        done: Callable[[Run], None],
-        over: Callable[[Run, int], bool],
-    ) -> None:
-        """`pod_of` finds a pod that is still there, `done` is told when a unit's log is complete, `over` says whether
-        a unit without a log has ended."""
-        self._api, self._directory = api, directory
+class LogCollector:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, records: PodRecords, limit: str) -> None:
+        self._api, self._cluster, self._records = api, cluster, records
         self._limit, self._limit_text = parse_bytes(limit), limit
-        self._pod_of, self._done, self._over = pod_of, done, over
-        self._units: dict[Unit, _Kept] = {}
-        self._wakes = Wakes()
-        self._turns = _Turns()
+        self._units: dict[Unit, _UnitLog] = {}
+        self.wakes = LogWakeups()
+        self._turns = _FairShare()
         self._last_reads = asyncio.Semaphore(LAST_READS)
-        self._threads = ThreadPoolExecutor(4, "penstock-logs")
+        self.threads = ThreadPoolExecutor(4, "penstock-logs")
+        self._tasks = Tasks()
         self._closing = False
+        records.subscribe(self.see)
 
-    def run_dir(self, run: Run) -> Path:
-        return self._directory / f"{run.workload_id}-{run.attempt}"
+    def open(self) -> None:
+        """Take away what a server that was killed had begun to remove."""
+        self._tasks.start(asyncio.to_thread(_sweep, self._records.directory))
 
     async def close(self) -> None:
-        """What is followed goes on where it stands with the next server."""
+        """Stop; the next server goes on where this one stands."""
         self._closing = True
-        tasks = [kept.task for kept in self._units.values() if kept.task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._threads.shutdown(wait=True)
+        await self._tasks.close()
+        self.threads.shutdown(wait=True)
 
-    # keeping
-
-    def see(self, run: Run, seen: Sighting) -> None:
-        """What is new of a unit: its log is followed from when it runs."""
-        self._wakes.ring(run, seen.part)
-        if not seen.ran:
+    def see(self, run: Run, record: PodRecord) -> None:
+        """Take in the newest state of a unit's pod: its log is followed from when its container runs."""
+        self.wakes.ring(run, record.part)
+        if not record.ran:
             return
-        kept = self._units.get((run, seen.part))
-        if kept is None or kept.seen.uid != seen.uid:
-            before = kept.task if kept else None
-            kept = self._units[run, seen.part] = self._begun(run, seen)
+        unit = self._units.get((run, record.part))
+        if unit is None or unit.record.uid != record.uid:
+            before = unit.task if unit else None
+            unit = self._units[run, record.part] = self._begun(run, record)
             if before:
                 before.cancel()
-                kept.after = before
-        kept.seen = seen
-        if seen.exit_code is not None or seen.over:
-            kept.ended.set()
-        if kept.task is None and not kept.done:
-            kept.task = asyncio.create_task(self._keep(run, seen.part, kept))
+                unit.after = before
+        unit.record = record
+        if record.exit_code is not None or record.over:
+            unit.ended.set()
+        if unit.task is None and not unit.done:
+            unit.task = self._tasks.start(self._collect(run, record.part, unit))
 
-    def _begun(self, run: Run, seen: Sighting) -> _Kept:
-        known = read_position(self.run_dir(run), seen.part)
-        if known is None or known.uid != seen.uid:
-            return _Kept(seen)
-        return _Kept(seen, done=known.done, last=max(known.times, default=0))
+    def _begun(self, run: Run, record: PodRecord) -> _UnitLog:
+        known = read_position(self._records.run_dir(run), record.part)
+        if known is None or known.uid != record.uid:
+            return _UnitLog(record)
+        return _UnitLog(record, done=known.done, last=max(known.times, default=0))
 
-    def kept(self, run: Run, seen: Sighting) -> bool:
-        """All that the unit printed is stored, or it never ran."""
-        if not seen.ran:
-            return True
-        if (run, seen.part) not in self._units:
-            self.see(run, seen)
-        return self._units[run, seen.part].done
+    def progress(self, run: Run, record: PodRecord) -> LogProgress:
+        """How much of a unit's log is stored; nothing is begun for that."""
+        if not record.ran:
+            return NO_LOG
+        unit = self._units.get((run, record.part)) or self._begun(run, record)
+        return LogProgress(unit.done, datetime.fromtimestamp(unit.last / NS, UTC) if unit.last else None)
 
-    def printed(self, run: Run, part: int) -> datetime | None:
-        """When it last did."""
-        kept = self._units.get((run, part))
-        return datetime.fromtimestamp(kept.last / NS, UTC) if kept and kept.last else None
+    def give_up(self, run: Run, record: PodRecord, why: str) -> None:
+        """Complete a log without its end: the pod is there, but its node is not."""
+        self.see(run, record)
+        unit = self._units.get((run, record.part))
+        if unit is None or unit.done or unit.given_up is not None or unit.task is None:
+            return
+        unit.given_up = why
+        if unit.started:
+            unit.task.cancel()
 
-    def give_up(self, run: Run, part: int, why: str) -> None:
-        """Its pod is there but its node is not: nothing more can be read."""
-        kept = self._units.get((run, part))
-        if kept and not kept.done and kept.given_up is None and kept.task:
-            kept.given_up = why
-            kept.task.cancel()
-
-    async def _keep(self, run: Run, part: int, kept: _Kept) -> None:
-        pauses = Pauses()
-        if kept.after:
-            await asyncio.wait([kept.after])
-        while not kept.done:
+    async def _collect(self, run: Run, part: int, unit: _UnitLog) -> None:
+        unit.started = True
+        pauses = RetryPauses()
+        if unit.after:
+            await asyncio.wait([unit.after])
+        while not unit.done:
             try:
-                await self._keep_once(run, part, kept)
+                await self._collect_once(run, part, unit)
             except asyncio.CancelledError:
-                if kept.given_up is None or self._closing or (run, part) not in self._units:
+                if unit.given_up is None or self._closing or (run, part) not in self._units:
                     raise
-                log.info("no more of the log of %s, part %d: %s", run.workload_id, part, kept.given_up)
-            except (OSError, ApiError) as error:
+                log.info("no more of the log of %s, part %d: %s", run.workload_id, part, unit.given_up)
+            except (OSError, KubernetesError) as error:
                 log.warning("the log of %s, part %d, cannot be kept: %s; trying again", run.workload_id, part, error)
                 await asyncio.sleep(pauses.next())
             except Exception:
                 log.exception("the log of %s, part %d: a defect; trying again", run.workload_id, part)
                 await asyncio.sleep(DEFECT_SECONDS)
-        kept.task = None
-        self._wakes.ring(run, part)
-        self._done(run)
+        unit.task = None
+        self.wakes.ring(run, part)
+        self._cluster.changed(run)
 
-    async def _keep_once(self, run: Run, part: int, kept: _Kept) -> None:
-        prepare(self.run_dir(run), self._limit, self._limit_text)
-        pod = None if kept.given_up else self._pod_of(kept.seen)
-        kept_log = KeptLog(self.run_dir(run), part, self._limit)
+    async def _collect_once(self, run: Run, part: int, unit: _UnitLog) -> None:
+        run_dir = self._records.run_dir(run)
+        prepare(run_dir, self._limit, self._limit_text)
+        pod = None if unit.given_up else self._records.pod(unit.record)
+        kept_log = KeptLog(run_dir, part, self._limit)
         try:
-            kept_log.resume(kept.seen.uid, there=pod is not None)
-            writer = _Writer(kept_log, kept, lambda: self._wakes.ring(run, part), self._turns)
+            kept_log.resume(unit.record.uid, there=pod is not None)
+            writer = _Writer(kept_log, unit, lambda: self.wakes.ring(run, part), self._turns)
             try:
                 if pod:
-                    await self._read(pod, kept, writer)
+                    await self._read(pod, unit, writer)
                 else:
-                    raise LogLost(kept.given_up or GONE)
-            except LogLost as error:
+                    raise LogIncomplete(unit.given_up or GONE)
+            except LogIncomplete as error:
                 log.info("the log of %s, part %d, is not whole: %s", run.workload_id, part, error)
-                kept_log.say(kept.given_up or GONE)
-            await asyncio.get_running_loop().run_in_executor(self._threads, kept_log.finish)
-            kept.done = True
+                kept_log.say(unit.given_up or GONE)
+            await asyncio.get_running_loop().run_in_executor(self.threads, kept_log.finish)
+            unit.done = True
         finally:
             kept_log.close()
 
-    async def _read(self, pod: Pod, kept: _Kept, writer: _Writer) -> None:
-        if kept.ended.is_set():
+    async def _read(self, pod: Pod, unit: _UnitLog, writer: _Writer) -> None:
+        if unit.ended.is_set():
             async with self._last_reads:
-                return await writer.copy(self._lines(pod, kept, writer))
-        following = asyncio.create_task(writer.copy(self._lines(pod, kept, writer)))
-        ending = asyncio.create_task(kept.ended.wait())
+                return await writer.copy(self._lines(pod, unit, writer))
+        following = asyncio.create_task(writer.copy(self._lines(pod, unit, writer)))
+        ending = asyncio.create_task(unit.ended.wait())
         try:
             await asyncio.wait([following, ending], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait([following], timeout=END_SECONDS)
@@ -196,78 +187,35 @@ class LogKeeper:
             for task in (following, ending):
                 task.cancel()
             await asyncio.gather(following, ending, return_exceptions=True)
-        return await self._read(self._pod_of(kept.seen) or pod, kept, writer)
+        return await self._read(self._records.pod(unit.record) or pod, unit, writer)
 
-    def _lines(self, pod: Pod, kept: _Kept, writer: _Writer) -> AsyncGenerator[Line, None]:
+    def _lines(self, pod: Pod, unit: _UnitLog, writer: _Writer) -> AsyncGenerator[LogLine, None]:
         async def look() -> Pod | None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STATUS_SECONDS):
-                    await kept.ended.wait()
-            return self._pod_of(kept.seen)
+                    await unit.ended.wait()
+            return self._records.pod(unit.record)
 
         return follow_log(self._api, pod, names.CONTAINER, writer.log.mark, look=look, lost=writer.miss)
 
-    # reading
-
-    async def read(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        source = self._follow(run, part, query) if query.follow else self._read_now(run, part, query)
-        async for data in source:
-            yield data
-
-    async def _read_now(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        reader = LogReader(self.run_dir(run), part)
-        reader.refresh()
-        offset, end = await reader.start(query, self._threads), reader.size()
-        while offset < end and (found := reader.read(offset))[0]:
-            data, offset = found
-            yield data
-            await asyncio.sleep(0)
-
-    async def _follow(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
-        reader = LogReader(self.run_dir(run), part)
-        reader.refresh()
-        offset = await reader.start(query, self._threads)
-        with self._wakes.listen(run, part) as wake:
-            while True:
-                turn, over = wake.turn, wake.closed or self._is_over(run, part)
-                reader.refresh()
-                while (found := reader.read(offset))[0]:
-                    data, offset = found
-                    yield data
-                    await asyncio.sleep(0)
-                if over:
-                    return
-                await wake.next(turn)
-
-    def _is_over(self, run: Run, part: int) -> bool:
-        """Asked before the last look at the files, so that nothing is missed."""
-        kept = self._units.get((run, part))
-        if kept:
-            return kept.done
-        return self._over(run, part)
-
-    def ring(self, run: Run) -> None:
-        """Something about the run changed that no log shows."""
-        self._wakes.ring_all(run)
-
-    # removing
-
-    async def sweep(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, _sweep, self._directory)
+    def is_complete(self, run: Run, part: int) -> bool | None:
+        """Is the log complete? None if nothing was collected of the unit since this server started."""
+        unit = self._units.get((run, part))
+        return unit.done if unit else None
 
     async def remove(self, run: Run) -> None:
         tasks = []
-        for unit in [unit for unit in self._units if unit[0] == run]:
-            if task := self._units.pop(unit).task:
+        for key in [key for key in self._units if key[0] == run]:
+            if task := self._units.pop(key).task:
                 task.cancel()
                 tasks.append(task)
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.get_running_loop().run_in_executor(self._threads, _erase, self.run_dir(run))
-        self._wakes.close(run)
+        await asyncio.get_running_loop().run_in_executor(self.threads, _erase, self._records.run_dir(run))
+        self.wakes.close(run)
 
 
-class _Turns:
-    """Those who print faster than it can be taken in have half of the time together; the rest is everyone's. What a
+class _FairShare:
+    """Share the time between logs that come faster than they can be taken in: together those have half of it. What a
     node throws away meanwhile is said in the log."""
 
     def __init__(self) -> None:
@@ -284,15 +232,15 @@ class _Turns:
 
 
 class _Writer:
-    """Lines that came together are written together."""
+    """Write lines that came together at once."""
 
-    def __init__(self, kept_log: KeptLog, kept: _Kept, wake: Callable[[], None], turns: _Turns) -> None:
-        self.log, self._kept, self._wake, self._turns = kept_log, kept, wake, turns
-        self._lines: list[Line] = []
+    def __init__(self, kept_log: KeptLog, unit: _UnitLog, wake: Callable[[], None], turns: _FairShare) -> None:
+        self.log, self._unit, self._wake, self._turns = kept_log, unit, wake, turns
+        self._lines: list[LogLine] = []
         self._size = 0
         self._due: asyncio.Handle | None = None
 
-    async def copy(self, lines: AsyncGenerator[Line, None]) -> None:
+    async def copy(self, lines: AsyncGenerator[LogLine, None]) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -310,7 +258,7 @@ class _Writer:
             self.flush()
 
     def miss(self, why: str) -> None:
-        """Something is not there between what was written and what comes."""
+        """Say that something is missing between what was written and what comes."""
         self.flush()
         self.log.say(why)
 
@@ -320,7 +268,7 @@ class _Writer:
             self._due = None
         if self._lines:
             self.log.take(self._lines)
-            self._kept.last = self.log.last
+            self._unit.last = self.log.last
             self._lines, self._size = [], 0
             self._wake()
 
@@ -331,7 +279,7 @@ def _sweep(directory: Path) -> None:
 
 
 def _erase(run_dir: Path) -> None:
-    """Its name goes first, so that what a crash leaves is not taken for a run."""
+    """Rename it first, so that what a crash leaves is not taken for a run."""
     grave = run_dir.with_name(f"{REMOVED}{run_dir.name}")
     shutil.rmtree(grave, ignore_errors=True)
     with suppress(FileNotFoundError):
@@ -339,84 +287,62 @@ def _erase(run_dir: Path) -> None:
         shutil.rmtree(grave, ignore_errors=True)
 
 
-PAUSE, CROWD, CROWDED_PAUSE = 0.02, 50, 0.2
-"""Seconds between two wake-ups of those who follow one log, and when they are many."""
+class CollectedLogs:
+    """Read the logs that were collected, and follow those that still grow."""
 
+    def __init__(
+        self, cluster: Cluster, records: PodRecords, collector: LogCollector, report_of: Callable[[Run], Report]
+    ) -> None:
+        """`report_of` says whether a unit has ended that never printed anything."""
+        self._cluster, self._records, self._collector = cluster, records, collector
+        self._report_of = report_of
+        self._tasks = Tasks()
 
-class Wake:
-    """One unit's followers. What comes quickly after another wakes them once, a moment later."""
+    def open(self) -> None:
+        self._tasks.start(self._wake_those_who_follow())
 
-    def __init__(self) -> None:
-        self.turn = 0
-        """Grows with every ring: read it, look at the files, then wait for the next."""
-        self.followers = 0
-        self.closed = False
-        """Nothing more will come: the run was removed."""
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._last = float("-inf")
+    async def close(self) -> None:
+        await self._tasks.close()
 
-    def ring(self) -> None:
-        loop = asyncio.get_running_loop()
-        pause = CROWDED_PAUSE if self.followers > CROWD else PAUSE
-        wait = self._last + pause - loop.time()
-        if wait <= 0:
-            self._ring()
-        elif self._timer is None:
-            self._timer = loop.call_later(wait, self._ring)
+    async def _wake_those_who_follow(self) -> None:
+        async for run in self._cluster.changes():
+            self._collector.wakes.ring_all(run)
 
-    def _ring(self) -> None:
-        self._timer = None
-        self._last = asyncio.get_running_loop().time()
-        self.turn += 1
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
+    def read(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        return self._follow(run, part, query) if query.follow else self._read_now(run, part, query)
 
-    async def next(self, turn: int) -> None:
-        """Return once it has rung since `turn`."""
-        if self.turn != turn or self.closed:
-            return
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+    async def _read_now(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        reader = LogReader(self._records.run_dir(run), part)
+        reader.refresh()
+        offset, end = await reader.start(query, self._collector.threads), reader.size()
+        while offset < end and (found := reader.read(offset))[0]:
+            data, offset = found
+            yield data
+            await asyncio.sleep(0)
+
+    async def _follow(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
+        reader = LogReader(self._records.run_dir(run), part)
+        reader.refresh()
+        offset = await reader.start(query, self._collector.threads)
+        with self._collector.wakes.listen(run, part) as wake:
+            while True:
+                turn, over = wake.turn, wake.closed or self._is_over(run, part)
+                reader.refresh()
+                while (found := reader.read(offset))[0]:
+                    data, offset = found
+                    yield data
+                    await asyncio.sleep(0)
+                if over:
+                    return
+                await wake.next(turn)
+
+    def _is_over(self, run: Run, part: int) -> bool:
+        """Has the unit ended? Asked before the last look at the files, so that nothing is missed."""
+        complete = self._collector.is_complete(run, part)
+        if complete is not None:
+            return complete
         try:
-            await future
-        finally:
-            self._waiting.discard(future)
-
-    def close(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-
-
-class Wakes:
-    def __init__(self) -> None:
-        self._wakes: dict[tuple[Run, int], Wake] = {}
-
-    def ring(self, run: Run, part: int) -> None:
-        if wake := self._wakes.get((run, part)):
-            wake.ring()
-
-    def ring_all(self, run: Run) -> None:
-        for (of, _), wake in list(self._wakes.items()):
-            if of == run:
-                wake.ring()
-
-    def close(self, run: Run) -> None:
-        for (of, _), wake in list(self._wakes.items()):
-            if of == run:
-                wake.closed = True
-                wake.ring()
-
-    @contextmanager
-    def listen(self, run: Run, part: int) -> Iterator[Wake]:
-        wake = self._wakes.setdefault((run, part), Wake())
-        wake.followers += 1
-        try:
-            yield wake
-        finally:
-            wake.followers -= 1
-            if not wake.followers:
-                wake.close()
-                self._wakes.pop((run, part), None)
+            units = self._report_of(run).units
+        except Unavailable:
+            return False
+        return any(unit.ended_at is not None for unit in units if part == (unit.index or unit.rank))

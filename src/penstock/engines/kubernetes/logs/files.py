@@ -1,4 +1,4 @@
-"""A unit's log on the server's disk, and how much of the container's log it has.
+"""Keep a unit's log on the server's disk, note how much of the container's log it has, and wake those who follow it.
 
 The position stands in a page of its own that is written after the bytes it speaks of. After a kill the log may be
 longer than that: it is cut, and the rest is read from the pod again. After the machine itself stopped it may be
@@ -8,16 +8,19 @@ complete.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from penstock.engines.kubernetes.logs.lines import NS, Line, Mark
-from penstock.engines.kubernetes.state.last_seen import FILE as UNITS
+from penstock.engines.base import Run
+from penstock.engines.kubernetes.logs.stream import NS, LogLine, LogMark
+from penstock.engines.kubernetes.pod_records import FILE as UNITS
 from penstock.engines.shared.files import replace, sync_directory
 from penstock.engines.shared.logfile import ENTRY, LogFile, segment_name
 
@@ -26,9 +29,9 @@ GONE = "the pod was gone before its last output could be read"
 _SEGMENT = re.compile(r"rank-(\d+)\.(\d+)\.log\Z")
 
 
-class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
-    """Of the pod it was read from."""
+    """The pod it was read from."""
     offset: int = 0
     times: tuple[int, ...] = ()
     part: int = 0
@@ -45,15 +48,15 @@ def _position_path(run_dir: Path, part: int) -> Path:
     return logs_dir(run_dir) / f"rank-{part}.position"
 
 
-def read_position(run_dir: Path, part: int) -> Position | None:
+def read_position(run_dir: Path, part: int) -> LogPosition | None:
     try:
-        return msgspec.json.decode(_position_path(run_dir, part).read_bytes().rstrip(b"\0"), type=Position)
+        return msgspec.json.decode(_position_path(run_dir, part).read_bytes().rstrip(b"\0"), type=LogPosition)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
 def prepare(run_dir: Path, limit: int, limit_text: str) -> None:
-    """What readers want to know of all logs of a run."""
+    """Create the run's directory, with what readers need to know of its logs."""
     logs_dir(run_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (run_dir / "began").exists():
         segment = LogFile(str(logs_dir(run_dir)), 0, limit).size
@@ -66,19 +69,19 @@ class KeptLog(LogFile):
         self._run_dir, self._part = run_dir, part
         self._page = -1
         self._uid = ""
-        self.mark = Mark()
+        self.mark = LogMark()
         self.last = 0
-        """When it last printed, in nanoseconds since 1970."""
+        """When the container last printed, in nanoseconds since 1970."""
 
     def resume(self, uid: str, *, there: bool) -> None:
-        """Go on where the last server stopped. If the pod is not `there`, nothing can be read again: all is kept."""
-        known = read_position(self._run_dir, self._part) or Position()
+        """Go on where the last server stopped. If the pod is gone, nothing can be read again, so all is kept."""
+        known = read_position(self._run_dir, self._part) or LogPosition()
         self._uid = uid
         self._starts = sorted(self._segments())
         end = self._starts[-1] + self._length(self._starts[-1]) if self._starts else 0
         self._offset = end
         if known.uid == uid and known.offset <= end:
-            self.mark = Mark(known.times, known.part, known.restarts)
+            self.mark = LogMark(known.times, known.part, known.restarts)
             if there:
                 self._cut(known.offset)
         elif there and known.uid in ("", uid):
@@ -86,8 +89,8 @@ class KeptLog(LogFile):
         self.last = max(known.times, default=0)
         self._open_again()
 
-    def take(self, lines: list[Line]) -> None:
-        """What was printed more than a second apart is written apart: `since` finds it by that."""
+    def take(self, lines: list[LogLine]) -> None:
+        """Write lines. Those more than a second apart are written apart: `since` finds its place by that."""
         first = 0
         for number, line in enumerate(lines):
             if line.time - lines[first].time >= NS:
@@ -96,21 +99,21 @@ class KeptLog(LogFile):
         self._take(lines[first:])
         self.save()
 
-    def _take(self, lines: list[Line]) -> None:
+    def _take(self, lines: list[LogLine]) -> None:
         self.write(b"".join(line.data for line in lines), lines[0].time / NS)
         self.last = max(self.last, lines[-1].time)
 
     def say(self, sentence: str) -> None:
-        """A line of ours, on a line of its own."""
+        """Write a sentence of Penstock's on a line of its own."""
         start = b"" if self._at_line_start() else b"\n"
         self.write(start + f"[penstock] {sentence}\n".encode(), self.last / NS)
 
     def save(self, *, done: bool = False) -> None:
-        position = Position(self._uid, self._offset, self.mark.times, self.mark.part, self.mark.restarts, done)
+        position = LogPosition(self._uid, self._offset, self.mark.times, self.mark.part, self.mark.restarts, done)
         os.pwrite(self._page, msgspec.json.encode(position).ljust(PAGE, b"\0"), 0)
 
     def finish(self) -> None:
-        """All of it, and what is known of the run's pods, is on the disk for good when this returns."""
+        """Return when the log and the records of the run's pods are on the disk for good."""
         for fd in (self._fd, self._index):
             if fd >= 0:
                 os.fsync(fd)
@@ -180,3 +183,89 @@ def _sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# waking those who follow
+
+
+PAUSE, CROWD, CROWDED_PAUSE = 0.02, 50, 0.2
+"""Seconds between two wake-ups of the followers of a log, what many followers are, and their seconds."""
+
+
+class LogWakeup:
+    """Wakes the followers of one unit's log; several lines in quick succession wake them once, a moment later."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        """Grows with every ring: read the turn, look at the files, then wait for the next."""
+        self.followers = 0
+        self.closed = False
+        """Nothing more will come: the run was removed."""
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = float("-inf")
+
+    def ring(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = CROWDED_PAUSE if self.followers > CROWD else PAUSE
+        wait = self._last + pause - loop.time()
+        if wait <= 0:
+            self._ring()
+        elif self._timer is None:
+            self._timer = loop.call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._last = asyncio.get_running_loop().time()
+        self.turn += 1
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    async def next(self, turn: int) -> None:
+        """Return once it has rung since `turn`."""
+        if self.turn != turn or self.closed:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+
+    def close(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+
+
+class LogWakeups:
+    def __init__(self) -> None:
+        self._wakes: dict[tuple[Run, int], LogWakeup] = {}
+
+    def ring(self, run: Run, part: int) -> None:
+        if wake := self._wakes.get((run, part)):
+            wake.ring()
+
+    def ring_all(self, run: Run) -> None:
+        for (of, _), wake in list(self._wakes.items()):
+            if of == run:
+                wake.ring()
+
+    def close(self, run: Run) -> None:
+        for (of, _), wake in list(self._wakes.items()):
+            if of == run:
+                wake.closed = True
+                wake.ring()
+
+    @contextmanager
+    def listen(self, run: Run, part: int) -> Iterator[LogWakeup]:
+        wake = self._wakes.setdefault((run, part), LogWakeup())
+        wake.followers += 1
+        try:
+            yield wake
+        finally:
+            wake.followers -= 1
+            if not wake.followers:
+                wake.close()
+                self._wakes.pop((run, part), None)

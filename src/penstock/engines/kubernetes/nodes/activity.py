@@ -1,4 +1,4 @@
-"""`top node`: what nodes do now, from their kubelets and GPU exporters.
+"""Measure what nodes do now for `top node`, from their kubelets and GPU exporters.
 
 What disks and networks move a kubelet only counts, so that a rate needs two of its measurements: the last ones of each
 node are kept for that. Where a kubelet cannot be asked, a metrics-server may still tell of CPUs and memory.
@@ -14,21 +14,20 @@ from typing import Any, NamedTuple
 from penstock.domain import nodes as domain
 from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError, Trouble
-from penstock.engines.kubernetes.api.objects.nodes import Node, NodeMetrics
-from penstock.engines.kubernetes.api.quantities import milli, whole
-from penstock.engines.kubernetes.gpus import Exporters
+from penstock.engines.kubernetes.api.errors import KubernetesError, Trouble
+from penstock.engines.kubernetes.api.resources import KubernetesNode, NodeMetrics, milli, whole
+from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.nodes.inventory import is_ready
 from penstock.engines.kubernetes.nodes.kubelet import (
     LOG,
     NUMBERS,
     USE,
+    ContainerUsage,
     Kubelets,
-    Sample,
-    Unseen,
-    Use,
+    NotMeasured,
+    TrafficSample,
     is_wanted,
     read_sample,
     read_use,
@@ -36,10 +35,10 @@ from penstock.engines.kubernetes.nodes.kubelet import (
 from penstock.wire.measures import NodeMeasure
 
 LONGEST_SECONDS = 30.0
-"""Between two measurements of which a rate is made: what was longer ago is not now."""
+"""The longest time between two measurements of which a rate is made."""
 AGAIN_SECONDS = 1.0
 FEW_TO_WAIT = 100
-"""Of so many nodes at most rates are waited for."""
+"""The most nodes whose rates a caller waits for."""
 METRICS_PATIENCE = 3.0
 CHECKED = 50
 NOT_ASKED = Trouble("kubelets are not asked", "name an account in kubernetes_kubelet_account")
@@ -51,19 +50,19 @@ MOVED = (("disks", "disk_read_per_second"), ("networks", "received_per_second"))
 NOT_YET = "disk and network are known once its kubelet has measured again, in about ten seconds"
 
 Fields = dict[str, Any]
-"""Of a `NodeMeasure`."""
+"""Fields of a `NodeMeasure`."""
 
 
-class _Known(NamedTuple):
+class _LastSamples(NamedTuple):
     at: str = ""
-    """When the last one was taken, as the other page calls it."""
-    before: Sample | None = None
-    last: Sample | None = None
+    """When the last sample was taken, as the other page calls it."""
+    before: TrafficSample | None = None
+    last: TrafficSample | None = None
 
-    def then(self, at: str, sample: Sample) -> _Known:
+    def then(self, at: str, sample: TrafficSample) -> _LastSamples:
         if self.last is None or not 0 <= sample.at - self.last.at <= LONGEST_SECONDS:
-            return _Known(at, None, sample)
-        return self._replace(at=at) if sample.at == self.last.at else _Known(at, self.last, sample)
+            return _LastSamples(at, None, sample)
+        return self._replace(at=at) if sample.at == self.last.at else _LastSamples(at, self.last, sample)
 
     def rates(self) -> Fields | None:
         if self.before is None or self.last is None:
@@ -71,21 +70,23 @@ class _Known(NamedTuple):
         return dict(self.last.traffic.since(self.before.traffic, self.last.at - self.before.at))
 
 
-class _Look(NamedTuple):
-    use: Use | None = None
+class _NodeUsage(NamedTuple):
+    use: ContainerUsage | None = None
     rates: Fields | None = None
     trouble: Trouble | None = None
-    """Why one of these is not there."""
+    """Why one of these is missing."""
 
 
 class Activity:
-    def __init__(self, api: Api, cluster: Cluster, exporters: Exporters, kubelets: Kubelets | None) -> None:
+    def __init__(
+        self, api: KubernetesApi, cluster: Cluster, exporters: GpuExporters, kubelets: Kubelets | None
+    ) -> None:
         self._api, self._cluster = api.hurried(METRICS_PATIENCE), cluster
         self._exporters, self._kubelets = exporters, kubelets
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LastSamples] = {}
 
     async def of(self, nodes: Sequence[domain.Node], wait: float) -> list[NodeMeasure]:
-        """Of a few nodes, rates that are not known yet are waited for, so many seconds at most."""
+        """Measure nodes; of a few, rates that are not known yet are waited for, so many seconds at most."""
         self._known = {name: known for name, known in self._known.items() if self._cluster.nodes.get(name)}
         end = monotonic() + (wait if len(nodes) <= FEW_TO_WAIT else 0)
         found = await asyncio.gather(*(self._look(node.name, end) for node in nodes))
@@ -102,53 +103,52 @@ class Activity:
         return told
 
     async def troubles(self) -> tuple[int, dict[str, Trouble]]:
-        """How many nodes were asked, and why some cannot be seen: of those that are ready, and not of all where there
-        are many."""
+        """Return how many nodes were asked, and why some cannot be measured; of many nodes only some are asked."""
         nodes = sorted(node.name for node in self._cluster.nodes.all() if is_ready(node))[:CHECKED]
         looks = await asyncio.gather(*(self._look(name, 0) for name in nodes))
         return len(nodes), {name: look.trouble for name, look in zip(nodes, looks, strict=True) if look.trouble}
 
     # -- kubelets ----------------------------------------------------------------------------------------------------
 
-    async def _look(self, name: str, end: float) -> _Look:
+    async def _look(self, name: str, end: float) -> _NodeUsage:
         node, use, rates = self._cluster.nodes.get(name), None, None
         if self._kubelets is None or node is None:
-            return _Look(trouble=NOT_ASKED)
+            return _NodeUsage(trouble=NOT_ASKED)
         try:
             while True:
                 use = read_use(await self._kubelets.ask(node, USE))
                 if use is None:
-                    raise Unseen(UNREADABLE)
+                    raise NotMeasured(UNREADABLE)
                 rates = await self._rates(self._kubelets, node, use.at)
                 if rates or monotonic() + AGAIN_SECONDS > end:
-                    return _Look(use, rates)
+                    return _NodeUsage(use, rates)
                 await asyncio.sleep(AGAIN_SECONDS)
-        except Unseen as unseen:
-            return _Look(use, rates, unseen.trouble)
+        except NotMeasured as unseen:
+            return _NodeUsage(use, rates, unseen.trouble)
 
-    async def _rates(self, kubelets: Kubelets, node: Node, at: str) -> Fields | None:
+    async def _rates(self, kubelets: Kubelets, node: KubernetesNode, at: str) -> Fields | None:
         known = self._known.get(node.name)
         if known is None or known.at != at:
             page = await kubelets.ask(node, NUMBERS, is_wanted)
             sample = read_sample(page.decode(errors="replace").splitlines())
             if sample is None:
-                raise Unseen(UNCOUNTED)
-            known = self._known[node.name] = self._known.get(node.name, _Known()).then(at, sample)
+                raise NotMeasured(UNCOUNTED)
+            known = self._known[node.name] = self._known.get(node.name, _LastSamples()).then(at, sample)
         return known.rates()
 
     # -- the others --------------------------------------------------------------------------------------------------
 
-    async def _metrics(self, looks: Mapping[str, _Look]) -> dict[str, Mapping[str, str]]:
-        """Of the cluster's metrics-server, where it has one and we may ask it."""
+    async def _metrics(self, looks: Mapping[str, _NodeUsage]) -> dict[str, Mapping[str, str]]:
+        """Ask the cluster's metrics-server, where it has one that may be asked."""
         if all(look.use for look in looks.values()):
             return {}
         try:
             return {each.name: each.usage for each in await self._api.list(NodeMetrics)}
-        except ApiError:
+        except KubernetesError:
             return {}
 
 
-def _used(look: _Look, metrics: Mapping[str, str] | None) -> Fields:
+def _used(look: _NodeUsage, metrics: Mapping[str, str] | None) -> Fields:
     if look.use:
         return {"cpu_percent": look.use.cpu_percent, "memory_used_bytes": look.use.memory_bytes, **(look.rates or {})}
     if metrics:
@@ -157,7 +157,7 @@ def _used(look: _Look, metrics: Mapping[str, str] | None) -> Fields:
     return {}
 
 
-def _told(node: domain.Node, look: _Look, fields: Fields, gpus: Trouble | None) -> NodeMeasure:
+def _told(node: domain.Node, look: _NodeUsage, fields: Fields, gpus: Trouble | None) -> NodeMeasure:
     return NodeMeasure(
         name=node.name,
         at=now(),
@@ -169,8 +169,8 @@ def _told(node: domain.Node, look: _Look, fields: Fields, gpus: Trouble | None) 
     )
 
 
-def _message(node: domain.Node, look: _Look, fields: Fields, gpus: Trouble | None) -> str | None:
-    """Why something is not seen; otherwise what is to be said of the node itself."""
+def _message(node: domain.Node, look: _NodeUsage, fields: Fields, gpus: Trouble | None) -> str | None:
+    """Say why something could not be measured; otherwise what is the matter with the node."""
     if not node.ready:
         return node.message
     said = []

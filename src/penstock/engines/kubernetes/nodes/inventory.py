@@ -1,71 +1,72 @@
-"""What nodes have and who uses it; a change recounts only the node it is on."""
+"""Count what nodes have and who uses it; a change recounts only the node it is on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from penstock.domain import nodes as domain
 from penstock.domain.nodes import GpuPool, Holder
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import Cache
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.nodes import Node, Taint
-from penstock.engines.kubernetes.api.objects.pods import Container, Pod
-from penstock.engines.kubernetes.api.quantities import add, amount
+from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.objects import Container, Pod, condition
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add_amounts, amount
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
 OVER = ("Succeeded", "Failed")
 UNNAMED = "GPU"
-"""The product of GPUs on a node that does not say which they are."""
+"""The product of GPUs on a node that does not name them."""
 AT_ONCE = 200
 _HINDERS = ("NoSchedule", "NoExecute")
 _SAID_ELSEWHERE = ("node.kubernetes.io/",)
-"""Taints Kubernetes sets for what the node's own state says better."""
+"""Taints that Kubernetes sets and the state of the node explains better."""
 
 
 def requests(pod: Pod) -> dict[str, Decimal]:
-    """What a pod holds on its node: all its containers together, or what one of those before them needs, if more."""
+    """Return what a pod holds on its node: all its containers together, or the largest of its init containers, if that
+    is more."""
     together: dict[str, Decimal] = {}
     before: dict[str, Decimal] = {}
     for container in pod.spec.init_containers:
         asked = _asked(container, together)
         if container.restart_policy == "Always":
-            add(together, container.resources.requests)
+            add_amounts(together, container.resources.requests)
         for name, size in asked.items():
             before[name] = max(before.get(name, Decimal(0)), size)
     for container in pod.spec.containers:
-        add(together, container.resources.requests)
+        add_amounts(together, container.resources.requests)
     total = {name: max(together.get(name, Decimal(0)), before.get(name, Decimal(0))) for name in together | before}
-    add(total, pod.spec.overhead or {})
+    add_amounts(total, pod.spec.overhead or {})
     return total
 
 
 def _asked(container: Container, beside: Mapping[str, Decimal]) -> dict[str, Decimal]:
     total = dict(beside)
-    add(total, container.resources.requests)
+    add_amounts(total, container.resources.requests)
     return total
 
 
 class Inventory:
-    def __init__(
-        self,
-        nodes: Cache[Node],
-        pods: Cache[Pod],
-        job_of: Callable[[Pod], Job | None],
-        tolerations: Iterable[str] = (),
-    ) -> None:
-        self._nodes, self._pods, self._job_of = nodes, pods, job_of
+    def __init__(self, cluster: Cluster, tolerations: Iterable[str] = ()) -> None:
+        self._cluster, self._nodes, self._pods = cluster, cluster.nodes, cluster.pods
         self._tolerations = tuple(tolerations)
         self._counted: dict[str, domain.Node] = {}
         self._free: dict[str, dict[str, Decimal]] = {}
         self._total: dict[str, dict[str, Decimal]] = {}
-        nodes.subscribe(self._node_changed)
-        pods.subscribe(self._pod_changed)
+        cluster.nodes.subscribe(self._node_changed)
+        cluster.pods.subscribe(self._pod_changed)
 
     async def nodes(self) -> list[domain.Node]:
+        """Return all nodes; while the cluster does not answer, as they were before and not ready."""
+        self._cluster.require()
+        found = await self.count()
+        if trouble := self._cluster.trouble():
+            old = {"ready": False, "message": f"as last known: {trouble}"}
+            return [node.model_copy(update=old) for node in found]
+        return found
+
+    async def count(self) -> list[domain.Node]:
         names_ = sorted(node.name for node in self._nodes.all())
         found = []
         for number, name in enumerate(names_):
@@ -84,11 +85,11 @@ class Inventory:
         return [counted for node in self._nodes.all() if (counted := self.node(node.name))]
 
     def free(self, name: str) -> Mapping[str, Decimal]:
-        """What can still be asked for on a node, by Kubernetes' names."""
+        """Return what is free on a node, by Kubernetes' names."""
         return self._free.get(name, {}) if self.node(name) else {}
 
     def total(self, name: str) -> Mapping[str, Decimal]:
-        """What there is of it on a node."""
+        """Return what a node has in all, by Kubernetes' names."""
         return self._total.get(name, {}) if self.node(name) else {}
 
     def labels(self, name: str) -> Mapping[str, str]:
@@ -96,7 +97,7 @@ class Inventory:
         return found.labels if found else {}
 
     def products(self) -> dict[str, tuple[int, int]]:
-        """GPU product → how many there are on nodes that take work, how many of them are free."""
+        """Return for each GPU product how many there are, and how many are free on nodes that take work."""
         found: dict[str, tuple[int, int]] = {}
         for node in self.all():
             for pool in node.gpu_pools:
@@ -105,12 +106,12 @@ class Inventory:
         return dict(sorted(found.items()))
 
     def has_product(self, products: Collection[str]) -> bool:
-        """A node has one of these, by its own name for them."""
+        """Does a node have one of these, by its own name for them?"""
         return any(node.labels.get(names.GPU_PRODUCT) in products for node in self._nodes.all())
 
     # counting
 
-    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+    def _node_changed(self, before: KubernetesNode | None, after: KubernetesNode | None) -> None:
         if before and after and _offers(before) == _offers(after):
             return  # a node reports its health every few seconds
         self._forget((after or before).name)  # type: ignore[union-attr]
@@ -125,7 +126,7 @@ class Inventory:
         self._free.pop(name, None)
         self._total.pop(name, None)
 
-    def _count(self, node: Node) -> None:
+    def _count(self, node: KubernetesNode) -> None:
         total = {name: amount(text) for name, text in node.status.allocatable.items()}
         taken: dict[str, Decimal] = {}
         holders = []
@@ -153,7 +154,7 @@ class Inventory:
         )
 
     def _holder(self, pod: Pod, count: int) -> Holder:
-        run, job = names.run_of(pod), self._job_of(pod)
+        run, job = names.run_of(pod), self._cluster.job_of(pod)
         if run is None:
             return Holder(what=f"{pod.namespace}/{pod.name}", count=count)
         owner = (job or pod).annotations.get(names.OWNER, "")
@@ -163,7 +164,7 @@ class Inventory:
         return Holder(workload=run.workload_id, user=user or None, what=what, count=count)
 
 
-def _pools(node: Node, total: int, taken: int, holders: list[Holder]) -> tuple[GpuPool, ...]:
+def _pools(node: KubernetesNode, total: int, taken: int, holders: list[Holder]) -> tuple[GpuPool, ...]:
     if not total and not taken:
         return ()
     product = node.labels.get(names.GPU_PRODUCT) or UNNAMED
@@ -171,7 +172,7 @@ def _pools(node: Node, total: int, taken: int, holders: list[Holder]) -> tuple[G
 
 
 def _together(holders: list[Holder]) -> tuple[Holder, ...]:
-    """Several pods of one workload are one holder."""
+    """Count several pods of one workload as one holder."""
     found: dict[str, Holder] = {}
     for holder in holders:
         known = found.get(holder.what)
@@ -183,35 +184,39 @@ def _together(holders: list[Holder]) -> tuple[Holder, ...]:
 # why a node takes no work
 
 
-def _offers(node: Node) -> tuple[object, ...]:
+def _offers(node: KubernetesNode) -> tuple[object, ...]:
     status = condition(node.status.conditions, "Ready")
     ready = (status.status, status.message) if status else None
     return (node.status.allocatable, node.spec, ready, node.labels)
 
 
-def changes_room(before: Pod | Node | None, after: Pod | Node | None) -> bool:
-    """There may be room for more: a node offers something else, or a pod no longer holds its place."""
-    if isinstance(after or before, Node):
-        return not isinstance(before, Node) or not isinstance(after, Node) or _offers(before) != _offers(after)
+def changes_room(before: Pod | KubernetesNode | None, after: Pod | KubernetesNode | None) -> bool:
+    """May there be more room now? A node offers something else, or a pod gave up its place."""
+    if isinstance(after or before, KubernetesNode):
+        return (
+            not isinstance(before, KubernetesNode)
+            or not isinstance(after, KubernetesNode)
+            or _offers(before) != _offers(after)
+        )
     held = isinstance(before, Pod) and bool(before.spec.node_name) and before.status.phase not in OVER
     return held and (not isinstance(after, Pod) or after.status.phase in OVER)
 
 
-def is_ready(node: Node) -> bool:
+def is_ready(node: KubernetesNode) -> bool:
     found = condition(node.status.conditions, "Ready")
     return found is not None and found.true
 
 
-def _hindrance(node: Node, tolerations: tuple[str, ...]) -> str | None:
+def _hindrance(node: KubernetesNode, tolerations: tuple[str, ...]) -> str | None:
     if not is_ready(node):
         return _not_ready(node)
     if node.spec.unschedulable:
         return "cordoned: nothing new starts there"
-    kept = [shown(taint) for taint in node.spec.taints if hinders(taint, tolerations)]
+    kept = [show_taint(taint) for taint in node.spec.taints if keeps_away(taint, tolerations)]
     return f"kept for others by the taint {', '.join(kept)}" if kept else None
 
 
-def _not_ready(node: Node) -> str:
+def _not_ready(node: KubernetesNode) -> str:
     found = condition(node.status.conditions, "Ready")
     if found is None:
         return "not ready"
@@ -221,19 +226,19 @@ def _not_ready(node: Node) -> str:
     return f"not ready{since}: {found.message.rstrip('.')}" if found.message else f"not ready{since}"
 
 
-def hinders(taint: Taint, tolerations: Iterable[str]) -> bool:
-    """It keeps our pods away."""
+def keeps_away(taint: Taint, tolerations: Iterable[str]) -> bool:
+    """Does the taint keep Penstock's pods away?"""
     if taint.effect not in _HINDERS or taint.key.startswith(_SAID_ELSEWHERE):
         return False
     return not any(_tolerates(each, taint) for each in tolerations)
 
 
 def _tolerates(toleration: str, taint: Taint) -> bool:
-    """`key`, `key=value`, either with `:effect`, as in the settings."""
+    """Does a toleration, as in the settings, match? `key` or `key=value`, either with `:effect`."""
     what, _, effect = toleration.partition(":")
     key, equals, value = what.partition("=")
     return key == taint.key and (not equals or value == taint.value) and effect in ("", taint.effect)
 
 
-def shown(taint: Taint) -> str:
+def show_taint(taint: Taint) -> str:
     return f"{taint.key}={taint.value}" if taint.value else taint.key

@@ -26,45 +26,45 @@ import httpx2
 import msgspec
 
 from penstock import __version__
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import (
-    ApiError,
-    Denied,
-    Forbidden,
-    NotFound,
+    AdmissionDenied,
+    KubernetesError,
+    KubernetesForbidden,
+    KubernetesNotFound,
     Trouble,
-    distrust,
-    what_happened,
+    certificate_error,
+    describe_failure,
 )
-from penstock.engines.kubernetes.api.objects.base import Part
-from penstock.engines.kubernetes.api.objects.nodes import Node
+from penstock.engines.kubernetes.api.objects import ObjectPart
 from penstock.engines.kubernetes.api.requests import lines
+from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.shared.counters import Traffic, total
 from penstock.errors import SettingsError
 
 TIMEOUT, PATIENCE = httpx2.Timeout(3, connect=2, pool=None), 5.0
 AT_ONCE, MOST_BYTES = 200, 32 << 20
-"""How many are awaited at the same time, and bytes of one answer at most."""
+"""How many answers are awaited at the same time, and the most bytes of one."""
 REST_SECONDS = 20.0
-"""One that did not answer is left alone for so long: whoever looks again and again is not to wait for it each time."""
+"""Seconds for which a kubelet that did not answer is left alone: callers that ask often are not to wait each time."""
 TOKEN_SECONDS = 600
-"""The least that Kubernetes gives; it is renewed after half of it."""
+"""The shortest life Kubernetes gives a token; it is renewed after half of it."""
 ACCOUNT_PATIENCE, ACCOUNT_REST = 3.0, 10.0
 OTHER_NAME = (62, 64)
-"""How OpenSSL numbers that a certificate is that of another name, or of another address."""
+"""OpenSSL's codes of a certificate of another name or another address."""
 LOG, APPLY = "look into the log of its kubelet", "kubectl apply -k deploy/kubernetes/base"
 
 
-class Unseen(Exception):
+class NotMeasured(Exception):
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.why)
         self.trouble = trouble
 
 
 class Kubelets:
-    def __init__(self, api: Api, account: str, authority: str) -> None:
-        """`account` is NAMESPACE/NAME; SettingsError if it is not, or if there is no such file of authorities."""
-        self._token = _Token(api.hurried(ACCOUNT_PATIENCE), account)
+    def __init__(self, api: KubernetesApi, account: str, authority: str) -> None:
+        """`account` is NAMESPACE/NAME. SettingsError if it is not, or if there is no such file of authorities."""
+        self._token = _AccountToken(api.hurried(ACCOUNT_PATIENCE), account)
         self._client = httpx2.AsyncClient(
             verify=api.tls_to_kubelets(authority),
             timeout=TIMEOUT,
@@ -74,16 +74,16 @@ class Kubelets:
         )
         self._places = asyncio.Semaphore(AT_ONCE)
         self._resting: dict[str, tuple[float, Trouble]] = {}
-        """By node: until when it is not asked again, and why."""
+        """By node, until when it is not asked again, and why."""
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def ask(self, node: Node, path: str, keep: Callable[[bytes], bool] = lambda _: True) -> bytes:
-        """Its answer, of which only lines that are to be kept are ever held. Unseen if there is none."""
+    async def ask(self, node: KubernetesNode, path: str, keep: Callable[[bytes], bool] = lambda _: True) -> bytes:
+        """Ask a kubelet for a page, of which only lines to be kept are ever held; NotMeasured if there is no answer."""
         until, trouble = self._resting.get(node.name, (0.0, None))
         if trouble and monotonic() < until:
-            raise Unseen(trouble)
+            raise NotMeasured(trouble)
         address = _address(node)
         async with self._places:
             authorization = f"Bearer {await self._token.get()}"
@@ -91,20 +91,20 @@ class Kubelets:
                 async with asyncio.timeout(PATIENCE), self._answer(node.name, address + path, authorization) as answer:
                     return await _kept(answer, keep)
             except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError) as error:
-                raise Unseen(self._failed(node.name, address, error)) from error
+                raise NotMeasured(self._failed(node.name, address, error)) from error
 
     @asynccontextmanager
     async def _answer(self, node: str, url: str, authorization: str) -> AsyncGenerator[httpx2.Response, None]:
         try:
             response = await self._send(url, authorization, None)
         except httpx2.ConnectError as error:
-            wrong = distrust(error)
+            wrong = certificate_error(error)
             if wrong is None or wrong.verify_code not in OTHER_NAME:
                 raise
             response = await self._send(url, authorization, node)  # many have a certificate of their name only
         try:
             if response.status_code != 200:
-                raise Unseen(await self._refused(response))
+                raise NotMeasured(await self._refused(response))
             yield response
         finally:
             await response.aclose()
@@ -125,18 +125,18 @@ class Kubelets:
         return Trouble(f"its kubelet answers {response.status_code}: {said}", LOG)
 
     def _failed(self, node: str, address: str, error: Exception) -> Trouble:
-        said = f"its kubelet at {address} {what_happened(error)}"
-        if distrust(error):
+        said = f"its kubelet at {address} {describe_failure(error)}"
+        if certificate_error(error):
             return Trouble(said, "name the authority of the kubelets' certificates in kubernetes_kubelet_ca")
         trouble = Trouble(said, "let the server reach that port")
         self._resting[node] = (monotonic() + REST_SECONDS, trouble)
         return trouble
 
 
-class _Token:
-    """However many ask for it, it is got once."""
+class _AccountToken:
+    """The token kubelets are shown; however many ask for it, it is requested once."""
 
-    def __init__(self, api: Api, account: str) -> None:
+    def __init__(self, api: KubernetesApi, account: str) -> None:
         self._api, self._account = api, account
         self._namespace, _, self._name = account.partition("/")
         if not self._namespace or not self._name:
@@ -151,7 +151,7 @@ class _Token:
                 self._got = await self._new()
                 self._until = monotonic() + (TOKEN_SECONDS / 2 if isinstance(self._got, str) else ACCOUNT_REST)
             if isinstance(self._got, Trouble):
-                raise Unseen(self._got)
+                raise NotMeasured(self._got)
             return self._got
 
     def forget(self) -> None:
@@ -160,16 +160,17 @@ class _Token:
     async def _new(self) -> str | Trouble:
         try:
             return await self._api.token(self._name, self._namespace, TOKEN_SECONDS)
-        except NotFound:
+        except KubernetesNotFound:
             return Trouble(f"the service account {self._account} is not there, whose token kubelets are shown", APPLY)
-        except (Forbidden, Denied) as error:
+        except (KubernetesForbidden, AdmissionDenied) as error:
             return Trouble(error.message, APPLY)
-        except ApiError as error:
+        except KubernetesError as error:
             return Trouble(error.message, error.hint or "penstock doctor")
 
 
-def _address(node: Node) -> str:
-    """`https://10.0.0.7:10250`. Anyone may write anything there who may write nodes: only an address is one."""
+def _address(node: KubernetesNode) -> str:
+    """Return a kubelet's address, `https://10.0.0.7:10250`. Whoever may write nodes may write anything there, so only
+    IP addresses are taken."""
     port = node.status.daemon_endpoints.kubelet_endpoint.port
     for each in node.status.addresses:
         if each.type == "InternalIP" and port:
@@ -178,7 +179,7 @@ def _address(node: Node) -> str:
             except ValueError:
                 continue
             return f"https://[{address}]:{port}" if address.version == 6 else f"https://{address}:{port}"
-    raise Unseen(Trouble("it does not say where its kubelet is", f"kubectl get node {node.name} -o yaml"))
+    raise NotMeasured(Trouble("it does not say where its kubelet is", f"kubectl get node {node.name} -o yaml"))
 
 
 async def _kept(answer: httpx2.Response, keep: Callable[[bytes], bool]) -> bytes:
@@ -192,53 +193,53 @@ async def _bounded(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
         async for chunk in chunks:
             size += len(chunk)
             if size > MOST_BYTES:
-                raise Unseen(Trouble(f"its kubelet says more than {MOST_BYTES} bytes", LOG))
+                raise NotMeasured(Trouble(f"its kubelet says more than {MOST_BYTES} bytes", LOG))
             yield chunk
 
 
 USE, NUMBERS = "/stats/summary?only_cpu_and_memory=true", "/metrics/cadvisor"
-"""Where they are. The second is long: whoever looks asks for it only when the first tells of something new."""
+"""The paths of the two pages. The second is long: it is asked for only when the first has a new measurement."""
 NANO_PER_PERCENT = 10_000_000
 
 
-class Use(NamedTuple):
+class ContainerUsage(NamedTuple):
     at: str
-    """When that was measured, by the node's clock, for comparing."""
+    """When it was measured, by the node's clock; only compared."""
     cpu_percent: float | None
-    """None until it has measured twice."""
+    """None until the kubelet has measured twice."""
     memory_bytes: int
 
 
-class _Cpu(Part, frozen=True):
+class _Cpu(ObjectPart, frozen=True):
     time: str
     usage_nano_cores: int | None = None
 
 
-class _Memory(Part, frozen=True):
+class _Memory(ObjectPart, frozen=True):
     working_set_bytes: int = 0
 
 
-class _Node(Part, frozen=True):
+class _Node(ObjectPart, frozen=True):
     cpu: _Cpu
     memory: _Memory
 
 
-class _Summary(Part, frozen=True):
+class _Summary(ObjectPart, frozen=True):
     node: _Node
 
 
 _summary = msgspec.json.Decoder(_Summary)
 
 
-def read_use(page: bytes) -> Use | None:
-    """None if that is not what the page tells."""
+def read_use(page: bytes) -> ContainerUsage | None:
+    """Read what the node uses; None if the page does not tell."""
     try:
         found = _summary.decode(page)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     used = found.node.cpu.usage_nano_cores
     cpu = None if used is None else round(used / NANO_PER_PERCENT, 1)
-    return Use(found.node.cpu.time, cpu, found.node.memory.working_set_bytes)
+    return ContainerUsage(found.node.cpu.time, cpu, found.node.memory.working_set_bytes)
 
 
 _READ, _WRITTEN = "container_fs_reads_bytes_total", "container_fs_writes_bytes_total"
@@ -248,19 +249,19 @@ _LINE = re.compile(r"(\w+)\{(.*)\} (\S+) (\d{1,15})$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-class Sample(NamedTuple):
+class TrafficSample(NamedTuple):
     at: float
     """Seconds, by the node's clock."""
     traffic: Traffic
 
 
 def is_wanted(line: bytes) -> bool:
-    """Cheap: a node with a hundred pods has tens of thousands of lines."""
+    """Keep this line? It is asked of tens of thousands of lines of a node with a hundred pods, so it is cheap."""
     return line.startswith(_BEGINNINGS) and b'id="/"' in line
 
 
-def read_sample(lines: Iterable[str]) -> Sample | None:
-    """Of the lines that are wanted; None if the node is not among what is told."""
+def read_sample(lines: Iterable[str]) -> TrafficSample | None:
+    """Read what disks and networks have moved from the lines that were kept; None if nothing is told of the node."""
     numbers: dict[str, dict[str, int]] = {name: {} for name in (_READ, _WRITTEN, _RECEIVED, _SENT)}
     at = 0.0
     for line in lines:
@@ -272,11 +273,11 @@ def read_sample(lines: Iterable[str]) -> Sample | None:
                 numbers[found[1]][labels.get("interface") or _disk(labels.get("device", ""))] = int(float(found[3]))
     disks, wires = _pairs(numbers[_READ], numbers[_WRITTEN]), _pairs(numbers[_RECEIVED], numbers[_SENT])
     disks.pop("", None)
-    return Sample(at, total(disks, wires)) if at else None
+    return TrafficSample(at, total(disks, wires)) if at else None
 
 
 def _disk(device: str) -> str:
-    """As the kernel calls it; nothing for what has another name, as it is made of disks that are counted themselves."""
+    """Name a disk as the kernel does; empty for a device made of disks that are counted themselves."""
     name = device.removeprefix("/dev/")
     return "" if "/" in name else name
 

@@ -1,4 +1,4 @@
-"""The objects of one attempt: an Indexed Job, and a headless Service for several nodes."""
+"""Build the objects of one attempt: an Indexed Job, and a headless Service for several nodes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from datetime import UTC, datetime
 from penstock.domain.model import now
 from penstock.engines.base import Launch, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import pod
-from penstock.engines.kubernetes.spec.pod import Fields, Place
-from penstock.engines.kubernetes.waiting.hold import placement_text
+from penstock.engines.kubernetes.spec.pod import Fields, PodIdentity
+from penstock.engines.kubernetes.state.jobs import placement_text
 from penstock.engines.shared.records import without_values
 
 LARGEST_RECORD = 192 * 1024
-"""All annotations together may have 256 KiB."""
+"""Bytes; all annotations of an object together may have 256 KiB."""
 
 
 def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
-    """One Job; for an array of which only some indexes run again, one for each of these.
+    """Build the run's Job; for an array of which only some indexes run again, one Job for each of these.
 
     A Job that has ended cannot be opened again, and indexes of a Job cannot be chosen. One that is `held` makes no pods
-    before there is room for all of them.
+    until there is room for all of them.
     """
     run = Run(launch.workload_id, launch.attempt)
     array = launch.spec.array
     if array is None or launch.attempt == 1 or len(launch.indexes) in (0, array.count):
-        places = [Place(names.job_name(launch.name, run), None, tuple(products))]
+        places = [PodIdentity(names.job_name(launch.name, run), None, tuple(products))]
     else:
-        places = [Place(names.job_name(launch.name, run, index), index, tuple(products)) for index in launch.indexes]
+        places = [
+            PodIdentity(names.job_name(launch.name, run, index), index, tuple(products)) for index in launch.indexes
+        ]
     bodies = [_job(launch, made, place, recorded=place is places[0]) for place in places]
     for body in bodies if held else ():
         body["metadata"]["annotations"][names.PLACEMENT] = placement_text(0, now())
@@ -39,7 +41,7 @@ def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, 
     return bodies
 
 
-def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> Fields:
+def _job(launch: Launch, made: PodSettings, place: PodIdentity, *, recorded: bool) -> Fields:
     found = pod.labels(launch, place) | {names.TASK_NAME: launch.name}
     annotations = {
         names.CREATED_AT: datetime.now(UTC).replace(tzinfo=None).isoformat(),
@@ -66,8 +68,8 @@ def _job(launch: Launch, made: PodSettings, place: Place, *, recorded: bool) -> 
     return {"metadata": {"name": place.job, "labels": found, "annotations": annotations}, "spec": spec}
 
 
-def _counts(launch: Launch, place: Place) -> Fields:
-    """Of nodes one that fails ends all; indexes of an array fail each for itself."""
+def _counts(launch: Launch, place: PodIdentity) -> Fields:
+    """Set how failures count: a node that fails ends all nodes, an index of an array only itself."""
     array = launch.spec.array
     if array is None or place.index is not None:
         nodes = launch.spec.nodes if array is None else 1
@@ -81,12 +83,12 @@ def _counts(launch: Launch, place: Place) -> Fields:
 
 
 def service_of(launch: Launch) -> Fields | None:
-    """Gives each node a name in DNS as soon as it has an address; None where there is only one."""
+    """Build the Service that gives each node a name in DNS as soon as it has an address; None for a single node."""
     if launch.spec.nodes == 1:
         return None
     run = Run(launch.workload_id, launch.attempt)
     name = names.job_name(launch.name, run)
-    found = pod.labels(launch, Place(name))
+    found = pod.labels(launch, PodIdentity(name))
     return {
         "metadata": {"name": name, "labels": found},
         "spec": {
@@ -98,7 +100,7 @@ def service_of(launch: Launch) -> Fields | None:
 
 
 def owned_by(*owners: Job) -> Fields:
-    """A patch: what belongs to Jobs goes with the last of them."""
+    """Build a patch that makes Jobs the owners: Kubernetes deletes the object with the last of them."""
     references = [
         {"apiVersion": Job.kind.api_version, "kind": Job.kind.name, "name": job.name, "uid": job.uid} for job in owners
     ]

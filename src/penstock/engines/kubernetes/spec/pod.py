@@ -1,4 +1,4 @@
-"""The pod of a run, built field by field and never merged from user text."""
+"""Build the pod of a run field by field; user text is never merged in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Resources, Scratch, Selectors, Spec
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.settings import PodSettings, security
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.minder import MARKS, command, needs_bash, verbatim
@@ -23,8 +23,8 @@ ANYWHERE = Selectors()
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a pod belongs: its Job, and of an array's repeated index which it is."""
+class PodIdentity:
+    """The Job a pod belongs to, and of an array's repeated index which it is."""
 
     job: str
     index: int | None = None
@@ -32,8 +32,8 @@ class Place:
     """What the nodes call the GPUs that were asked for; empty is any."""
 
 
-def template(launch: Launch, made: PodSettings, place: Place) -> Fields:
-    """metadata and spec of the pods of a Job."""
+def template(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
+    """Build the pod template of a Job."""
     annotations = {names.OWNER: f"{launch.group}/{launch.user}"}
     if launch.workdir_archive is not None:
         annotations[names.SENDS_WORKDIR] = "true"
@@ -45,8 +45,8 @@ def template(launch: Launch, made: PodSettings, place: Place) -> Fields:
     }
 
 
-def labels(launch: Launch, place: Place) -> dict[str, str]:
-    """k8s-cli's, and what says which run it is."""
+def labels(launch: Launch, place: PodIdentity) -> dict[str, str]:
+    """Build the labels: k8s-cli's, and those that name the run."""
     found = {
         names.MANAGED: names.PENSTOCK,
         names.TASK: "true",
@@ -62,12 +62,12 @@ def labels(launch: Launch, place: Place) -> dict[str, str]:
 
 
 def peers(launch: Launch, job: str) -> list[str]:
-    """How the nodes of a run reach each other, by rank."""
+    """Return the addresses at which the nodes of a run reach each other, by rank."""
     nodes = launch.spec.nodes
     return [f"{job}-{rank}.{job}" for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
-def _spec(launch: Launch, made: PodSettings, place: Place) -> Fields:
+def _spec(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
     volumes, mounts = _volumes(launch)
     spec: Fields = {
         "restartPolicy": "Never",
@@ -90,7 +90,7 @@ def _spec(launch: Launch, made: PodSettings, place: Place) -> Fields:
 
 
 def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Selectors = ANYWHERE) -> Fields:
-    """What the admin selects nodes by goes before what a user does."""
+    """Say on which nodes pods may run; what the admin selects goes before what a user does."""
     fields: Fields = {}
     if selected := wanted_of.labels | made.node_selector:
         fields["nodeSelector"] = selected
@@ -106,7 +106,7 @@ def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Select
 
 
 def affinity(products: Sequence[str], node: str | None) -> Fields:
-    """To nodes with these GPUs, or to one node."""
+    """Build an affinity to nodes with these GPUs, or to one node."""
     wanted: Fields = {}
     if products:
         wanted["matchExpressions"] = [{"key": names.GPU_PRODUCT, "operator": "In", "values": list(products)}]
@@ -117,13 +117,13 @@ def affinity(products: Sequence[str], node: str | None) -> Fields:
 
 
 def planned(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
-    """A pod of it, as far as it decides on which nodes it fits."""
+    """Build a pod as far as it decides on which nodes it fits."""
     container = {"name": names.CONTAINER, "resources": resources(spec.resources, made)}
     body = {"spec": {"containers": [container]} | placement(made, products, spec.selectors)}
     return msgspec.convert(body, Pod)
 
 
-def _container(launch: Launch, made: PodSettings, place: Place, mounts: list[Fields]) -> Fields:
+def _container(launch: Launch, made: PodSettings, place: PodIdentity, mounts: list[Fields]) -> Fields:
     spec = launch.spec
     container: Fields = {
         "name": names.CONTAINER,
@@ -153,7 +153,7 @@ def container_security(*, restricted: bool) -> Fields:
 
 
 def resources(asked: Resources, made: PodSettings) -> Fields:
-    """What is asked for is both what a place must have free and the limit, unless `requests` says less."""
+    """Build requests and limits: what is asked for is both, unless `requests` says less."""
     limits = {
         "cpu": _milli(asked.cpus_milli),
         "memory": _whole(asked.memory_bytes),
@@ -184,8 +184,8 @@ def _said(amounts: dict[str, str | None]) -> dict[str, str]:
 # -- variables -----------------------------------------------------------------------------------------------------
 
 
-def _env(launch: Launch, place: Place) -> list[Fields]:
-    """The user's own first, then what is told about the run, which wins."""
+def _env(launch: Launch, place: PodIdentity) -> list[Fields]:
+    """Build the variables: the user's own, then those about the run, which win."""
     facts, secret = _facts(launch, place), names.job_name(launch.name, Run(launch.workload_id, launch.attempt))
     hidden = set(launch.spec.secrets) - facts.keys()
     variables: list[Fields] = [
@@ -205,7 +205,7 @@ def _env(launch: Launch, place: Place) -> list[Fields]:
     return variables
 
 
-def _facts(launch: Launch, place: Place) -> dict[str, str]:
+def _facts(launch: Launch, place: PodIdentity) -> dict[str, str]:
     facts = run_variables(launch, peers(launch, place.job))
     if launch.spec.nodes == 1:
         facts |= dict.fromkeys(RANKS, "0")
@@ -218,7 +218,7 @@ def _facts(launch: Launch, place: Place) -> dict[str, str]:
 
 
 def _volumes(launch: Launch) -> tuple[list[Fields], list[Fields]]:
-    """The pod's volumes and where its container mounts them."""
+    """Build the pod's volumes and the mounts of its container."""
     volumes, mounts = _claims(launch.mounts)
     for number, scratch in enumerate(_scratches(launch)):
         name = f"scratch-{number}"
@@ -228,7 +228,7 @@ def _volumes(launch: Launch) -> tuple[list[Fields], list[Fields]]:
 
 
 def _claims(bound: Sequence[BoundMount]) -> tuple[list[Fields], list[Fields]]:
-    """One pod volume for each claim, at however many paths it is mounted; read-only if it is at all of them."""
+    """Mount each claim as one pod volume at any number of paths; read-only if it is at all of them."""
     volumes: dict[str, Fields] = {}
     mounts = []
     for mount in bound:

@@ -1,4 +1,4 @@
-"""Secret values of a job, in a Secret that belongs to its Job, and Secrets a manifest may refer to.
+"""Put a job's secret values into a Secret of its Job, and check the Secrets a manifest refers to.
 
 The Secret is made right after the Job, with the Job as its owner from the beginning: whatever is cut off between the
 two, no Secret is left without a Job, and a start that is repeated makes the one that is missing. Until it is there,
@@ -19,11 +19,11 @@ from penstock.domain.names import shorten
 from penstock.domain.workloads import Spec, Workload
 from penstock.engines.base import Found, Launch, Refusal, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import AlreadyExists, Forbidden, NotFound
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.others import Secret
+from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
+from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Secret
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.spec import pod
@@ -34,17 +34,17 @@ from penstock.errors import Conflict
 log = logging.getLogger(__name__)
 
 MOST_OWNERS = 1000
-"""Of an array that repeats more indexes than that, the Secret goes with the first thousand Jobs."""
+"""A Secret has at most so many Jobs as owners; of an array that repeats more indexes it goes with the first of them."""
 
 
-async def make(api: Api, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
-    """Once: a second time changes nothing."""
+async def create_secret(api: KubernetesApi, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
+    """Create the Secret with the values of a launch; a second time changes nothing."""
     values = {name: value for name, value in user_variables(launch).items() if name in launch.spec.secrets}
     if not values or not owners:
         return
     run = Run(launch.workload_id, launch.attempt)
     name = names.job_name(launch.name, run)
-    labels = pod.labels(launch, pod.Place(name))
+    labels = pod.labels(launch, pod.PodIdentity(name))
     metadata = {"name": name, "labels": labels} | jobs.owned_by(*owners[:MOST_OWNERS])["metadata"]
     body = {"metadata": metadata, "type": "Opaque", "immutable": True, "stringData": values}
     try:
@@ -57,21 +57,21 @@ async def make(api: Api, launch: Launch, owners: Sequence[Job], namespace: str) 
             ) from None
 
 
-async def restored(api: Api, cluster: Cluster, found: Found) -> Found:
-    """What was found in the cluster, with the values that are still there."""
+async def restore_values(api: KubernetesApi, cluster: Cluster, found: Found) -> Found:
+    """Add to workloads found in the cluster the secret values that are still there."""
     workloads = [await _with_values(api, cluster, each) if each.spec.secrets else each for each in found.workloads]
     return found.model_copy(update={"workloads": tuple(workloads)})
 
 
-async def _with_values(api: Api, cluster: Cluster, workload: Workload) -> Workload:
+async def _with_values(api: KubernetesApi, cluster: Cluster, workload: Workload) -> Workload:
     run = Run(workload.id, workload.attempt)
     owners = cluster.jobs_of(run)
     there = await _values(api, names.job_name(workload.name, run), owners)
     return with_values(workload, there)
 
 
-async def _values(api: Api, name: str, owners: Sequence[Job]) -> dict[str, str]:
-    """Only of a Secret that belongs to one of these Jobs: its name alone says nothing."""
+async def _values(api: KubernetesApi, name: str, owners: Sequence[Job]) -> dict[str, str]:
+    """Read the values of a Secret that belongs to one of these Jobs: its name alone proves nothing."""
     if not owners:
         return {}
     try:
@@ -79,7 +79,7 @@ async def _values(api: Api, name: str, owners: Sequence[Job]) -> dict[str, str]:
         if not _belongs(found, owners):
             return {}
         return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in found.data.items()}
-    except (NotFound, Forbidden, binascii.Error) as error:
+    except (KubernetesNotFound, KubernetesForbidden, binascii.Error) as error:
         log.warning("the Secret %s cannot be read: %s", name, error)
         return {}
 
@@ -95,14 +95,14 @@ OF_REGISTRIES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 
 
 class NamedSecrets:
-    def __init__(self, api: Api, namespaces: Namespaces, for_pulling: tuple[str, ...]) -> None:
+    def __init__(self, api: KubernetesApi, namespaces: Namespaces, for_pulling: tuple[str, ...]) -> None:
         self._api = api
         self._namespaces = namespaces
         self._for_pulling = for_pulling
-        """The admin's own: every pod is pulled with them, and no job reads them."""
+        """The admin's own, for pulling every pod's image; no job may read them."""
 
     async def refusals(self, spec: Spec, owner: tuple[str, str]) -> list[Refusal]:
-        """What is not there and what is another's have the same answer."""
+        """Refuse Secrets that are missing or another's; both have the same answer."""
         found: list[Refusal] = []
         known: dict[str, Secret | None] = {}
         for name in dict.fromkeys((*(each.secret for each in spec.from_secrets), *spec.pull_secrets)):
@@ -128,7 +128,7 @@ class NamedSecrets:
     async def _usable(self, name: str, owner: tuple[str, str]) -> Secret | None:
         try:
             secret = await self._api.get(Secret, name, self._namespaces.of(*owner))
-        except NotFound:
+        except KubernetesNotFound:
             return None
         made_here = secret.labels.get(names.MANAGED) == names.PENSTOCK or names.TASK_ID in secret.labels
         of_a_job = any(each.kind == Job.kind.name for each in secret.metadata.owner_references)

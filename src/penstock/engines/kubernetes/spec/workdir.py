@@ -15,14 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.background import Tasks
 from penstock.domain.paths import WORKDIR
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import ApiError
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.requests import Pauses
+from penstock.engines.kubernetes.api.errors import KubernetesError
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.requests import RetryPauses
 from penstock.engines.kubernetes.api.streams import ExecSession
 from penstock.engines.shared.minder import ARRIVED, BASH, MARKS
 
@@ -30,9 +31,10 @@ log = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
 AT_ONCE, EACH = 16, 4
-"""Containers that are sent to at the same time, of all and of one owner: one who never takes it keeps nobody else's."""
+"""How many containers are sent to at the same time, in all and of one owner: who never takes it holds up nobody else.
+"""
 ANSWER_SECONDS, SECONDS = 30.0, 300.0
-"""A container answers within, and has all of it within; it would not wait any longer itself."""
+"""Seconds for a container's answer, and for the whole archive; it waits no longer itself."""
 ARCHIVE = f"{MARKS}/archive"
 RECEIVE = f"""
 [[ -e {ARRIVED} ]] && exit
@@ -42,17 +44,18 @@ if said=$(tar -xzof {ARCHIVE} -C {WORKDIR} 2>&1); then : >{ARRIVED}
 else printf '%s\\n' "${{said##*$'\\n'}}" >{ARRIVED}.failed; fi
 rm -f {ARCHIVE}
 """.strip()
-"""Ends with 0 when there is nothing more to send: all is there, or will never be."""
+"""The script that receives the archive; it ends with 0 when nothing more is to be sent."""
 
 
-class Sending:
-    def __init__(self, api: Api, cluster: Cluster, data_dir: Path) -> None:
+class WorkdirSender:
+    def __init__(self, api: KubernetesApi, cluster: Cluster, data_dir: Path) -> None:
         self._api = api
         self._cluster = cluster
         self._archives = data_dir / "kubernetes" / "workdirs"
         self._sent: set[str] = set()
-        """The uids of pods that have theirs, or never will."""
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """The uids of pods that have the archive, or never will."""
+        self._tasks = Tasks()
+        """The sends, by the uid of the pod."""
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._shares: dict[str, asyncio.Semaphore] = {}
         self._unsubscribe = cluster.pods.subscribe(self._seen)
@@ -63,9 +66,7 @@ class Sending:
 
     async def close(self) -> None:
         self._unsubscribe()
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._tasks.close()
 
     # -- the archives ----------------------------------------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class Sending:
         return self._archives / f"{run.workload_id}.{run.attempt}.tar.gz"
 
     def keep(self, run: Run, archive: Path) -> None:
-        """Before the run is started, so that a server that starts anew finds it."""
+        """Keep the archive before the run is started, so that the next server finds it."""
         kept = self._archive(run)
         self._archives.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kept.exists():
@@ -102,28 +103,25 @@ class Sending:
             if task := self._tasks.get(pod.uid):
                 task.cancel()
         elif _runs(after) and pod.uid not in self._sent and pod.uid not in self._tasks:
-            self._tasks[pod.uid] = asyncio.create_task(self._send_until_there(after))
+            self._tasks.start(self._send_until_there(after), key=pod.uid)
 
     def _share_of(self, pod: Pod) -> asyncio.Semaphore:
         return self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
 
     async def _send_until_there(self, pod: Pod) -> None:
-        pauses = Pauses()
-        try:
-            while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
-                try:
-                    async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
-                        if await self._send(pod):
-                            self._sent.add(pod.uid)
-                            return
-                except (ApiError, OSError) as error:
-                    log.warning("the workdir is not yet in %s: %s", pod.name, error)
-                await asyncio.sleep(pauses.next())
-        finally:
-            del self._tasks[pod.uid]
+        pauses = RetryPauses()
+        while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
+            try:
+                async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
+                    if await self._send(pod):
+                        self._sent.add(pod.uid)
+                        return
+            except (KubernetesError, OSError) as error:
+                log.warning("the workdir is not yet in %s: %s", pod.name, error)
+            await asyncio.sleep(pauses.next())
 
     async def _send(self, pod: Pod) -> bool:
-        """Whether there is nothing more to send."""
+        """Send the archive; returns whether nothing more is to be sent."""
         run = names.run_of(pod)
         if run is None or not self._cluster.is_at_home(pod):
             return True
@@ -139,7 +137,7 @@ class Sending:
                     return await session.exit_code() == 0
                 finally:
                     sending.cancel()
-                    with suppress(asyncio.CancelledError, ApiError):
+                    with suppress(asyncio.CancelledError, KubernetesError):
                         await sending
 
 

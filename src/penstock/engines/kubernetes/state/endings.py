@@ -1,4 +1,4 @@
-"""How a unit ended, from what was last seen of its pod."""
+"""Judge how a unit ended, from the last known state of its pod."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
-from penstock.engines.kubernetes.api.quantities import whole
-from penstock.engines.kubernetes.state.last_seen import Sighting
+from penstock.engines.kubernetes.api.resources import whole
+from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.shared.exit_codes import describe
 from penstock.engines.shared.minder import FAILURES, read_note
 
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
 TIME_CODE = 124
-"""What `timeout` ends with: whoever waits for a workload must not take it for a success."""
+"""The code `timeout` ends with; it must not be taken for a success."""
 
 _SCRATCH = re.compile(r'EmptyDir volume "([^"]+)" exceeds the limit "([^"]+)"')
 _IN_ALL = re.compile(r'(?:total limit of containers |local ephemeral storage limit ")([0-9.]+[A-Za-z]*)')
@@ -30,7 +30,7 @@ _RUNTIME = re.compile(r"^(?:failed to |OCI runtime |runc |unable to )[^:]*: ")
 
 
 @dataclass(frozen=True)
-class Ending:
+class UnitEnd:
     state: State
     reason: Reason
     message: str | None = None
@@ -38,97 +38,101 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Intervention:
     """What was done to a run from outside, that its pods do not know."""
 
     stopped: bool = False
-    verdict: Ending | None = None
+    verdict: UnitEnd | None = None
     job_deleted: bool = False
     max_duration: int | None = None
 
 
-def is_own(seen: Sighting) -> bool:
-    """It ended by itself, before anyone took it away; its own note says so where the order was not seen."""
-    if seen.exit_code is None or seen.reason or seen.cause == "ContainerStatusUnknown":
+def is_own(record: PodRecord) -> bool:
+    """Did it end by itself, before it was taken away? Its own note says so where the order was not seen."""
+    if record.exit_code is None or record.reason or record.cause == "ContainerStatusUnknown":
         return False
-    note = read_note(seen.said)
-    return note.ended != "time" and (not seen.deleting or (note.code is not None and not note.ended))
+    note = read_note(record.said)
+    return note.ended != "time" and (not record.deleting or (note.code is not None and not note.ended))
 
 
-def ending(seen: Sighting, wanted: Wanted, lost: bool = False) -> Ending:
-    """Of one whose pod is over, or which is `lost` with its node. Why others ended it is not known here."""
-    if is_own(seen):
-        return _own(seen)
-    if timed_out(seen):
-        return _time_limit(seen, wanted)
-    if seen.reason:
-        return _ended_by_node(seen)
-    if wanted.stopped:
-        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, _unheard(seen) if lost else None, seen.exit_code)
-    if wanted.verdict:
-        return wanted.verdict
-    if lost or seen.disrupted in _LOST:
-        return Ending(State.CRASHED, Reason.NODE_LOST, f"Its node {seen.node} was lost.", seen.exit_code)
-    if seen.disrupted:
-        said = _TAKEN.get(seen.disrupted, "{node} took its room back.").format(node=seen.node or "Its node")
-        return Ending(State.CRASHED, Reason.EVICTED, said, seen.exit_code)
-    what = "Its Job was deleted" if wanted.job_deleted else "Its pod was deleted"
-    return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, f"{what} in the cluster.", seen.exit_code)
+def judge_end(record: PodRecord, asked: Intervention, lost: bool = False) -> UnitEnd:
+    """Judge a unit whose pod is over, or which is `lost` with its node. Whether another unit ended it is not asked."""
+    if is_own(record):
+        return _own(record)
+    if timed_out(record):
+        return _time_limit(record, asked)
+    if record.reason:
+        return _ended_by_node(record)
+    if asked.stopped:
+        return UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, _unheard(record) if lost else None, record.exit_code)
+    if asked.verdict:
+        return asked.verdict
+    if lost or record.disrupted in _LOST:
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Its node {record.node} was lost.", record.exit_code)
+    if record.disrupted:
+        said = _TAKEN.get(record.disrupted, "{node} took its room back.").format(node=record.node or "Its node")
+        return UnitEnd(State.CRASHED, Reason.EVICTED, said, record.exit_code)
+    what = "Its Job was deleted" if asked.job_deleted else "Its pod was deleted"
+    return UnitEnd(State.CRASHED, Reason.DELETED_OUTSIDE, f"{what} in the cluster.", record.exit_code)
 
 
-def timed_out(seen: Sighting) -> bool:
-    return seen.reason == "DeadlineExceeded" or (seen.exit_code is not None and read_note(seen.said).ended == "time")
+def timed_out(record: PodRecord) -> bool:
+    return record.reason == "DeadlineExceeded" or (
+        record.exit_code is not None and read_note(record.said).ended == "time"
+    )
 
 
-def peak_of(seen: Sighting) -> int | None:
-    """What was killed for its memory had all that it was allowed."""
-    limit = whole(seen.memory_limit) if seen.cause == "OOMKilled" else 0
-    return read_note(seen.said).peak or limit or None
+def peak_of(record: PodRecord) -> int | None:
+    """Return its peak of memory; what was killed for its memory used all that it was allowed."""
+    limit = whole(record.memory_limit) if record.cause == "OOMKilled" else 0
+    return read_note(record.said).peak or limit or None
 
 
-def _own(seen: Sighting) -> Ending:
-    code, note = seen.exit_code or 0, read_note(seen.said)
-    if seen.cause in ("StartError", "ContainerCannotRun"):
-        return _not_started(seen)
-    if code and seen.cause == "OOMKilled":
-        return Ending(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(seen), code)
+def _own(record: PodRecord) -> UnitEnd:
+    code, note = record.exit_code or 0, read_note(record.said)
+    if record.cause in ("StartError", "ContainerCannotRun"):
+        return _not_started(record)
+    if code and record.cause == "OOMKilled":
+        return UnitEnd(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(record), code)
     if code and note.phase in FAILURES:
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[note.phase], code)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[note.phase], code)
     if code and note.phase == "setup":
         said = f"setup ended with {describe(code)}; run did not start."
-        return Ending(State.CRASHED, Reason.SETUP_FAILED, said, code)
+        return UnitEnd(State.CRASHED, Reason.SETUP_FAILED, said, code)
     if code:
-        return Ending(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
-    return Ending(State.EXITED, Reason.FINISHED, None, 0)
+        return UnitEnd(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
+    return UnitEnd(State.EXITED, Reason.FINISHED, None, 0)
 
 
-def _not_started(seen: Sighting) -> Ending:
-    """With the code a shell would have ended with."""
-    said = plain(seen.said)
+def _not_started(record: PodRecord) -> UnitEnd:
+    """Judge a container that could not be started; its code is what a shell would return."""
+    said = strip_runtime_names(record.said)
     program = _PROGRAM.search(said)
     if program and any(words in said for words in ("not found in $PATH", "no such file or directory")):
         said = f"The program {program[1]} was not found in the image."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
     if program:
         why = said.rpartition(": ")[2]
         said = f"The program {program[1]} cannot be executed: {why}."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
-    return Ending(State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started: {said}.", seen.exit_code)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
+    return UnitEnd(
+        State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started: {said}.", record.exit_code
+    )
 
 
-def plain(message: str) -> str:
-    """What the runtime says, without the names of all who passed it on."""
+def strip_runtime_names(message: str) -> str:
+    """Strip the names of the components that passed a runtime's message on."""
     while found := _RUNTIME.match(message):
         message = message[found.end() :]
     return message.removesuffix(": unknown").rstrip(".")
 
 
-def _out_of_memory(seen: Sighting) -> str:
-    peak = peak_of(seen)
+def _out_of_memory(record: PodRecord) -> str:
+    peak = peak_of(record)
     used = f"; it used up to {mebibytes(peak)}" if peak else ""
-    if not seen.memory_limit:
-        return f"Its node {seen.node} ran out of memory{used}."
-    return f"It went over its memory limit of {_size(seen.memory_limit)}{used}."
+    if not record.memory_limit:
+        return f"Its node {record.node} ran out of memory{used}."
+    return f"It went over its memory limit of {_size(record.memory_limit)}{used}."
 
 
 def _size(text: str) -> str:
@@ -139,37 +143,37 @@ def mebibytes(amount: int) -> str:
     return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"
 
 
-def _time_limit(seen: Sighting, wanted: Wanted) -> Ending:
-    limit = wanted.max_duration or seen.max_duration
+def _time_limit(record: PodRecord, asked: Intervention) -> UnitEnd:
+    limit = asked.max_duration or record.max_duration
     shown = f" ({show_duration(limit)})" if limit else ""
     said = f"It ran longer than max_duration{shown}."
-    if not seen.ran:
+    if not record.ran:
         said = f"Its max_duration{shown} was over before it ran."
-    return Ending(State.CRASHED, Reason.TIME_LIMIT, said, seen.exit_code or TIME_CODE)
+    return UnitEnd(State.CRASHED, Reason.TIME_LIMIT, said, record.exit_code or TIME_CODE)
 
 
-def _ended_by_node(seen: Sighting) -> Ending:
-    code = seen.exit_code or 1
-    if full := _disk_limit(seen):
-        return Ending(State.CRASHED, Reason.DISK_LIMIT, full, code)
-    if low := _LOW.search(seen.message):
+def _ended_by_node(record: PodRecord) -> UnitEnd:
+    code = record.exit_code or 1
+    if full := _disk_limit(record):
+        return UnitEnd(State.CRASHED, Reason.DISK_LIMIT, full, code)
+    if low := _LOW.search(record.message):
         what = _RESOURCES.get(low[1], low[1])
-        return Ending(State.CRASHED, Reason.EVICTED, f"{seen.node} ran low on {what} and took its room back.", code)
-    if seen.reason in ("NodeLost", "Unknown"):
-        return Ending(State.CRASHED, Reason.NODE_LOST, f"Its node {seen.node} was lost.", code)
-    if seen.reason in ("Terminated", "NodeShutdown", "Shutdown"):
-        return Ending(State.CRASHED, Reason.EVICTED, f"{seen.node} was shut down.", code)
-    said = f"{seen.node or 'Its node'} did not keep it: {seen.message.strip().rstrip('.') or seen.reason}."
-    return Ending(State.CRASHED, Reason.EVICTED, said, code)
+        return UnitEnd(State.CRASHED, Reason.EVICTED, f"{record.node} ran low on {what} and took its room back.", code)
+    if record.reason in ("NodeLost", "Unknown"):
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Its node {record.node} was lost.", code)
+    if record.reason in ("Terminated", "NodeShutdown", "Shutdown"):
+        return UnitEnd(State.CRASHED, Reason.EVICTED, f"{record.node} was shut down.", code)
+    said = f"{record.node or 'Its node'} did not keep it: {record.message.strip().rstrip('.') or record.reason}."
+    return UnitEnd(State.CRASHED, Reason.EVICTED, said, code)
 
 
-def _disk_limit(seen: Sighting) -> str | None:
-    if scratch := _SCRATCH.search(seen.message):
-        return f"{seen.paths.get(scratch[1], scratch[1])} holds more than its size {_size(scratch[2])}."
-    if in_all := _IN_ALL.search(seen.message):
+def _disk_limit(record: PodRecord) -> str | None:
+    if scratch := _SCRATCH.search(record.message):
+        return f"{record.paths.get(scratch[1], scratch[1])} holds more than its size {_size(scratch[2])}."
+    if in_all := _IN_ALL.search(record.message):
         return f"It holds more outside its volumes than its disk_size {_size(in_all[1])}."
     return None
 
 
-def _unheard(seen: Sighting) -> str:
-    return f"Its node {seen.node} does not answer: whether it still runs there is not known."
+def _unheard(record: PodRecord) -> str:
+    return f"Its node {record.node} does not answer: whether it still runs there is not known."

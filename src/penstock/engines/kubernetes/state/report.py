@@ -1,43 +1,90 @@
-"""Compute the engine's report about a run from what the cluster shows."""
+"""Compute the engine's report about a run from a snapshot of it. Nothing here asks the cluster or changes anything."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
-from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.state.endings import Ending, Wanted, ending, is_own, peak_of, timed_out
-from penstock.engines.kubernetes.state.last_seen import Sighting
-from penstock.engines.kubernetes.waiting.reasons import ORDER, Why
+from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.state.endings import Intervention, UnitEnd, is_own, judge_end, peak_of, timed_out
+from penstock.engines.kubernetes.state.jobs import (
+    RunParts,
+    intervention,
+    is_failing,
+    is_quiet,
+    part_verdicts,
+    parts_of_run,
+)
+from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.shared.exit_codes import describe
 
 SECOND = timedelta(milliseconds=999)
+ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
+"""The states before the start, from the furthest to the nearest."""
 
 
 @dataclass(frozen=True)
-class View:
-    """All that is known of a run."""
+class WaitReason:
+    """Why a part has not started."""
+
+    state: State
+    reason: Reason
+    message: str | None = None
+    ends_as: Reason | None = None
+    """It will not mend itself: what it ends with if it does not change."""
+    at_once: bool = False
+    """It is given up at once, without patience."""
+    since: datetime | None = None
+    """When that began, where Kubernetes tells."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A part that has not started, with its Job, and its pod if it has one."""
+
+    reason: WaitReason
+    job: Job
+    pod: Pod | None = None
+    ends_at: datetime | None = None
+    """When it is given up; None if it may wait."""
+
+    @property
+    def message(self) -> str | None:
+        if self.ends_at is None or self.reason.at_once:
+            return self.reason.message
+        return f"{self.reason.message}; if that does not change it ends at {self.ends_at.astimezone():%H:%M:%S}"
+
+
+@dataclass(frozen=True)
+class LogProgress:
+    stored: bool = True
+    """All that the part printed is on the server's disk."""
+    printed: datetime | None = None
+    """When it last printed something: Kubernetes knows ends to the second, logs know more."""
+
+
+NO_LOG = LogProgress()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that is known of a run at one moment."""
 
     run: Run
     jobs: Sequence[Job]
-    units: Mapping[int, Sighting]
+    pods: Mapping[int, PodRecord]
     """The newest pod of each part."""
     now: datetime
-    why: Callable[[int], Why]
-    """What a part that has not started waits for."""
-    kept: Callable[[int], bool] = lambda _: True
-    """Whether all a part printed is stored."""
-    printed: Callable[[int], datetime | None] = lambda _: None
-    """When a part last printed something: Kubernetes knows ends to the second, logs know more."""
+    waits: Mapping[int, Wait] = field(default_factory=dict)
+    """The parts that have not started."""
+    logs: Mapping[int, LogProgress] = field(default_factory=dict)
+    """The parts that have begun to print."""
     lost_nodes: frozenset[str] = frozenset()
     """Nodes that do not answer, or are gone."""
     gives_back: datetime | None = None
@@ -45,22 +92,19 @@ class View:
     trouble: str | None = None
     """Why what is known may be old."""
 
-
-@dataclass(frozen=True)
-class Shape:
-    parts: tuple[int, ...]
-    array: bool
-    completed: frozenset[int] = frozenset()
-    failed: frozenset[int] = frozenset()
-    """Indexes Kubernetes has counted, whether or not anyone saw their pods."""
+    def is_lost(self, record: PodRecord) -> bool:
+        """Its node does not answer, and the cluster has given the pod up or has waited in vain for its end."""
+        if record.over or record.node not in self.lost_nodes or not record.deleting:
+            return False
+        return bool(record.disrupted) or (record.due is not None and record.due < self.now)
 
 
 @dataclass
-class _Reading:
-    view: View
-    shape: Shape
-    wanted: Wanted
-    verdicts: Mapping[int, Ending]
+class _Facts:
+    snapshot: Snapshot
+    shape: RunParts
+    asked: Intervention
+    verdicts: Mapping[int, UnitEnd]
     failing: bool
     """Kubernetes ends all of it because one failed."""
     quiet: bool
@@ -68,174 +112,69 @@ class _Reading:
     units: dict[int, Unit] = field(default_factory=dict)
 
 
-def report(view: View) -> Report:
-    if not view.jobs and not view.units:
+def compute_report(snapshot: Snapshot) -> Report:
+    if not snapshot.jobs and not snapshot.pods:
         return Report(presence=Presence.absent)
-    quiet = all(is_quiet(job) for job in view.jobs)
-    reading = _Reading(view, shape(view), wanted(view.jobs), verdicts(view.jobs), _fails(view.jobs), quiet)
-    blamed = _blame(reading)
-    for part in reading.shape.parts:
-        reading.units[part] = _unit(reading, part, blamed)
-    units = tuple(reading.units.values())
+    facts = _Facts(
+        snapshot,
+        parts_of_run(snapshot.jobs, snapshot.pods),
+        intervention(snapshot.jobs),
+        part_verdicts(snapshot.jobs),
+        failing=any(is_failing(job) for job in snapshot.jobs),
+        quiet=all(is_quiet(job) for job in snapshot.jobs),
+    )
+    blamed = _blame(facts)
+    for part in facts.shape.parts:
+        facts.units[part] = _unit(facts, part, blamed)
+    units = tuple(facts.units.values())
     if all(unit.ended_at for unit in units):
-        kept = all(view.kept(part) for part in reading.shape.parts)
-        return Report(presence=Presence.ended if kept else Presence.running, units=units)
-    if _has_begun(reading):
-        return _running(reading, units)
-    return _waiting(reading)
+        stored = all(snapshot.logs.get(part, NO_LOG).stored for part in facts.shape.parts)
+        return Report(presence=Presence.ended if stored else Presence.running, units=units)
+    if _has_begun(facts):
+        return _running_report(facts, units)
+    return _waiting_report(facts)
 
 
-def _running(reading: _Reading, units: tuple[Unit, ...]) -> Report:
-    """Of an array those that have begun; of the others the first that has no place says why."""
-    message = reading.view.trouble
-    if reading.shape.array:
+def _running_report(facts: _Facts, units: tuple[Unit, ...]) -> Report:
+    """Report the units that have begun, and why the first of the others waits."""
+    message = facts.snapshot.trouble
+    if facts.shape.array:
         waits = [unit for unit in units if not unit.started_at and not unit.ended_at]
-        first = next((unit for unit in waits if unit.index in reading.view.units and unit.message), None)
+        first = next((unit for unit in waits if unit.index in facts.snapshot.pods and unit.message), None)
         message = message or (f"index {first.index} waits: {first.message}" if first else None)
         units = tuple(unit for unit in units if unit.started_at or unit.ended_at)
     return Report(presence=Presence.running, units=units, message=message)
 
 
-# what was wanted of it
+# which node ended the others
 
 
-def shape(view: View) -> Shape:
-    """Its parts: those of its Jobs, or if someone deleted them those that were seen."""
-    if not view.jobs:
-        return Shape(tuple(sorted(view.units)), array=any(seen.array for seen in view.units.values()))
-    parts: set[int] = set()
-    completed: set[int] = set()
-    failed: set[int] = set()
-    for job in view.jobs:
-        if names.ARRAY_INDEX in job.labels:
-            own = names.part_of(job)
-            parts.add(own)
-            completed |= {own} if job.status.succeeded else set()
-            failed |= {own} if _fails([job]) else set()
-        else:
-            parts |= set(range(min(job.spec.completions or 1, names.MOST_PARTS)))
-            completed |= indexes(job.status.completed_indexes)
-            failed |= indexes(job.status.failed_indexes)
-    array = any(is_array(job) for job in view.jobs)
-    return Shape(tuple(sorted(parts)), array, frozenset(completed), frozenset(failed))
-
-
-def is_array(job: Job) -> bool:
-    return names.ARRAY_INDEX in job.labels or job.spec.backoff_limit_per_index is not None
-
-
-def part_of_job(job: Job, index: int) -> int:
-    """Which part the pod is that Kubernetes counts as this index of the Job."""
-    return names.part_of(job) if names.ARRAY_INDEX in job.labels else index
-
-
-def current(jobs: Sequence[Job], units: Mapping[int, Sighting]) -> dict[int, Sighting]:
-    """Without the pods that were there before the Job was last suspended or went on, and were taken away by that."""
-    asked = wanted(jobs)
-    if not jobs or asked.stopped or asked.verdict or verdicts(jobs):
-        return dict(units)
-    moments = [found.last_transition_time for job in jobs if (found := condition(job.status.conditions, "Suspended"))]
-    if any(job.spec.suspend for job in jobs):
-        moments.append(datetime.max.replace(tzinfo=UTC))
-    moment = max((known for known in moments if known), default=None)
-    return {part: seen for part, seen in units.items() if not _is_of_before(seen, moment)}
-
-
-def _is_of_before(seen: Sighting, moment: datetime | None) -> bool:
-    if moment is None or seen.created is None or seen.created >= moment:
-        return False
-    return bool(seen.deleting or seen.gone_at) and not is_own(seen)
-
-
-def indexes(text: str) -> set[int]:
-    """Kubernetes' short form, `0,3-5`."""
-    found: set[int] = set()
-    for piece in text.split(","):
-        first, _, last = piece.partition("-")
-        if first.isdecimal():
-            found |= set(range(int(first), int(last if last.isdecimal() else first) + 1))
-    return found
-
-
-def wanted(jobs: Sequence[Job]) -> Wanted:
-    limits = [job.annotations.get(names.MAX_DURATION, "") for job in jobs]
-    return Wanted(
-        stopped=any(names.STOP in job.annotations for job in jobs),
-        verdict=next((found for job in jobs if (found := _verdict(job, names.VERDICT))), None),
-        job_deleted=not jobs or all(job.metadata.deletion_timestamp for job in jobs),
-        max_duration=next((int(limit) for limit in limits if limit.isdecimal()), None),
-    )
-
-
-def verdicts(jobs: Sequence[Job]) -> dict[int, Ending]:
-    """On single indexes of an array; the others go on."""
-    prefix = f"{names.VERDICT}-"
-    found = {}
-    for job in jobs:
-        for name in job.annotations:
-            part = name.removeprefix(prefix)
-            if name.startswith(prefix) and part.isdecimal() and (said := _verdict(job, name)):
-                found[int(part)] = said
-    return found
-
-
-def _verdict(job: Job, annotation: str) -> Ending | None:
-    text = job.annotations.get(annotation)
-    if text is None:
+def _blame(facts: _Facts) -> tuple[int, str] | None:
+    """Find the node whose end ended the others, and the sentence for those."""
+    snapshot, several = facts.snapshot, not facts.shape.array and len(facts.shape.parts) > 1
+    if not several or facts.asked.stopped or facts.asked.verdict:
         return None
-    try:
-        said = json.loads(text)
-        return Ending(State.CRASHED, Reason(said["reason"]), str(said["message"]))
-    except (ValueError, LookupError, TypeError):
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, "The server gave it up.")
-
-
-def is_quiet(job: Job) -> bool:
-    """It has ended, or was suspended and that is done: no pod of it is there, and none is on its way."""
-    if job.metadata.deletion_timestamp or any(_has(job, name) for name in ("Complete", "Failed")):
-        return True
-    status = job.status
-    return job.spec.suspend and _has(job, "Suspended") and not status.active and not status.terminating
-
-
-def _has(job: Job, name: str) -> bool:
-    found = condition(job.status.conditions, name)
-    return found is not None and found.true
-
-
-def _fails(jobs: Sequence[Job]) -> bool:
-    return any(_has(job, name) for job in jobs for name in ("FailureTarget", "Failed"))
-
-
-# who is to blame, where one ends all
-
-
-def _blame(reading: _Reading) -> tuple[int, str] | None:
-    """Of several nodes the one whose end ended the others, and the sentence for those."""
-    view, several = reading.view, not reading.shape.array and len(reading.shape.parts) > 1
-    if not several or reading.wanted.stopped or reading.wanted.verdict:
-        return None
-    over = [seen for seen in view.units.values() if seen.over or is_lost(view, seen)]
-    failed = [seen for seen in over if seen.exit_code != 0 or timed_out(seen) or seen.reason]
-    own = [seen for seen in failed if is_own(seen) or timed_out(seen) or seen.reason]
-    taken = [seen for seen in failed if seen.disrupted or is_lost(view, seen)]
+    over = [record for record in snapshot.pods.values() if record.over or snapshot.is_lost(record)]
+    failed = [record for record in over if record.exit_code != 0 or timed_out(record) or record.reason]
+    own = [record for record in failed if is_own(record) or timed_out(record) or record.reason]
+    taken = [record for record in failed if record.disrupted or snapshot.is_lost(record)]
     first = min(own or taken or failed, key=_order, default=None)
-    return (first.part, f"{_what_it_did(view, first)}; the others were stopped.") if first else None
+    return (first.part, f"{_describe_end(snapshot, first)}; the others were stopped.") if first else None
 
 
-def _order(seen: Sighting) -> tuple[int, float, int]:
-    """Those that were taken away in the order in which that began; of those that ended the earliest first."""
-    ended = seen.ended_at or seen.gone_at
-    return (seen.deleting, ended.timestamp() if ended else math.inf, seen.part)
+def _order(record: PodRecord) -> tuple[int, float, int]:
+    """Sort pods that were taken away by when that began, and those that ended by themselves by their end."""
+    ended = record.ended_at or record.gone_at
+    return (record.deleting, ended.timestamp() if ended else math.inf, record.part)
 
 
-def _what_it_did(view: View, seen: Sighting) -> str:
-    node = f"Node {seen.part}"
-    found = ending(seen, Wanted(), lost=is_lost(view, seen))
+def _describe_end(snapshot: Snapshot, record: PodRecord) -> str:
+    node = f"Node {record.part}"
+    found = judge_end(record, Intervention(), lost=snapshot.is_lost(record))
     if found.reason is Reason.NODE_LOST:
-        return f"{node} was lost with {seen.node}"
+        return f"{node} was lost with {record.node}"
     if found.reason is Reason.DELETED_OUTSIDE:
-        return f"The pod of node {seen.part} was deleted in the cluster"
+        return f"The pod of node {record.part} was deleted in the cluster"
     if found.reason is Reason.DISK_LIMIT:
         return f"{node} went over its disk limit"
     if found.reason is Reason.EVICTED:
@@ -243,138 +182,134 @@ def _what_it_did(view: View, seen: Sighting) -> str:
     return f"{node} ended with {describe(found.exit_code or 0)}"
 
 
-def is_lost(view: View, seen: Sighting) -> bool:
-    """Its node does not answer, and the cluster has given it up or has waited in vain for its end."""
-    if seen.over or seen.node not in view.lost_nodes or not seen.deleting:
-        return False
-    return bool(seen.disrupted) or (seen.due is not None and seen.due < view.now)
-
-
 # one unit
 
 
-def _unit(reading: _Reading, part: int, blamed: tuple[int, str] | None) -> Unit:
-    view, seen = reading.view, reading.view.units.get(part)
-    if seen is None:
-        return _never_seen(reading, part, blamed)
-    lost = is_lost(view, seen)
-    if not seen.over and not lost:
-        return _alive(reading, part, seen)
-    wanted = reading.wanted
-    if part in reading.verdicts:
-        wanted = Wanted(verdict=reading.verdicts[part])
-    found = ending(seen, wanted, lost)
-    if blamed and blamed[0] != part and not is_own(seen) and not seen.reason and not timed_out(seen):
-        found = _ended_with(reading, blamed, seen.exit_code)
-    return _ended(reading, part, found, seen)
+def _unit(facts: _Facts, part: int, blamed: tuple[int, str] | None) -> Unit:
+    snapshot, record = facts.snapshot, facts.snapshot.pods.get(part)
+    if record is None:
+        return _never_seen(facts, part, blamed)
+    lost = snapshot.is_lost(record)
+    if not record.over and not lost:
+        return _alive(facts, part, record)
+    wanted = facts.asked
+    if part in facts.verdicts:
+        wanted = Intervention(verdict=facts.verdicts[part])
+    found = judge_end(record, wanted, lost)
+    if blamed and blamed[0] != part and not is_own(record) and not record.reason and not timed_out(record):
+        found = _ended_by_another(facts, blamed, record.exit_code)
+    return _ended(facts, part, found, record)
 
 
-def _ended_with(reading: _Reading, blamed: tuple[int, str], code: int | None) -> Ending:
-    first = reading.view.units[blamed[0]]
+def _ended_by_another(facts: _Facts, blamed: tuple[int, str], code: int | None) -> UnitEnd:
+    first = facts.snapshot.pods[blamed[0]]
     if timed_out(first):  # all have the same time
-        return ending(first, reading.wanted)
-    return Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, blamed[1], code)
+        return judge_end(first, facts.asked)
+    return UnitEnd(State.STOPPED, Reason.ANOTHER_NODE_ENDED, blamed[1], code)
 
 
-def _never_seen(reading: _Reading, part: int, blamed: tuple[int, str] | None) -> Unit:
-    """No pod of it is there, and none was seen: it has none yet, or it came and went while no server ran."""
-    wanted, shape = reading.wanted, reading.shape
+def _never_seen(facts: _Facts, part: int, blamed: tuple[int, str] | None) -> Unit:
+    """Report a part without a pod: it has none yet, or its pod came and went while no server ran."""
+    wanted, shape = facts.asked, facts.shape
     if part in shape.completed:
-        return _ended(reading, part, Ending(State.EXITED, Reason.FINISHED, None, 0))
-    if part in reading.verdicts and (part in shape.failed or reading.quiet):
-        return _ended(reading, part, reading.verdicts[part])
-    if wanted.verdict and reading.quiet:
-        return _ended(reading, part, wanted.verdict)
-    if wanted.stopped and reading.quiet:
+        return _ended(facts, part, UnitEnd(State.EXITED, Reason.FINISHED, None, 0))
+    if part in facts.verdicts and (part in shape.failed or facts.quiet):
+        return _ended(facts, part, facts.verdicts[part])
+    if wanted.verdict and facts.quiet:
+        return _ended(facts, part, wanted.verdict)
+    if wanted.stopped and facts.quiet:
         said = "never started" if shape.array else None
-        return _ended(reading, part, Ending(State.STOPPED, Reason.STOPPED_BY_USER, said))
+        return _ended(facts, part, UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, said))
     if blamed:
-        return _ended(reading, part, _ended_with(reading, blamed, None))
-    if part in shape.failed or (reading.failing and not shape.array):
+        return _ended(facts, part, _ended_by_another(facts, blamed, None))
+    if part in shape.failed or (facts.failing and not shape.array):
         said = "It failed; its pod was gone before it could be seen how."
-        return _ended(reading, part, Ending(State.CRASHED, Reason.OUTCOME_UNKNOWN, said, 1))
-    why = reading.view.why(part)
-    return _open(reading, part, why.state, why.reason, why.message)
+        return _ended(facts, part, UnitEnd(State.CRASHED, Reason.OUTCOME_UNKNOWN, said, 1))
+    return _not_started(facts, part)
 
 
-def _alive(reading: _Reading, part: int, seen: Sighting) -> Unit:
-    if seen.started_at:
-        said = f"Its node {seen.node} does not answer." if seen.node in reading.view.lost_nodes else None
-        running = _open(reading, part, State.RUNNING, Reason.STARTED, said, seen.started_at)
-        return running.model_copy(update={"node": seen.node or None})
-    why = reading.view.why(part)
-    return _open(reading, part, why.state, why.reason, why.message)
+def _alive(facts: _Facts, part: int, record: PodRecord) -> Unit:
+    if record.started_at:
+        said = f"Its node {record.node} does not answer." if record.node in facts.snapshot.lost_nodes else None
+        running = _open(facts, part, State.RUNNING, Reason.STARTED, said, record.started_at)
+        return running.model_copy(update={"node": record.node or None})
+    return _not_started(facts, part)
+
+
+def _not_started(facts: _Facts, part: int) -> Unit:
+    wait = facts.snapshot.waits[part]
+    return _open(facts, part, wait.reason.state, wait.reason.reason, wait.message)
 
 
 def _open(
-    reading: _Reading, part: int, state: State, reason: Reason, message: str | None, started: datetime | None = None
+    facts: _Facts, part: int, state: State, reason: Reason, message: str | None, started: datetime | None = None
 ) -> Unit:
-    return Unit(**_place(reading, part), state=state, reason=reason, message=message, started_at=started)
+    return Unit(**_place(facts, part), state=state, reason=reason, message=message, started_at=started)
 
 
-def _ended(reading: _Reading, part: int, found: Ending, seen: Sighting | None = None) -> Unit:
-    view = reading.view
-    started = seen.started_at if seen else None
-    at = _end_time(view, part, seen) if seen else view.now
+def _ended(facts: _Facts, part: int, found: UnitEnd, record: PodRecord | None = None) -> Unit:
+    snapshot = facts.snapshot
+    started = record.started_at if record else None
+    at = _end_time(snapshot, part, record) if record else snapshot.now
     return Unit(
-        **_place(reading, part),
+        **_place(facts, part),
         state=found.state,
         reason=found.reason,
         message=found.message,
         exit_code=found.exit_code,
         started_at=started,
         ended_at=max(at, started) if started else at,
-        peak_memory_bytes=peak_of(seen) if seen else None,
-        node=(seen.node or None) if seen else None,
+        peak_memory_bytes=peak_of(record) if record else None,
+        node=(record.node or None) if record else None,
     )
 
 
-def _end_time(view: View, part: int, seen: Sighting) -> datetime:
-    known, printed = seen.ended_at, view.printed(part)
+def _end_time(snapshot: Snapshot, part: int, record: PodRecord) -> datetime:
+    known, printed = record.ended_at, snapshot.logs.get(part, NO_LOG).printed
     if known is None:
-        return seen.gone_at or printed or view.now
+        return record.gone_at or printed or snapshot.now
     return max(known, min(printed, known + SECOND)) if printed else known
 
 
-def _place(reading: _Reading, part: int) -> dict[str, Any]:
-    index, rank = (part, 0) if reading.shape.array else (0, part)
-    return {"attempt": reading.view.run.attempt, "index": index, "rank": rank}
+def _place(facts: _Facts, part: int) -> dict[str, Any]:
+    index, rank = (part, 0) if facts.shape.array else (0, part)
+    return {"attempt": facts.snapshot.run.attempt, "index": index, "rank": rank}
 
 
-# all of it, before it runs
+# the whole run, before it starts
 
 
-def _has_begun(reading: _Reading) -> bool:
-    """Several nodes have begun when all are there: until then those that are wait for the others."""
-    started = [unit.started_at is not None for unit in reading.units.values()]
-    if reading.shape.array or any(unit.ended_at for unit in reading.units.values()):
-        return any(started) or any(unit.ended_at for unit in reading.units.values())
+def _has_begun(facts: _Facts) -> bool:
+    """Several nodes have begun when all have started; an array, when one index has."""
+    started = [unit.started_at is not None for unit in facts.units.values()]
+    if facts.shape.array or any(unit.ended_at for unit in facts.units.values()):
+        return any(started) or any(unit.ended_at for unit in facts.units.values())
     return all(started)
 
 
-def _waiting(reading: _Reading) -> Report:
-    view = reading.view
-    if view.trouble:
-        return _says(State.QUEUED, Reason.CLUSTER_UNREACHABLE, view.trouble)
-    waits = {part: unit for part, unit in reading.units.items() if unit.started_at is None}
+def _waiting_report(facts: _Facts) -> Report:
+    snapshot = facts.snapshot
+    if snapshot.trouble:
+        return _waiting_for(State.QUEUED, Reason.CLUSTER_UNREACHABLE, snapshot.trouble)
+    waits = {part: unit for part, unit in facts.units.items() if unit.started_at is None}
     slowest = min(waits, key=lambda part: (ORDER.index(waits[part].state), part))
-    unit, total = waits[slowest], len(reading.units)
-    placed = sum(bool(seen.node) for seen in view.units.values())
-    if unit.state in WAITING and 0 < placed < total and not reading.shape.array:
-        return _says(State.QUEUED, Reason.PARTLY_PLACED, _partly(view, placed, total, slowest, unit.message))
+    unit, total = waits[slowest], len(facts.units)
+    placed = sum(bool(record.node) for record in snapshot.pods.values())
+    if unit.state in WAITING and 0 < placed < total and not facts.shape.array:
+        return _waiting_for(State.QUEUED, Reason.PARTLY_PLACED, _partly(snapshot, placed, total, slowest, unit.message))
     message = unit.message
-    if total > 1 and not reading.shape.array and unit.state not in WAITING and message:
+    if total > 1 and not facts.shape.array and unit.state not in WAITING and message:
         message = f"node {slowest}: {message}"
-    return _says(unit.state, unit.reason or Reason.SUBMITTED, message)
+    return _waiting_for(unit.state, unit.reason or Reason.SUBMITTED, message)
 
 
-def _partly(view: View, placed: int, total: int, waits: int, why: str | None) -> str:
+def _partly(snapshot: Snapshot, placed: int, total: int, waits: int, why: str | None) -> str:
     have = "have" if placed > 1 else "has"
     said = f"{placed} of {total} nodes {have} a place; node {waits}: {why or 'it waits'}"
-    if view.gives_back:
-        said += f"; all give theirs back at {view.gives_back.astimezone():%H:%M:%S} if that does not change"
+    if snapshot.gives_back:
+        said += f"; all give theirs back at {snapshot.gives_back.astimezone():%H:%M:%S} if that does not change"
     return said
 
 
-def _says(state: State, reason: Reason, message: str | None) -> Report:
+def _waiting_for(state: State, reason: Reason, message: str | None) -> Report:
     return Report(presence=Presence.waiting, state=state, reason=reason, message=message)

@@ -1,4 +1,4 @@
-"""Why a claim is not ready, for the volume itself and for the pods that wait for it."""
+"""Explain why a claim is not ready, for the volume itself and for the pods that wait for it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.api.objects.storage import Claim, StorageClass
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesStorageClass,
+    PersistentVolumeClaim,
+)
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.waiting.shortage import left_out
 
@@ -27,43 +30,43 @@ _PREFIX = re.compile(r'^failed to (?:provision volume with StorageClass|get targ
 
 
 @dataclass(frozen=True)
-class ClaimsWait:
+class ClaimProblem:
     message: str
     lost: bool = False
-    """It will not come back."""
+    """The data will not come back."""
 
 
-def claims_wait(pod: Pod, message: str, cluster: Cluster, stock: Inventory) -> ClaimsWait | None:
-    """What the pod's claims have to do with why it finds no place; None if nothing."""
+def find_claim_problem(pod: Pod, message: str, cluster: Cluster, inventory: Inventory) -> ClaimProblem | None:
+    """Say why the pod's claims keep it from a place; None if they do not."""
     for name in pod.claims():
         claim = cluster.claims.get(name, pod.namespace)
         if claim is None:
             if _MISSING.search(message):
-                return ClaimsWait(f"the volume {name} is not there: nobody has a claim of that name", lost=True)
+                return ClaimProblem(f"the volume {name} is not there: nobody has a claim of that name", lost=True)
             continue
         shown = volume_name(claim)
         if claim.metadata.deletion_timestamp:
-            return ClaimsWait(f"the volume {shown} is being deleted", lost=True)
+            return ClaimProblem(f"the volume {shown} is being deleted", lost=True)
         if claim.status.phase == "Lost":
-            return ClaimsWait(f"the volume {shown} has lost what it was bound to", lost=True)
+            return ClaimProblem(f"the volume {shown} has lost what it was bound to", lost=True)
         if claim.status.phase != "Bound" and (said := _not_bound(claim, message, cluster)):
-            return ClaimsWait(f"the volume {shown} is not ready: {said}")
+            return ClaimProblem(f"the volume {shown} is not ready: {said}")
     if any(words in message for words in _ELSEWHERE):
-        said = _elsewhere(pod, cluster, stock)
-        return ClaimsWait(said or "its volumes can only be used on other nodes than those that have room")
-    if left_out(message) and (said := _elsewhere(pod, cluster, stock)):
-        return ClaimsWait(said)
+        said = _elsewhere(pod, cluster, inventory)
+        return ClaimProblem(said or "its volumes can only be used on other nodes than those that have room")
+    if left_out(message) and (said := _elsewhere(pod, cluster, inventory)):
+        return ClaimProblem(said)
     if _UNBOUND in message:
-        return ClaimsWait("its volumes have just become ready; it looks for a place again")
+        return ClaimProblem("its volumes have just become ready; it looks for a place again")
     return None
 
 
-def volume_name(claim: Claim) -> str:
+def volume_name(claim: PersistentVolumeClaim) -> str:
     return claim.labels.get(names.VOLUME_NAME) or claim.name
 
 
-def _not_bound(claim: Claim, message: str, cluster: Cluster) -> str | None:
-    """None where the pod's own place is what it waits for: such a claim is bound when a node was chosen."""
+def _not_bound(claim: PersistentVolumeClaim, message: str, cluster: Cluster) -> str | None:
+    """Say why a claim is not bound; None if it waits only for the pod's own place."""
     class_ = cluster.classes.get(claim.spec.storage_class_name or "")
     if class_ and _binds_late(claim, class_) and class_.provisioner == _NO_PROVISIONER:
         return _made_by_hand(claim) if _NONE_TO_BIND in message else None
@@ -71,8 +74,10 @@ def _not_bound(claim: Claim, message: str, cluster: Cluster) -> str | None:
     return None if said == FIRST_USE else said
 
 
-def why_not_bound(claim: Claim, class_: StorageClass | None, events: Sequence[Event]) -> str:
-    """A failure counts until the claim is bound: the provisioner tries again and again, and says so in between."""
+def why_not_bound(
+    claim: PersistentVolumeClaim, class_: KubernetesStorageClass | None, events: Sequence[KubernetesEvent]
+) -> str:
+    """Say why a claim is not bound. A failure counts until it is: the provisioner tries again and again."""
     name = claim.spec.storage_class_name
     if not name:
         return "nothing there is fits it, and it names no storage class"
@@ -86,18 +91,18 @@ def why_not_bound(claim: Claim, class_: StorageClass | None, events: Sequence[Ev
     return FIRST_USE if late else _being_made(class_, events)
 
 
-def _binds_late(claim: Claim, class_: StorageClass) -> bool:
+def _binds_late(claim: PersistentVolumeClaim, class_: KubernetesStorageClass) -> bool:
     return class_.volume_binding_mode == "WaitForFirstConsumer" and SELECTED_NODE not in claim.annotations
 
 
-def _made_by_hand(claim: Claim) -> str:
+def _made_by_hand(claim: PersistentVolumeClaim) -> str:
     size, modes = claim.spec.resources.requests.get("storage", ""), ", ".join(claim.spec.access_modes)
     name = claim.spec.storage_class_name
     return f"the storage class {name} has no provisioner: an admin must make a PersistentVolume of {size} with {modes}"
 
 
-def _being_made(class_: StorageClass, events: Sequence[Event]) -> str:
-    """Kubernetes says that it has asked a provisioner, and a provisioner that it has begun."""
+def _being_made(class_: KubernetesStorageClass, events: Sequence[KubernetesEvent]) -> str:
+    """Say how far a provisioner is: Kubernetes says when it has asked one, and the provisioner when it has begun."""
     asked = next((event for event in events if event.reason == "ExternalProvisioning"), None)
     if asked is None or any(event.reason == "Provisioning" for event in events):
         return f"the storage class {class_.name} makes it"
@@ -106,12 +111,12 @@ def _being_made(class_: StorageClass, events: Sequence[Event]) -> str:
     return f"{said}; an admin can see whether it runs"
 
 
-def _elsewhere(pod: Pod, cluster: Cluster, stock: Inventory) -> str | None:
+def _elsewhere(pod: Pod, cluster: Cluster, inventory: Inventory) -> str | None:
     found = [claim for name in pod.claims() if (claim := cluster.claims.get(name, pod.namespace))]
     for claim in found:
         node = claim.annotations.get(SELECTED_NODE)
         if node:
-            counted = stock.node(node)
+            counted = inventory.node(node)
             why = counted.message if counted and counted.message else "which has no room for it"
             if counted is None:
                 why = "which is gone"

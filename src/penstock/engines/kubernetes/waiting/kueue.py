@@ -1,4 +1,4 @@
-"""Jobs in a queue of Kueue, which starts them by resuming and preempts them by suspending.
+"""Watch and end Jobs in a queue of Kueue, which starts them by resuming and preempts them by suspending.
 
 What it thinks of a Job stands in a Workload of its own, which is watched from the first Job on that has a queue. It is
 also the way to end one: a Job that we only suspend is resumed by Kueue.
@@ -6,29 +6,37 @@ also the way to end one: a Job that we only suspend is resumed by Kueue.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from penstock.background import Tasks
 from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import Cache
-from penstock.engines.kubernetes.api.client import Api
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import Forbidden, NotFound
-from penstock.engines.kubernetes.api.objects.base import Condition, Kind, Object, Part, condition
-from penstock.engines.kubernetes.api.objects.jobs import Job
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden, KubernetesNotFound
+from penstock.engines.kubernetes.api.objects import (
+    Condition,
+    Job,
+    KubernetesObject,
+    ObjectPart,
+    ResourceKind,
+    condition,
+)
 from penstock.engines.kubernetes.spec.pod import Fields
-from penstock.engines.kubernetes.state.report import is_array
+from penstock.engines.kubernetes.state.jobs import is_array, is_finished, is_given_up
 
 log = logging.getLogger(__name__)
 
 GROUP = "kueue.x-k8s.io"
 PATIENCE = timedelta(seconds=10)
-"""How long Kueue is given to suspend what it was told to let go."""
+"""How long Kueue may take to suspend a Job whose Workload was deactivated."""
+
+FINDING = "Kueue's kind of Workload"
 
 SUSPENDED: Fields = {"spec": {"suspend": True}}
 
@@ -38,65 +46,64 @@ _NOT_THERE = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _WORDS = {"cpu": "CPU", names.GPU: "GPU", "ephemeral-storage": "disk"}
 
 
-class WorkloadSpec(Part, frozen=True):
+class WorkloadSpec(ObjectPart, frozen=True):
     active: bool = True
 
 
-class WorkloadStatus(Part, frozen=True):
+class WorkloadStatus(ObjectPart, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class QueuedWorkload(Object, frozen=True):
-    """What Kueue makes for each Job that has a queue."""
+class QueuedWorkload(KubernetesObject, frozen=True):
+    """Kueue's object for each Job that has a queue."""
 
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
-    kind = Kind("Workload", "workloads", GROUP, "v1beta2")
+    kind = ResourceKind("Workload", "workloads", GROUP, "v1beta2")
 
 
-class OlderWorkload(QueuedWorkload, frozen=True):
-    """The same before Kueue 0.15."""
+class QueuedWorkloadV1Beta1(QueuedWorkload, frozen=True):
+    """The object as Kueue before 0.15 has it."""
 
-    kind = Kind("Workload", "workloads", GROUP, "v1beta1")
+    kind = ResourceKind("Workload", "workloads", GROUP, "v1beta1")
 
 
-async def kind_in(api: Api) -> type[QueuedWorkload] | None:
-    """As this cluster's Kueue has it; None where there is none."""
+async def find_workload_kind(api: KubernetesApi) -> type[QueuedWorkload] | None:
+    """Return the version of the kind this cluster's Kueue has; None without Kueue."""
     offered = await api.versions(GROUP)
-    return next((kind for kind in (QueuedWorkload, OlderWorkload) if kind.kind.version in offered), None)
+    return next((kind for kind in (QueuedWorkload, QueuedWorkloadV1Beta1) if kind.kind.version in offered), None)
 
 
-async def suspending(api: Api, job: Job) -> Fields:
-    """What has to be written into a Job so that it ends: nothing where Kueue was told to end it."""
-    return {} if await let_go(api, job) and not job.spec.suspend else SUSPENDED
+async def suspend_patch(api: KubernetesApi, job: Job) -> Fields:
+    """Build the patch that ends a Job; nothing where Kueue was told to end it."""
+    return {} if await deactivate(api, job) and not job.spec.suspend else SUSPENDED
 
 
-async def let_go(api: Api, job: Job) -> bool:
-    """Kueue suspends what belongs to a workload that is not active, and leaves it so. False if it has none for it."""
+async def deactivate(api: KubernetesApi, job: Job) -> bool:
+    """Tell Kueue to suspend a Job and leave it so, by deactivating its Workload; False if it has none for it."""
     if names.QUEUE not in job.labels:
         return False
     told = False
     try:
-        kind = await kind_in(api)
+        kind = await find_workload_kind(api)
         for found in await api.list(kind, job.namespace, labels=f"{GROUP}/job-uid={job.uid}") if kind else ():
             await api.patch(kind or QueuedWorkload, found.name, {"spec": {"active": False}}, found.namespace)
             told = True
-    except NotFound:
+    except KubernetesNotFound:
         log.debug("%s is in no queue any more", job.name)
-    except Forbidden as error:
+    except KubernetesForbidden as error:
         log.warning("%s may be started again by its queue: %s", job.name, error.message)
     return told
 
 
-class Queues:
-    def __init__(self, api: Api, cluster: Cluster, *, again: Callable[[Run, datetime], None]) -> None:
-        """`again` is told when to look at a run anew."""
-        self._api, self._cluster, self._again = api, cluster, again
+class KueueQueues:
+    def __init__(self, api: KubernetesApi, cluster: Cluster) -> None:
+        self._api, self._cluster = api, cluster
         self._workloads: Cache[QueuedWorkload] | None = None
-        self._finding: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._told: dict[str, datetime] = {}
-        """Since when Kueue should suspend a Job, by its uid."""
+        """Since when Kueue should have suspended a Job, by its uid."""
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def open(self) -> None:
@@ -107,36 +114,30 @@ class Queues:
 
     async def close(self) -> None:
         self._unsubscribe()
-        if self._finding:
-            self._finding.cancel()
-            await asyncio.wait([self._finding])
+        await self._tasks.close()
         if self._workloads:
             await self._workloads.close()
 
     def _seen(self, before: Job | None, after: Job | None) -> None:
         if before and after is None:
             self._told.pop(before.uid, None)
-        if after and names.QUEUE in after.labels and self._finding is None:
-            self._finding = asyncio.create_task(self._find())
-            self._finding.add_done_callback(self._found)
+        wanted = after is not None and names.QUEUE in after.labels
+        if wanted and self._workloads is None and FINDING not in self._tasks:
+            self._tasks.start(self._find(), key=FINDING)
 
     async def _find(self) -> None:
-        kind = await kind_in(self._api)
+        """Watch Kueue's Workloads. Where that fails, less can be said, and the next Job in a queue tries again."""
+        try:
+            kind = await find_workload_kind(self._api)
+        except KubernetesError as error:
+            log.warning("what Kueue says of Jobs is not known: %s", error)
+            return
         if kind is None:
             return
         indexes = {"job": lambda found: [owner.uid for owner in found.metadata.owner_references]}
         self._workloads = Cache(self._api, kind, self._cluster.namespace, indexes=indexes)
         self._workloads.subscribe(self._changed)
         self._workloads.start()
-
-    def _found(self, task: asyncio.Task[None]) -> None:
-        """Without it only less can be said: the next Job in a queue is reason enough to try again."""
-        if task.cancelled():
-            return
-        if error := task.exception():
-            log.warning("what Kueue says of Jobs is not known: %s", error)
-        if self._workloads is None:
-            self._finding = None
 
     def _changed(self, before: QueuedWorkload | None, after: QueuedWorkload | None) -> None:
         found = after or before
@@ -151,12 +152,12 @@ class Queues:
     # why it waits
 
     def why(self, job: Job) -> str:
-        return says(job, self._of(job))
+        return explain_queue(job, self._of(job))
 
     # what was stopped stays so
 
-    async def look(self, run: Run) -> None:
-        """A Job that is to end and is not suspended: Kueue came to know of it only after that, or does not act."""
+    async def advance(self, run: Run) -> None:
+        """End Jobs that are to end and are not suspended: Kueue learned of them only after that, or does not act."""
         for job in self._cluster.jobs_of(run):
             if names.QUEUE in job.labels and not job.spec.suspend and _is_to_end(job):
                 await self._end(run, job)
@@ -167,26 +168,24 @@ class Queues:
         found, moment = self._of(job), now()
         due = self._told.setdefault(job.uid, moment) + PATIENCE
         told = found is not None and not found.spec.active
-        if due > moment and (told or await let_go(self._api, job)):
-            self._again(run, due)
+        if due > moment and (told or await deactivate(self._api, job)):
+            self._cluster.changed_at(run, due)
             return
         log.info("%s is suspended, since Kueue did not", job.name)
         try:
             await self._api.patch(Job, job.name, SUSPENDED, job.namespace)
-        except NotFound:
+        except KubernetesNotFound:
             log.debug("%s is gone already", job.name)
 
 
 def _is_to_end(job: Job) -> bool:
-    """It was stopped or given up. Of an array one index alone may be given up, and the others go on."""
-    ends = any(name in job.annotations for name in (names.STOP, names.VERDICT))
+    """Was it stopped or given up? Of an array one index alone may be given up, and the others go on."""
     a_node_ended = not is_array(job) and any(name.startswith(f"{names.VERDICT}-") for name in job.annotations)
-    over = any(found and found.true for found in (condition(job.status.conditions, t) for t in ("Complete", "Failed")))
-    return (ends or a_node_ended) and not over and not job.metadata.deletion_timestamp
+    return (is_given_up(job) or a_node_ended) and not is_finished(job) and not job.metadata.deletion_timestamp
 
 
-def says(job: Job, found: QueuedWorkload | None) -> str:
-    """Why it has not started yet, from what Kueue says."""
+def explain_queue(job: Job, found: QueuedWorkload | None) -> str:
+    """Say why it has not started yet, from what Kueue says."""
     queue = job.labels.get(names.QUEUE, "")
     reserved = condition(found.status.conditions, "QuotaReserved") if found else None
     if found and not found.spec.active:

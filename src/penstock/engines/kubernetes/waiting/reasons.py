@@ -1,4 +1,4 @@
-"""Why a run has not started yet, from pod conditions, events, claims and the inventory.
+"""Explain why a run has not started yet, from pod conditions, events, claims and the inventory.
 
 What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, the server does not.
 """
@@ -8,29 +8,28 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from time import monotonic
 
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.events import Event
-from penstock.engines.kubernetes.api.objects.jobs import Job
-from penstock.engines.kubernetes.api.objects.pods import Pod, Waiting
+from penstock.engines.kubernetes.api.errors import describe_quota
+from penstock.engines.kubernetes.api.objects import ContainerStateWaiting, Job, Pod, condition
+from penstock.engines.kubernetes.api.resources import KubernetesEvent
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.state.endings import plain
-from penstock.engines.kubernetes.waiting.autoscaler import Autoscaler
-from penstock.engines.kubernetes.waiting.capacity import room_lacking
-from penstock.engines.kubernetes.waiting.claims import claims_wait
-from penstock.engines.kubernetes.waiting.hold import Placement, awaits_product, read_placement
-from penstock.engines.kubernetes.waiting.quota import over_quota
-from penstock.engines.kubernetes.waiting.shortage import Causes, shape_of, shortage, shortage_of, wanted_products
+from penstock.engines.kubernetes.state.endings import strip_runtime_names
+from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
+from penstock.engines.kubernetes.state.report import WaitReason
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler, room_lacking
+from penstock.engines.kubernetes.waiting.claims import find_claim_problem
+from penstock.engines.kubernetes.waiting.shortage import (
+    ShortageCauses,
+    explain_shortage,
+    shape_of,
+    shortage_of,
+    wanted_products,
+)
 from penstock.engines.shared.images import FAILING, NEVER, describe_pull_failure
-
-ORDER = [State.DENIED, State.QUEUED, State.ASSIGNED, State.PULLING, State.LAUNCHING, State.LAUNCHED]
-"""What waits, from the furthest from its start to the nearest."""
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
 
@@ -42,29 +41,16 @@ _CREATING = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?', re.
 _MOUNT = re.compile(r'^(?:MountVolume\.\w+|AttachVolume\.\w+|UnmapVolume\.\w+) failed for volume "([^"]+)" ?: ')
 
 
-@dataclass(frozen=True)
-class Why:
-    state: State
-    reason: Reason
-    message: str | None = None
-    ends_as: Reason | None = None
-    """It will not mend itself: what it ends with if it does not change."""
-    at_once: bool = False
-    """Not even with patience."""
-    since: datetime | None = None
-    """When that began, where Kubernetes tells."""
-
-
-class Reasons:
+class WaitReasons:
     def __init__(
-        self, cluster: Cluster, stock: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
+        self, cluster: Cluster, inventory: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
     ) -> None:
-        """`in_queue` says what a Job waits for that is in a queue."""
-        self._cluster, self._stock, self._in_queue = cluster, stock, in_queue
+        """`in_queue` explains what a Job waits for that is in a queue."""
+        self._cluster, self._inventory, self._in_queue = cluster, inventory, in_queue
         self._autoscaler = autoscaler
         self._said: dict[tuple[str, object], tuple[float, str]] = {}
 
-    def why(self, jobs: Sequence[Job], pod: Pod | None) -> Why:
+    def why(self, jobs: Sequence[Job], pod: Pod | None) -> WaitReason:
         if pod is None:
             return self._no_pod(jobs)
         placed = condition(pod.status.conditions, "PodScheduled")
@@ -72,18 +58,18 @@ class Reasons:
             return self._placed(pod)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            return Why(State.QUEUED, Reason.IN_QUEUE, f"it is held back by {gates}")
+            return WaitReason(State.QUEUED, Reason.IN_QUEUE, f"it is held back by {gates}")
         if pod.status.nominated_node_name:
             said = f"room is being made for it on {pod.status.nominated_node_name}"
-            return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+            return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
         if placed and not placed.true:
             return self._unschedulable(pod, placed.message)
         # While a claim is made for a pod that has its node, the scheduler says nothing of the pod.
-        return self._volumes(pod) or Why(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
+        return self._volumes(pod) or WaitReason(State.QUEUED, Reason.SUBMITTED, "the cluster looks for a place")
 
     # no pod
 
-    def _no_pod(self, jobs: Sequence[Job]) -> Why:
+    def _no_pod(self, jobs: Sequence[Job]) -> WaitReason:
         if suspended := next((job for job in jobs if job.spec.suspend), None):
             return self._suspended(suspended)
         for job in jobs:
@@ -91,34 +77,38 @@ class Reasons:
                 return refused
         counts = jobs[0].spec if jobs and jobs[0].status.start_time else None
         if counts and (counts.parallelism or 0) < (counts.completions or 0):
-            return Why(State.QUEUED, Reason.SUBMITTED, f"it waits for its turn: {counts.parallelism} run at once")
-        return Why(State.QUEUED, Reason.SUBMITTED, "the cluster makes its pod")
+            return WaitReason(
+                State.QUEUED, Reason.SUBMITTED, f"it waits for its turn: {counts.parallelism} run at once"
+            )
+        return WaitReason(State.QUEUED, Reason.SUBMITTED, "the cluster makes its pod")
 
-    def _suspended(self, job: Job) -> Why:
+    def _suspended(self, job: Job) -> WaitReason:
         if names.QUEUE in job.labels:
-            return Why(State.QUEUED, Reason.IN_QUEUE, self._in_queue(job))
+            return WaitReason(State.QUEUED, Reason.IN_QUEUE, self._in_queue(job))
         if placement := read_placement(job):
             return self._held(job, placement)
-        return Why(State.QUEUED, Reason.SUBMITTED, "its Job was suspended in the cluster")
+        return WaitReason(State.QUEUED, Reason.SUBMITTED, "its Job was suspended in the cluster")
 
-    def _held(self, job: Job, placement: Placement) -> Why:
+    def _held(self, job: Job, placement: PlacementRecord) -> WaitReason:
         pod = job.pod()
-        if awaits_product(job) and not self._stock.has_product(wanted_products(pod)):
-            said = shortage_of(pod, Causes(affinity=True), self._stock)
-            return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs")
-        lacking = room_lacking(pod, job.spec.completions or 1, self._stock, self._autoscaler)
+        if awaits_product(job) and not self._inventory.has_product(wanted_products(pod)):
+            said = shortage_of(pod, ShortageCauses(affinity=True), self._inventory)
+            return WaitReason(
+                State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs"
+            )
+        lacking = room_lacking(pod, job.spec.completions or 1, self._inventory, self._autoscaler)
         if not placement.tries:
             said = lacking or "there is room for it; it looks for its places in a moment"
-            return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+            return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
         said = f"not all of its nodes found a place, so those that had one gave it back ({placement.tries} so far)"
         if lacking:
             said += f"; {lacking}"
         elif placement.again:
             said += f"; it tries again when there is room, or at {placement.again.astimezone():%H:%M:%S}"
-        return Why(State.QUEUED, Reason.GIVEN_BACK, said)
+        return WaitReason(State.QUEUED, Reason.GIVEN_BACK, said)
 
-    def _refused(self, job: Job) -> Why | None:
-        """Kubernetes tries to make its pods and may not."""
+    def _refused(self, job: Job) -> WaitReason | None:
+        """Say why Kubernetes may not make its pods; None if it may."""
         about = self._cluster.events.about(job.uid)
         latest = next(
             (event for event in reversed(about) if event.reason in ("FailedCreate", "SuccessfulCreate")), None
@@ -126,45 +116,46 @@ class Reasons:
         if latest is None or latest.reason != "FailedCreate":
             return None
         said = _CREATING.sub("", latest.message).strip().rstrip(".")
-        if quota := over_quota(said):
-            return Why(State.DENIED, Reason.QUOTA, quota)
+        if quota := describe_quota(said):
+            return WaitReason(State.DENIED, Reason.QUOTA, quota)
         since = latest.first_timestamp or latest.last_seen
         if denied := _denial(said):
-            return Why(State.DENIED, Reason.LAUNCH_FAILED, denied, Reason.LAUNCH_FAILED, since=since)
-        return Why(State.QUEUED, Reason.SUBMITTED, f"its pod cannot be made yet: {said}")
+            return WaitReason(State.DENIED, Reason.LAUNCH_FAILED, denied, Reason.LAUNCH_FAILED, since=since)
+        return WaitReason(State.QUEUED, Reason.SUBMITTED, f"its pod cannot be made yet: {said}")
 
     # no place
 
-    def _unschedulable(self, pod: Pod, message: str) -> Why:
+    def _unschedulable(self, pod: Pod, message: str) -> WaitReason:
         if found := self._volumes(pod, message):
             return found
         said = self._shortage(pod, message)
         if coming := self._autoscaler.brings(pod):
             said += f"; the cluster's autoscaler can bring {coming}"
-        return Why(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
+        return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
 
-    def _volumes(self, pod: Pod, message: str = "") -> Why | None:
-        found = claims_wait(pod, message, self._cluster, self._stock)
+    def _volumes(self, pod: Pod, message: str = "") -> WaitReason | None:
+        found = find_claim_problem(pod, message, self._cluster, self._inventory)
         if found is None:
             return None
         ends_as = Reason.VOLUME_LOST if found.lost else None
-        return Why(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
+        return WaitReason(State.QUEUED, Reason.VOLUME_NOT_READY, found.message, ends_as)
 
     def _shortage(self, pod: Pod, message: str) -> str:
-        """All nodes are gone through for it, and many pods wait for the same: what was just found out holds a while."""
+        """Explain what no node has. Many pods wait for the same, so an answer holds a while: all nodes are gone through
+        for it."""
         key = (message, shape_of(pod))
         at, said = self._said.get(key, (-math.inf, ""))
         moment = monotonic()
         if moment - at > SAID_SECONDS:
             if len(self._said) > SAID_KEPT:
                 self._said.clear()
-            said = shortage(pod, message, self._stock)
+            said = explain_shortage(pod, message, self._inventory)
             self._said[key] = (moment, said)
         return said
 
     # placed
 
-    def _placed(self, pod: Pod) -> Why:
+    def _placed(self, pod: Pod) -> WaitReason:
         status = pod.container(names.CONTAINER)
         waiting = status.state.waiting if status else None
         events = self._cluster.events.about(pod.uid)
@@ -175,25 +166,25 @@ class Reasons:
         latest = next((event for event in reversed(events) if event.reason in _STEPS), None)
         where = f"it starts on {pod.spec.node_name}"
         if latest is None:
-            return Why(State.ASSIGNED, Reason.PLACED, where)
+            return WaitReason(State.ASSIGNED, Reason.PLACED, where)
         if latest.reason in ("FailedMount", "FailedAttachVolume", "FailedMapVolume"):
             return self._not_mounted(pod, latest)
         if latest.reason == "FailedCreatePodSandBox":
-            said = f"{pod.spec.node_name} cannot make its container yet: {plain(latest.message)}"
-            return Why(State.ASSIGNED, Reason.PLACED, said)
+            said = f"{pod.spec.node_name} cannot make its container yet: {strip_runtime_names(latest.message)}"
+            return WaitReason(State.ASSIGNED, Reason.PLACED, said)
         if latest.reason == "Pulling":
             said = f"{pod.spec.node_name} pulls the image {_image(pod)}"
-            return Why(State.PULLING, Reason.PULLING_IMAGE, said)
+            return WaitReason(State.PULLING, Reason.PULLING_IMAGE, said)
         if latest.reason in ("Pulled", "Created", "Started"):
-            return Why(State.LAUNCHING, Reason.PLACED, where)
-        return Why(State.ASSIGNED, Reason.PLACED, where)
+            return WaitReason(State.LAUNCHING, Reason.PLACED, where)
+        return WaitReason(State.ASSIGNED, Reason.PLACED, where)
 
-    def _not_mounted(self, pod: Pod, event: Event) -> Why:
+    def _not_mounted(self, pod: Pod, event: KubernetesEvent) -> WaitReason:
         since = event.first_timestamp or event.last_seen
         if missing := _missing(event.message):
-            return Why(State.ASSIGNED, Reason.VOLUME_NOT_READY, missing, Reason.LAUNCH_FAILED, since=since)
+            return WaitReason(State.ASSIGNED, Reason.VOLUME_NOT_READY, missing, Reason.LAUNCH_FAILED, since=since)
         said = _MOUNT.sub("", event.message).strip().rstrip(".")
-        return Why(
+        return WaitReason(
             State.ASSIGNED, Reason.VOLUME_NOT_READY, f"a volume cannot be mounted on {pod.spec.node_name}: {said}"
         )
 
@@ -214,28 +205,28 @@ _STEPS = frozenset(
 )
 
 
-def _not_pulled(pod: Pod, waiting: Waiting, events: Sequence[Event]) -> Why:
+def _not_pulled(pod: Pod, waiting: ContainerStateWaiting, events: Sequence[KubernetesEvent]) -> WaitReason:
     said = describe_pull_failure(_image(pod), waiting.reason, waiting.message)
     if missing := _missing_credentials(events):
         said = f"the image {_image(pod)} cannot be pulled: {missing}, which has the registry's credentials"
     failed = [event.first_timestamp for event in events if event.reason in ("Failed", "InspectFailed", "BackOff")]
     since = min((moment for moment in failed if moment), default=None)
     at_once = waiting.reason in NEVER
-    return Why(State.PULLING, Reason.PULLING_IMAGE, said, Reason.PULL_FAILED, at_once=at_once, since=since)
+    return WaitReason(State.PULLING, Reason.PULLING_IMAGE, said, Reason.PULL_FAILED, at_once=at_once, since=since)
 
 
-def _missing_credentials(events: Sequence[Event]) -> str | None:
-    """A registry says of an image that one may not see that there is none: the kubelet knows what is missing."""
+def _missing_credentials(events: Sequence[KubernetesEvent]) -> str | None:
+    """Find the Secret that is missing: a registry denies that there is an image, but the kubelet knows better."""
     told = next((event.message for event in events if event.reason == "FailedToRetrieveImagePullSecret"), "")
     found = _PULL_SECRETS.search(told)
     return f"the Secret {found[1]} is not there" if found else None
 
 
-def _not_made(waiting: Waiting, events: Sequence[Event]) -> Why:
-    said = _missing(waiting.message) or f"its container cannot be made: {plain(waiting.message)}"
+def _not_made(waiting: ContainerStateWaiting, events: Sequence[KubernetesEvent]) -> WaitReason:
+    said = _missing(waiting.message) or f"its container cannot be made: {strip_runtime_names(waiting.message)}"
     failed = [event.first_timestamp for event in events if event.reason == "Failed"]
     since = min((moment for moment in failed if moment), default=None)
-    return Why(State.ASSIGNED, Reason.LAUNCH_FAILED, said, Reason.LAUNCH_FAILED, since=since)
+    return WaitReason(State.ASSIGNED, Reason.LAUNCH_FAILED, said, Reason.LAUNCH_FAILED, since=since)
 
 
 def _missing(message: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Why no node takes a pod, from the scheduler's causes and the inventory."""
+"""Explain why no node takes a pod, from the scheduler's causes and the inventory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from decimal import Decimal
 from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.pods import Pod, SelectorTerm
+from penstock.engines.kubernetes.api.objects import NodeSelectorTerm, Pod
 from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
 
 SHOWN = 3
-"""Nodes, holders and products that are named; of more only how many they are."""
+"""The most nodes, holders and products that are named; of more only their number is."""
 
 _CAUSES = re.compile(r"(\d+) ((?:(?!, \d+ ).)+)")
 _LIST = re.compile(
@@ -25,39 +25,39 @@ _KNOWN = ("Insufficient ", "untolerated taint", "were unschedulable", "node affi
 
 
 @dataclass(frozen=True)
-class Causes:
-    """What the scheduler says, sorted."""
+class ShortageCauses:
+    """The causes in the scheduler's message."""
 
     insufficient: frozenset[str] = frozenset()
     affinity: bool = False
-    hindered: bool = False
+    closed: bool = False
     others: tuple[str, ...] = ()
 
 
-def causes_of(message: str) -> Causes:
+def read_causes(message: str) -> ShortageCauses:
     found = _LIST.match(message)
     listed = [what for _, what in _CAUSES.findall(found[2])] if found else []
-    return Causes(
-        insufficient=frozenset(short[1] for what in listed if (short := _INSUFFICIENT.match(what))),
+    return ShortageCauses(
+        insufficient=frozenset(found[1] for what in listed if (found := _INSUFFICIENT.match(what))),
         affinity=any("node affinity/selector" in what for what in listed),
-        hindered=any("untolerated taint" in what or "were unschedulable" in what for what in listed),
+        closed=any("untolerated taint" in what or "were unschedulable" in what for what in listed),
         others=tuple(what for what in listed if not any(known in what for known in _KNOWN)),
     )
 
 
 def left_out(message: str) -> bool:
-    """There are nodes for which no cause is given: those without its volumes, of which Kubernetes 1.30 says nothing."""
+    """Are there nodes without a cause? Kubernetes 1.30 says nothing of those without the pod's volumes."""
     found = _LIST.match(message)
     return found is not None and 0 < sum(int(count) for count, _ in _CAUSES.findall(found[2])) < int(found[1])
 
 
-def shortage(pod: Pod, message: str, stock: Inventory) -> str:
-    return shortage_of(pod, causes_of(message), stock) or _plain(message)
+def explain_shortage(pod: Pod, message: str, inventory: Inventory) -> str:
+    return shortage_of(pod, read_causes(message), inventory) or _plain(message)
 
 
-def shortage_of(pod: Pod, causes: Causes, stock: Inventory) -> str:
+def shortage_of(pod: Pod, causes: ShortageCauses, inventory: Inventory) -> str:
     asked, products = requests(pod), wanted_products(pod)
-    nodes = stock.all()
+    nodes = inventory.all()
     if not nodes:
         return "there is no node"
     said = []
@@ -69,20 +69,20 @@ def shortage_of(pod: Pod, causes: Causes, stock: Inventory) -> str:
         said.append(_no_gpus(gpus, products, nodes))
     elif causes.affinity and not causes.insufficient and (node := _node_missing(pod, nodes)):
         said.append(f"there is no node {node}")
-    elif causes.affinity and not causes.insufficient and (labels := _labels_missing(pod, nodes, stock)):
+    elif causes.affinity and not causes.insufficient and (labels := _labels_missing(pod, nodes, inventory)):
         said.append(f"no node has the labels it needs: {labels}")
-    fitting = [node for node in nodes if fits(pod, node, stock)]
+    fitting = [node for node in nodes if fits(pod, node, inventory)]
     for name in (CPU, MEMORY, DISK, *sorted(causes.insufficient - {CPU, MEMORY, DISK, names.GPU})):
         if name in causes.insufficient:
-            said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, stock))
-    if causes.hindered:
-        said += hindered([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
+            said.append(_too_little(name, asked.get(name, Decimal(0)), fitting or nodes, inventory))
+    if causes.closed:
+        said += describe_closed_nodes([node for node in fitting or nodes if not (short_of_gpus and node.gpu_pools)])
     said += [_plain(what) for what in causes.others]
     return "; ".join(said)
 
 
 def shape_of(pod: Pod) -> object:
-    """What matters of a pod for where it fits."""
+    """Return what of a pod decides where it fits, for comparing."""
     selector = frozenset((pod.spec.node_selector or {}).items())
     return (frozenset(requests(pod).items()), wanted_products(pod), wanted_node(pod), selector)
 
@@ -98,12 +98,12 @@ def wanted_products(pod: Pod) -> frozenset[str]:
 
 
 def wanted_node(pod: Pod) -> str | None:
-    """The one node it names."""
+    """Return the one node a pod names."""
     named = (field.values for term in _terms(pod) for field in term.match_fields if field.key == "metadata.name")
     return next((values[0] for values in named if values), None)
 
 
-def _terms(pod: Pod) -> tuple[SelectorTerm, ...]:
+def _terms(pod: Pod) -> tuple[NodeSelectorTerm, ...]:
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required
     return affinity.node_selector_terms if affinity else ()
 
@@ -126,29 +126,29 @@ def _no_gpus(count: int, products: frozenset[str], nodes: list[Node]) -> str:
 
 
 def gpu_words(count: int, products: Collection[str]) -> str:
-    return f"{count} × {' or '.join(sorted(map(short, products))) or 'GPU'}"
+    return f"{count} × {' or '.join(sorted(map(short_product, products))) or 'GPU'}"
 
 
 def _pool(node: Node, pool: GpuPool) -> str:
-    have = f"{pool.total} × {short(pool.product)} on {node.name}"
+    have = f"{pool.total} × {short_product(pool.product)} on {node.name}"
     if node.message:
         return f"{have}, which {_is(node.message)}"
     if not pool.taken:
         return have
     taken = "all taken" if not pool.free else f"{pool.taken} taken"
-    return f"{have}, {taken} by {_several(pool.holders, holder)}" if pool.holders else f"{have}, {taken}"
+    return f"{have}, {taken} by {_several(pool.holders, describe_holder)}" if pool.holders else f"{have}, {taken}"
 
 
-def holder(held: Holder) -> str:
-    """`ada (train, abcd2345)`; what is not ours by its own name."""
+def describe_holder(held: Holder) -> str:
+    """Name a holder of GPUs, `ada (train, abcd2345)`; what is not Penstock's by its own name."""
     if held.user is None:
         return held.what
     name, _, identity = held.what.partition(" (")
     return f"{held.user} ({name}, {identity.rstrip(')')})" if identity else f"{held.user} ({name})"
 
 
-def _several(items: Iterable[Holder], show: Callable[[Holder], str]) -> str:
-    shown = [show(item) for item in items]
+def _several(items: Iterable[Holder], describe: Callable[[Holder], str]) -> str:
+    shown = [describe(item) for item in items]
     more = [f"{len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
     return ", ".join([*shown[:SHOWN], *more])
 
@@ -159,12 +159,12 @@ def _what_there_is(nodes: Iterable[Node]) -> str:
         for pool in node.gpu_pools:
             total, free = found.get(pool.product, (0, 0))
             found[pool.product] = (total + pool.total, free + pool.free)
-    shown = [f"{total} × {short(product)} ({free} free)" for product, (total, free) in sorted(found.items())]
+    shown = [f"{total} × {short_product(product)} ({free} free)" for product, (total, free) in sorted(found.items())]
     return f"there are {', '.join(shown)}" if shown else "there are no GPUs"
 
 
-def short(product: str) -> str:
-    """What nodes call `NVIDIA-A10`, people call an A10."""
+def short_product(product: str) -> str:
+    """Name a product as people do: nodes call an A10 `NVIDIA-A10`."""
     return product.removeprefix("NVIDIA-")
 
 
@@ -175,12 +175,12 @@ def _with_products(nodes: Iterable[Node], products: frozenset[str]) -> bool:
 # the rest
 
 
-def fits(pod: Pod, node: Node, stock: Inventory) -> bool:
-    """As far as its name, its labels and its GPUs' product go."""
+def fits(pod: Pod, node: Node, inventory: Inventory) -> bool:
+    """Does a pod fit on a node, as far as its name, labels and GPU product go?"""
     products, wanted = wanted_products(pod), wanted_node(pod)
     if (products and not _with_products([node], products)) or (wanted and wanted != node.name):
         return False
-    return not _unlike(pod, stock.labels(node.name))
+    return not _unlike(pod, inventory.labels(node.name))
 
 
 def _unlike(pod: Pod, labels: Mapping[str, str]) -> bool:
@@ -192,28 +192,29 @@ def _node_missing(pod: Pod, nodes: Iterable[Node]) -> str | None:
     return wanted if wanted and all(node.name != wanted for node in nodes) else None
 
 
-def _labels_missing(pod: Pod, nodes: Iterable[Node], stock: Inventory) -> str:
+def _labels_missing(pod: Pod, nodes: Iterable[Node], inventory: Inventory) -> str:
     asked = pod.spec.node_selector or {}
-    if not asked or any(not _unlike(pod, stock.labels(node.name)) for node in nodes):
+    if not asked or any(not _unlike(pod, inventory.labels(node.name)) for node in nodes):
         return ""
     return ", ".join(f"{key}={value}" for key, value in asked.items())
 
 
-def _too_little(name: str, asked: Decimal, nodes: list[Node], stock: Inventory) -> str:
+def _too_little(name: str, asked: Decimal, nodes: list[Node], inventory: Inventory) -> str:
     zero = Decimal(0)
-    largest = max(nodes, key=lambda node: stock.total(node.name).get(name, zero))
-    total = stock.total(largest.name).get(name, zero)
+    largest = max(nodes, key=lambda node: inventory.total(node.name).get(name, zero))
+    total = inventory.total(largest.name).get(name, zero)
     if total < asked:
-        return f"no node has {show(name, asked)}: the largest, {largest.name}, has {show(name, total, short=True)}"
+        has = show_amount(name, total, short=True)
+        return f"no node has {show_amount(name, asked)}: the largest, {largest.name}, has {has}"
     open_ = [node for node in nodes if node.message is None] or nodes
-    freest = max(open_, key=lambda node: stock.free(node.name).get(name, zero))
-    free = max(stock.free(freest.name).get(name, zero), zero)
-    of = stock.total(freest.name).get(name, zero)
-    have = f"{show(name, free, short=True)} of {show(name, of, short=True)}"
-    return f"no node has {show(name, asked)} free: {freest.name} has the most, {have}"
+    freest = max(open_, key=lambda node: inventory.free(node.name).get(name, zero))
+    free = max(inventory.free(freest.name).get(name, zero), zero)
+    of = inventory.total(freest.name).get(name, zero)
+    have = f"{show_amount(name, free, short=True)} of {show_amount(name, of, short=True)}"
+    return f"no node has {show_amount(name, asked)} free: {freest.name} has the most, {have}"
 
 
-def show(name: str, size: Decimal, *, short: bool = False) -> str:
+def show_amount(name: str, size: Decimal, *, short: bool = False) -> str:
     if name == CPU:
         number = show_cpus(int(size * 1000))
         return number if short else f"{number} {'CPU' if number == '1' else 'CPUs'}"
@@ -223,8 +224,8 @@ def show(name: str, size: Decimal, *, short: bool = False) -> str:
     return str(int(size)) if short else f"{int(size)} × {name}"
 
 
-def hindered(nodes: Iterable[Node]) -> list[str]:
-    """Nodes that take no work, those of one reason together."""
+def describe_closed_nodes(nodes: Iterable[Node]) -> list[str]:
+    """Describe nodes that take no work, those with one reason together."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
         if node.message:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.kubernetes.api.client import Api
-from penstock.engines.kubernetes.api.objects.pods import Pod
-from penstock.engines.kubernetes.logs.follow import LogLost, follow_log
-from penstock.engines.kubernetes.logs.lines import Mark
+from penstock.engines.kubernetes.api.client import KubernetesApi
+from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.logs.stream import LogIncomplete, LogMark, follow_log
 from tests.engines.kubernetes.making import becomes, eventually, has_ended, pod, started
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo out $i; echo err $i >&2; i=$((i+1)); sleep 0.01; done"
@@ -22,7 +21,7 @@ def counted(n: int) -> list[bytes]:
     return sorted([b"out %d" % i for i in range(n)] + [b"err %d" % i for i in range(n)])
 
 
-async def log_of(api: Api, pod: Pod, mark: Mark | None = None) -> bytes:
+async def log_of(api: KubernetesApi, pod: Pod, mark: LogMark | None = None) -> bytes:
     async with asyncio.timeout(90):
         return b"".join([line.data async for line in follow_log(api, pod, "main", mark)])
 
@@ -67,7 +66,7 @@ async def test_a_server_that_was_away_goes_on_at_its_mark(api, namespace):
     running = await started(api, namespace, "resumed", COUNT.format(n=100))
     had, known = b"", ((), 0, 0)
     for stop in (1, 50, 51, 120, 10**6):
-        mark = Mark(*known)
+        mark = LogMark(*known)
         async with asyncio.timeout(60), aclosing(follow_log(api, running, "main", mark)) as pieces:
             async for piece in pieces:
                 had += piece.data
@@ -98,7 +97,7 @@ def twice(name: str, then: str) -> dict[str, Any]:
     return body
 
 
-async def touch(api: Api, namespace: str, name: str, path: str) -> None:
+async def touch(api: KubernetesApi, namespace: str, name: str, path: str) -> None:
     async with await api.exec(name, namespace, ["touch", path]) as session:
         assert await session.exit_code() == 0
 
@@ -171,7 +170,7 @@ async def test_a_log_whose_end_could_not_be_had_is_said_to_be_lost(shaky, proxy,
         more = asyncio.ensure_future(anext(lines))
         await eventually(lambda: shaky.trouble)
         await proxy.up()
-        with pytest.raises(LogLost, match="was deleted before the end of its log was read"):
+        with pytest.raises(LogIncomplete, match="was deleted before the end of its log was read"):
             await more
 
 
@@ -193,7 +192,7 @@ async def test_another_pod_of_the_same_name_is_not_taken_for_it(api, namespace):
 @pytest.mark.timeout(300)
 async def test_a_kubelet_that_is_killed_and_comes_back_costs_no_line(own_rig):
     """The answer then ends as if the container had."""
-    api = Api.open(own_rig.kubeconfig)
+    api = KubernetesApi.open(own_rig.kubeconfig)
     running = await started(api, "default", "patient", COUNT.format(n=500))
     kubelet = f"kubelet-{own_rig.node_names.index(running.spec.node_name) + 1}"
     had, killed = b"", False

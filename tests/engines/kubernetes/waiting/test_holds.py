@@ -12,8 +12,8 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
-from penstock.engines.kubernetes.waiting import gang
-from penstock.engines.kubernetes.waiting.hold import read_placement
+from penstock.engines.kubernetes.state.jobs import read_placement
+from penstock.engines.kubernetes.waiting import holds
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
 from tests.rig.cluster import Rig
@@ -37,8 +37,8 @@ def own_namespace(own_rig: Rig) -> str:
 async def seen(
     own_rig: Rig, own_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Observed]:
-    monkeypatch.setattr(gang, "SHORTEST", 1.0)
-    monkeypatch.setattr(gang, "LONGEST", 8.0)
+    monkeypatch.setattr(holds, "SHORTEST", 1.0)
+    monkeypatch.setattr(holds, "LONGEST", 8.0)
     async with observed(own_rig, own_namespace, tmp_path) as seen:
         yield seen
 
@@ -101,8 +101,8 @@ async def test_it_starts_as_soon_as_there_is_room_for_all_of_it(
     own_rig: Rig, own_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own next try would be far away."""
-    monkeypatch.setattr(gang, "SHORTEST", 3600.0)
-    monkeypatch.setattr(gang, "LONGEST", 3600.0)
+    monkeypatch.setattr(holds, "SHORTEST", 3600.0)
+    monkeypatch.setattr(holds, "LONGEST", 3600.0)
     async with observed(own_rig, own_namespace, tmp_path) as seen:
         single = await seen.start(a_launch("sleep 600", stop_grace=1), change=seated)
         await seen.running(single)
@@ -115,8 +115,8 @@ async def test_it_starts_as_soon_as_there_is_room_for_all_of_it(
 async def test_the_next_server_goes_on_with_what_was_given_back(
     own_rig: Rig, own_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang, "SHORTEST", 3.0)
-    monkeypatch.setattr(gang, "LONGEST", 3.0)
+    monkeypatch.setattr(holds, "SHORTEST", 3.0)
+    monkeypatch.setattr(holds, "LONGEST", 3.0)
     async with observed(own_rig, own_namespace, tmp_path) as seen:
         run = await seen.start(a_launch("echo through", nodes=5, stop_grace=1), change=seated)
         await seen.until(run, lambda report: report.reason is Reason.GIVEN_BACK)

@@ -1,30 +1,23 @@
-"""What was last seen of each unit's pod: pods vanish, and with them how they ended.
+"""Record the last known state of a unit's pod: pods vanish, and with them how they ended.
 
-A sighting never gets poorer: what an earlier one knew (when it started, that it ended by itself before it was deleted)
-stays. The notes of a run are lines of a file beside its logs, which a server that starts anew reads.
+A record never loses what an earlier one knew: when the container started, that it ended by itself before its pod was
+deleted.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from datetime import datetime
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects.base import condition
-from penstock.engines.kubernetes.api.objects.pods import Pod
+from penstock.engines.kubernetes.api.objects import Pod, condition
 
-log = logging.getLogger(__name__)
-
-FILE = "units"
 OVER = ("Succeeded", "Failed")
 
 
-class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     part: int
     uid: str
     pod: str
@@ -60,23 +53,23 @@ class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def over(self) -> bool:
-        """It will not change any more."""
+        """Has the pod ended for good?"""
         return self.gone_at is not None or (self.phase in OVER and not self.running)
 
     @property
     def ran(self) -> bool:
-        """Its container has begun, so there may be a log."""
+        """Has its container begun? Then there may be a log."""
         return self.started_at is not None or (self.exit_code is not None and self.cause != "StartError")
 
 
-def sighting(pod: Pod, *, array: bool = False) -> Sighting:
+def record_pod(pod: Pod, *, array: bool = False) -> PodRecord:
     status = pod.container(names.CONTAINER)
     state = status.state if status else None
     ended = state.terminated if state else None
     began = (state.running and state.running.started_at) or (ended and ended.started_at) if state else None
     disrupted = condition(pod.status.conditions, "DisruptionTarget")
     container = next((each for each in pod.spec.containers if each.name == names.CONTAINER), None)
-    return Sighting(
+    return PodRecord(
         part=names.part_of(pod),
         uid=pod.uid,
         pod=pod.name,
@@ -107,8 +100,8 @@ def _version(pod: Pod) -> int:
     return int(version) if version.isdecimal() else 1
 
 
-def merged(old: Sighting | None, new: Sighting) -> Sighting:
-    """What is known of a unit after `new` was seen, too."""
+def merge_records(old: PodRecord | None, new: PodRecord) -> PodRecord:
+    """Merge what is known of a unit with what was just seen."""
     if old is None:
         return new
     if old.uid != new.uid:
@@ -124,70 +117,9 @@ def merged(old: Sighting | None, new: Sighting) -> Sighting:
     )
 
 
-def _made(sighting: Sighting) -> float:
-    return sighting.created.timestamp() if sighting.created else 0.0
+def _made(record: PodRecord) -> float:
+    return record.created.timestamp() if record.created else 0.0
 
 
-def vanished(old: Sighting, at: datetime) -> Sighting:
+def mark_gone(old: PodRecord, at: datetime) -> PodRecord:
     return old if old.over else replace(old, running=False, gone_at=at)
-
-
-def _worth(sighting: Sighting) -> tuple[object, ...]:
-    """What is noted when it changes."""
-    return (sighting.uid, sighting.started_at, sighting.exit_code, sighting.deleting, sighting.over, sighting.reason)
-
-
-class Notes:
-    """The sightings of one run, and their file."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / FILE
-        self.units: dict[int, Sighting] = {}
-        for seen in _read(self._path):
-            self.units[seen.part] = merged(self.units.get(seen.part), seen)
-
-    def see(self, seen: Sighting) -> Sighting:
-        return self._set(merged(self.units.get(seen.part), seen))
-
-    def lose(self, part: int, uid: str, at: datetime) -> None:
-        known = self.units.get(part)
-        if known and known.uid == uid:
-            self._set(vanished(known, at))
-
-    def _set(self, seen: Sighting) -> Sighting:
-        known = self.units.get(seen.part)
-        self.units[seen.part] = seen
-        if (seen.ran or seen.over or seen.deleting) and (known is None or _worth(known) != _worth(seen)):
-            _append(self._path, seen)
-        return seen
-
-
-def _append(path: Path, seen: Sighting) -> None:
-    """Not yet on the disk for good when this returns; what must be is brought there with the end of the log."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        log.warning("%s cannot be written: %s", path, error)
-        return
-    try:
-        os.write(fd, b"\n" + msgspec.json.encode(seen) + b"\n")  # a full disk may have left half a line before it
-    except OSError as error:
-        log.warning("%s cannot be written: %s", path, error)
-    finally:
-        os.close(fd)
-
-
-def _read(path: Path) -> list[Sighting]:
-    """Whole lines only: the last one may be half written."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            found.append(msgspec.json.decode(line, type=Sighting))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-    return found
