@@ -18,12 +18,12 @@ from penstock.services.notifications import Notifying
 from penstock.services.people.people import People
 from penstock.services.people.tokens import Tokens
 from penstock.services.reconcile.reconciler import Reconciler
-from penstock.services.scheduler.explain import Explaining
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.usage import Usage
 from penstock.services.volumes.volumes import Volumes
 from penstock.services.wakeup import Bell
 from penstock.services.workloads.events import Happenings
-from penstock.services.workloads.inspect import Looking
+from penstock.services.workloads.inspect import Inspector
 from penstock.services.workloads.logs import Logs
 from penstock.services.workloads.retry import Retrying
 from penstock.services.workloads.sessions import Sessions
@@ -40,6 +40,7 @@ class Parts:
     db: Database
     engine: Engine
     adoption: Adoption
+    queue: JobQueue
     reconciler: Reconciler
     volumes: Volumes
     submit: Submit
@@ -49,8 +50,7 @@ class Parts:
     nodes: Nodes
     logs: Logs
     sessions: Sessions
-    looking: Looking
-    explaining: Explaining
+    inspect: Inspector
     uploads: Uploads
     tokens: Tokens
     people: People
@@ -67,28 +67,29 @@ class Parts:
     def wire(cls, settings: Settings, db: Database, engine: Engine, port: Port) -> Parts:
         uploads, bell, people = Uploads(settings), Bell(), People(db)
         adoption = Adoption(db, engine, lambda workload: _adopted(reconciler, sessions, workload))
-        reconciler = Reconciler(db, engine, settings, uploads, bell, people, adoption.nodes)
+        queue = JobQueue(db, engine, settings, bell, people, adoption.nodes, lambda id_: reconciler.touch(id_))
+        reconciler = Reconciler(db, engine, settings, uploads, bell, queue)
         places = Places(db, engine, reconciler.touch)
-        workloads = Workloads(db, engine, reconciler, bell)
+        workloads = Workloads(db, engine, reconciler, queue, bell)
         volumes = Volumes(db, engine, settings, places)
         sessions = Sessions(db, engine, settings, workloads, reconciler, bell)
-        nodes = Nodes(db, engine, reconciler)
+        nodes = Nodes(db, engine, queue)
         return cls(
             settings=settings,
             db=db,
             engine=engine,
             adoption=adoption,
+            queue=queue,
             reconciler=reconciler,
             volumes=volumes,
-            submit=Submit(db, engine, settings, reconciler, uploads, volumes, people),
-            retrying=Retrying(db, engine, settings, reconciler, uploads, bell, people),
+            submit=Submit(db, engine, settings, reconciler, queue, uploads, volumes, people),
+            retrying=Retrying(db, engine, settings, reconciler, queue, uploads, bell, people),
             workloads=workloads,
             happenings=Happenings(db, engine),
             nodes=nodes,
             logs=Logs(db, engine, bell, people),
             sessions=sessions,
-            looking=Looking(db, engine, sessions, nodes),
-            explaining=Explaining(db, reconciler),
+            inspect=Inspector(db, engine, sessions, nodes, queue),
             uploads=uploads,
             tokens=Tokens(db, people),
             people=people,
@@ -108,7 +109,9 @@ class Parts:
         await self.places.open()
         await self.adoption.open()
         await self.volumes.recover()
+        await self.queue.open()
         await self.reconciler.open()
+        self.queue.start()
         await self.sessions.recover()
         await self.notifying.open()
         await self.idle.open()
@@ -125,6 +128,7 @@ class Parts:
         await self.sessions.close()
         await self.adoption.close()
         await self.reconciler.close()
+        await self.queue.close()
         await self.volumes.close()
         await self.engine.close()
         await self.audit.close()

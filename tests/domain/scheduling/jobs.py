@@ -72,6 +72,10 @@ def decided(pool: Pool, now: datetime = NOW) -> dict[str, list[str]]:
     return found
 
 
+def why(pool: Pool, workload_id: str) -> str:
+    return pool.causes([workload_id])[workload_id].message
+
+
 def given(pool: Pool, workload_id: str) -> list[tuple[str, ...]]:
     """Its GPUs by place."""
     return [place.gpus for place in pool.held[workload_id].places]

@@ -15,7 +15,7 @@ from penstock.domain.scheduling.fit import count, first_end, half
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.jobs import A10, NOW, V100, ask, gpus, job, node, stranger
+from tests.domain.scheduling.jobs import A10, NOW, V100, ask, gpus, job, node, stranger, why
 
 NAMES = ("n0", "n1", "n2", "n3")
 GROUPS = ("ann", "vision")
@@ -315,7 +315,7 @@ def test_nobody_waits_for_ever(data):
         for one in there:
             alone.see(one)
         alone.enqueue(each)
-        assert (each.id in started) == bool(alone.decide(NOW)), alone.why(each.id)
+        assert (each.id in started) == bool(alone.decide(NOW)), why(alone, each.id)
 
 
 @given(st.data())

@@ -6,7 +6,7 @@ Nodes of groups it may not use are never mentioned: they read as if they were no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.domain.nodes import Node
@@ -85,7 +85,7 @@ class Scene:
         most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
         cause = self.cause(job)
-        return Explanation(cause.behind(ahead).message, None if cause.by_rule else ahead, answers)
+        return Explanation(cause.message, None if cause.by_rule else ahead, answers)
 
     def cause(self, job: QueuedJob) -> Cause:
         """Why it waits, without its place in the queue."""
@@ -271,8 +271,12 @@ SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}
 
 @dataclass(frozen=True)
 class Cause:
+    """Why a job waits."""
+
     reason: Reason
     message: str
+    ahead: int | None = None
+    """How many are before it in the queue; None: nobody is, or it is turned down."""
 
     @property
     def state(self) -> State:
@@ -284,8 +288,8 @@ class Cause:
         return self.reason in RULES
 
     def behind(self, ahead: int) -> Cause:
-        """With its place in the queue, unless it is turned down."""
-        return self if self.by_rule or not ahead else Cause(self.reason, f"{self.message}; {ahead} ahead in the queue")
+        """Return it with its place in the queue, unless it is turned down."""
+        return self if self.by_rule or not ahead else replace(self, ahead=ahead)
 
 
 def no_room(message: str) -> Cause:

@@ -254,13 +254,8 @@ class Pool:
         job = self._queue.jobs[workload_id]
         return self._scene.explain(job, self.ahead(workload_id))
 
-    def why(self, workload_id: str) -> str:
-        """The same in one sentence."""
-        [cause] = self.causes([workload_id]).values()
-        return cause.message
-
     def causes(self, workload_ids: Iterable[str]) -> dict[str, Cause]:
-        """Of many at once: those that ask for the same wait for the same."""
+        """Return why each of these waits: those that ask for the same wait for the same."""
         scene = self._scene
         known: dict[tuple[Any, ...], Cause] = {}
         found = {}

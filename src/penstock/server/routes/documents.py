@@ -24,10 +24,20 @@ router = APIRouter(tags=["documents"])
 async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
     """Makes what the text describes: Pod, Job and PersistentVolumeClaim manifests, and tasks. Everything is checked
     first; what is there and the same is not changed."""
+
     from penstock.services.documents.apply import Apply
 
     parts = asked.parts
-    applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places, parts.audit)
+    applying = Apply(
+        parts.db,
+        parts.submit,
+        parts.volumes,
+        parts.uploads,
+        parts.people,
+        parts.places,
+        parts.audit,
+        parts.queue,
+    )
     results = await applying.apply(asked.caller, body, key)
     return answer(ApplyResults(results=results, upload_limit_bytes=parts.uploads.limit if body.dry_run else None))
 

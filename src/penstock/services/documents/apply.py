@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from penstock.dialects.document.types import NounDocument, WorkloadDocument
 from penstock.dialects.documents import Document, TaskDocument, Whole, read_whole, twice
@@ -19,6 +19,7 @@ from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload
 from penstock.dialects.yaml import in_order
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.scheduling.explain import Cause
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
@@ -48,6 +49,7 @@ from penstock.services.documents.kinds import (
 )
 from penstock.services.infrastructure import Places
 from penstock.services.people.people import People
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
 from penstock.services.workloads.references import Coming, homes_of
 from penstock.services.workloads.submit import Prepared, Submit, sends_workdir
@@ -72,9 +74,11 @@ class Apply:
         people: People,
         places: Places,
         audit: Audit,
+        queue: JobQueue,
     ) -> None:
         self._db = db
         self._submit = submit
+        self._queue = queue
         self._volumes = volumes
         self._uploads = uploads
         self._people = people
@@ -96,14 +100,15 @@ class Apply:
     def _would_be_applied(self, plans: Sequence[Planned]) -> tuple[Applied, ...]:
         """No id of what is not made; and each workload waits for room behind those of the text that come before it."""
         jobs = [plan.job for plan in plans if plan.job]
-        said = self._submit.outlook_together(jobs) if len(jobs) > 1 else {}
-        return tuple(
-            plan.applied(
-                id=plan.id if plan.result != CREATED else None,
-                message=said.get(plan.id or "", plan.message),
-            )
-            for plan in plans
-        )
+        causes = self._queue.outlook_together(jobs) if len(jobs) > 1 else {}
+        applied = []
+        for plan in plans:
+            more: dict[str, Any] = {"id": None} if plan.result == CREATED else {}
+            if plan.id in causes:
+                more |= _waits(causes[plan.id])
+                more["message"] = self._submit.would(more["message"], more["ahead"])
+            applied.append(plan.applied(**more))
+        return tuple(applied)
 
     # planning
 
@@ -251,6 +256,7 @@ class Apply:
             CREATED,
             id=prepared.workload.id,
             message=said,
+            ahead=prepared.workload.ahead,
             workload=prepared.workload,
             job=prepared.job,
             homes=prepared.homes,
@@ -296,8 +302,8 @@ class Apply:
     async def _with_places(self, plans: Sequence[Planned], results: Sequence[Applied]) -> tuple[Applied, ...]:
         """What one of several waits for is known when all are in the queue: each was planned as if it were alone."""
         new = [one.id for plan, one in zip(plans, results, strict=True) if plan.workload and one.id == plan.id]
-        said = await self._submit.said_of([id_ for id_ in new if id_]) if len(new) > 1 else {}
-        return tuple(one.model_copy(update={"message": said[one.id]}) if one.id in said else one for one in results)
+        causes = await self._queue.settled_causes([id_ for id_ in new if id_]) if len(new) > 1 else {}
+        return tuple(one.model_copy(update=_waits(causes[one.id])) if one.id in causes else one for one in results)
 
     async def _make(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
         """Whoever applies the same at the same time may have been first."""
@@ -320,7 +326,7 @@ class Apply:
             digest = idempotency.digest(caller, plan.workload.spec.model_dump_json().encode())
             workload = made.resolved(plan.workload)
             view_of = await self._submit.add(caller, Prepared(workload, plan.homes), key, digest, alone=True)
-            return plan.applied(id=view_of.id, message=workload.message)
+            return plan.applied(id=view_of.id, message=workload.message, ahead=workload.ahead)
         return plan.applied()
 
 
@@ -386,6 +392,10 @@ def _at(document: ManifestVolume, problem: Problem) -> Problem:
 
 def _file(number: int) -> str:
     return f"{number}.workdir"
+
+
+def _waits(cause: Cause | None) -> dict[str, Any]:
+    return {"message": cause.message, "ahead": cause.ahead} if cause else {"message": None, "ahead": None}
 
 
 def _key(key: str | None, number: int) -> str | None:

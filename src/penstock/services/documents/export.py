@@ -17,7 +17,6 @@ from penstock.services.people.people import People
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire.documents import DocumentView
-from penstock.wire.workloads import Summary
 
 PAGED = ("Workload", "Volume")
 """These are too many to be in memory whole."""
@@ -60,8 +59,8 @@ def refuse_unseen(caller: Caller, kind: str) -> None:
 def _workloads(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:
     if name is not None:
         return [_workload(lookup.workload(tx, caller, name))], None
-    texts, after = tx.workloads.page(caller.listed(Kind.Workload), limit=limit, cursor=cursor)
-    found = [tx.workloads.get(Summary.model_validate_json(text).id) for text in texts]
+    listed, after = tx.workloads.page(caller.listed(Kind.Workload), limit=limit, cursor=cursor)
+    found = [tx.workloads.get(row.id) for row in listed]
     return [_workload(each) for each in found if each and not each.session], after
 
 

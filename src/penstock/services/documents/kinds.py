@@ -240,6 +240,8 @@ class Planned:
     result: str
     id: str | None = None
     message: str | None = None
+    ahead: int | None = None
+    """Of a workload: how many are before it in the queue."""
     volume: Volume | None = None
     larger: Volume | None = None
     """The volume that is there, with its new size."""
@@ -260,8 +262,13 @@ class Planned:
 
     def applied(self, **more: Any) -> Applied:
         notices = self.workload.notices if self.workload else ()
-        fields = {"id": self.id, "result": self.result, "message": self.message, "notices": notices} | more
-        return Applied(kind=self.kind, name=self.name, **fields)
+        fields: dict[str, Any] = {
+            "id": self.id,
+            "result": self.result,
+            "message": self.message,
+            "ahead": self.ahead,
+        } | more
+        return Applied(kind=self.kind, name=self.name, **({"notices": notices} | fields))
 
 
 def together(plans: Sequence[Planned]) -> Iterator[list[Planned]]:

@@ -18,6 +18,7 @@ from penstock.services import audit, idempotency, lookup
 from penstock.services.people.people import People
 from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.wakeup import Bell
 from penstock.services.workloads.references import claim_of, may_write
 from penstock.services.workloads.uploads import Uploads
@@ -35,6 +36,7 @@ class Retrying:
         engine: Engine,
         settings: Settings,
         reconciler: Reconciler,
+        queue: JobQueue,
         uploads: Uploads,
         bell: Bell,
         people: People,
@@ -43,6 +45,7 @@ class Retrying:
         self._settings = settings
         self._engine = engine
         self._reconciler = reconciler
+        self._queue = queue
         self._uploads = uploads
         self._bell = bell
         self._people = people
@@ -73,7 +76,7 @@ class Retrying:
             self._reconciler.submitted(again)
             self._bell.ring(again.id)
         history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
-        return WorkloadView.whole(again, history, units, self._reconciler.limits)
+        return WorkloadView.whole(again, history, units, self._queue.limits)
 
     def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
         """It runs as its owner's, and because somebody asks: what either may not mount now is not mounted again."""

@@ -29,6 +29,7 @@ from penstock.services.people.people import People
 from penstock.services.reconcile.holds import waits_for
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.reconcile.records import RECORD_LIMIT, SPEC_LIMIT, record_of
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
 from penstock.services.workloads.references import Coming, awaited_by, claim_of, volumes_of
 from penstock.services.workloads.uploads import Uploads
@@ -36,7 +37,7 @@ from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire.requests import NewVolume, Submission
-from penstock.wire.workloads import DryRun, WorkloadView
+from penstock.wire.workloads import DryRun, SpecView, WorkloadView
 
 _WRITTEN = {
     "node": ("selectors", "node"),
@@ -67,6 +68,7 @@ class Submit:
         engine: Engine,
         settings: Settings,
         reconciler: Reconciler,
+        queue: JobQueue,
         uploads: Uploads,
         volumes: Volumes,
         people: People,
@@ -75,6 +77,7 @@ class Submit:
         self._engine = engine
         self._settings = settings
         self._reconciler = reconciler
+        self._queue = queue
         self._uploads = uploads
         self._volumes = volumes
         self._people = people
@@ -130,7 +133,7 @@ class Submit:
             "after_ids": tuple(others),
         }
         if waits:
-            said |= {"state": waits.state, "reason": waits.reason, "message": waits.message}
+            said |= {"state": waits.state, "reason": waits.reason, "message": waits.message, "ahead": waits.ahead}
         workload = workload.model_copy(update=said)
         self._refuse_too_long(workload, asked.source)
         return Prepared(workload, mounted.homes, None if unmet else job)
@@ -177,11 +180,10 @@ class Submit:
 
     async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> QueuedJob | None:
         """The engine does not know the storages that come with it."""
-        placement = self._reconciler.placement
         nodes = {storage.name: storage.node for storage in coming.storages}
         known = [volume for volume in volumes if volume.storage not in nodes]
         homes = tuple((volume.name, node) for volume in volumes if (node := nodes.get(volume.storage or "")))
-        return await placement.candidate(workload, known, homes) if placement else None
+        return await self._queue.candidate(workload, known, homes)
 
     async def _home(self, caller: Caller, coming: Coming, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
@@ -212,12 +214,7 @@ class Submit:
         made, new = await self._db.write(add)
         if new:
             self._reconciler.submitted(made)
-        return WorkloadView.whole(made, (), (), self._reconciler.limits)
-
-    async def said_of(self, workload_ids: Sequence[str]) -> dict[str, str | None]:
-        """Of several that were added: what each waits for, each with its own place in the queue."""
-        placement = self._reconciler.placement
-        return await placement.said_of(workload_ids) if placement else {}
+        return WorkloadView.whole(made, (), (), self._queue.limits)
 
     async def _with_homes(self, caller: Caller, prepared: Prepared) -> Workload:
         """Makes what is not there yet; what someone made meanwhile is the same one."""
@@ -234,37 +231,34 @@ class Submit:
 
     async def outlook(self, prepared: Prepared) -> DryRun:
         workload = prepared.workload
-        waits = workload.message or await self.foreseen(workload.spec)
+        waits = workload.message or await self._foreseen(workload.spec)
         fits = None if self._engine.schedules and not waits else waits is None
         limit = self._uploads.limit if sends_workdir(workload.spec) else None
         return DryRun(
             fits_now=fits,
-            message=self.would(waits),
+            message=self.would(waits, workload.ahead),
+            ahead=workload.ahead,
             notices=workload.notices,
-            spec=workload.spec,
+            spec=SpecView.of(workload.spec),
             upload_limit_bytes=limit,
         )
 
-    async def foreseen(self, spec: Spec) -> str | None:
+    async def _foreseen(self, spec: Spec) -> str | None:
         """Return what it would wait for on an engine that places work itself; None where that does not answer."""
         try:
             return await self._engine.outlook(spec) if isinstance(self._engine, Foreseeing) else None
         except Unavailable:
             return None
 
-    def would(self, waits: str | None) -> str:
-        """Say what would become of one that has this to wait for."""
+    def would(self, waits: str | None, ahead: int | None = None) -> str:
+        """Say what would become of a workload that has this to wait for."""
         if waits:
-            return f"It would wait: {waits}."
+            others = f" behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
+            return f"It would wait{others}: {waits}."
         return "The cluster decides when it starts." if self._engine.schedules else "It would start now."
 
-    def outlook_together(self, jobs: Sequence[QueuedJob]) -> dict[str, str]:
-        """What would become of each of several that are to be made at once."""
-        found = self._reconciler.placement.outlook_together(jobs) if self._reconciler.placement else {}
-        return {id_: self.would(cause.message if cause else None) for id_, cause in found.items()}
-
     def _outlook(self, job: QueuedJob | None, coming: Coming) -> Cause | None:
-        waits = self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
+        waits = self._queue.outlook(job) if job else None
         if waits and waits.reason is Reason.NO_NODE_FITS and coming.hosts:
             return no_room(f"waits for {', '.join(host.name for host in coming.hosts)} to be registered")
         return waits
@@ -292,9 +286,7 @@ class Submit:
         return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
     def _never_fits(self, task: Task, job: QueuedJob | None, coming: Coming) -> list[Problem]:
-        if self._reconciler.placement is None or job is None:
-            return []
-        found = self._reconciler.placement.never(job, coming.hosts)
+        found = self._queue.never(job, coming.hosts) if job else {}
         places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"
         return [
