@@ -33,14 +33,14 @@ _SEEN_SOON_HERE = {
 }
 
 
-class Lead:
+class Leader:
     """Use `await Lead.take(url)`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     @classmethod
-    async def take(cls, address: str) -> Lead:
+    async def take(cls, address: str) -> Leader:
         """Waits as long as another server has it."""
         url = parse_url(address)
         if url.get_backend_name() != "postgresql":

@@ -35,7 +35,7 @@ the log and writes the index anew."""
 _TABLE = "penstock_reserve"
 
 
-class Reserve:
+class DiskReserve:
     def __init__(self, path: str) -> None:
         self._path = path
         self._held: list[int] = []

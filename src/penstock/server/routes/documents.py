@@ -34,7 +34,7 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
         parts.volumes,
         parts.uploads,
         parts.people,
-        parts.places,
+        parts.infrastructure,
         parts.audit,
         parts.queue,
     )
@@ -49,7 +49,7 @@ async def delete(body: Documents, asked: Asked, force: bool = False) -> Response
     from penstock.services.documents.delete import Unapply
 
     parts = asked.parts
-    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
+    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
     return answer(ApplyResults(results=await undoing.delete(asked.caller, body, force=force)))
 
 
@@ -59,7 +59,7 @@ async def stop(body: Documents, asked: Asked) -> Response:
     from penstock.services.documents.delete import Unapply
 
     parts = asked.parts
-    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
+    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
     return answer(ApplyResults(results=await stopping.stop(asked.caller, body)))
 
 
@@ -91,12 +91,12 @@ async def list_documents(
 ) -> Response:
     """What there is as documents that `apply` takes again and finds not changed: the workloads and volumes that are
     listed, and the nodes, storages, groups and users that are written down."""
-    from penstock.services.documents.export import PAGED, Written, document, refuse_unseen
+    from penstock.services.documents.export import PAGED, Export, document, refuse_unseen
 
     parts = asked.parts
     caller = of_everything(asked.caller) if everything else asked.caller
     refuse_unseen(caller, kind)
-    written = Written(parts.db, parts.people, parts.places)
+    written = Export(parts.db, parts.people, parts.infrastructure)
     if kind in PAGED:
         found, after = await written.page(caller, kind, name, limit=limit, cursor=cursor)
     else:

@@ -19,7 +19,7 @@ from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload
 from penstock.dialects.yaml import in_order
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
-from penstock.domain.scheduling.explain import Cause
+from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
@@ -40,18 +40,18 @@ from penstock.services.documents.kinds import (
     FAILED,
     NOT_CHANGED,
     RESIZED,
-    Made,
+    ApplyProgress,
+    NounDocuments,
     Nouns,
     Planned,
-    Said,
     placed,
     together,
 )
-from penstock.services.infrastructure import Places
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.workloads.references import Coming, homes_of
+from penstock.services.workloads.references import UpcomingObjects, homes_of
 from penstock.services.workloads.submit import Prepared, Submit, sends_workdir
 from penstock.services.workloads.uploads import Uploads
 from penstock.store.database import Database
@@ -72,7 +72,7 @@ class Apply:
         volumes: Volumes,
         uploads: Uploads,
         people: People,
-        places: Places,
+        infrastructure: Infrastructure,
         audit: Audit,
         queue: JobQueue,
     ) -> None:
@@ -83,7 +83,7 @@ class Apply:
         self._uploads = uploads
         self._people = people
         self._audit = audit
-        self._nouns = Nouns(db, people, places, volumes, audit)
+        self._nouns = Nouns(db, people, infrastructure, volumes, audit)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
         read = await asyncio.to_thread(read_whole, asked.text, asked.source)
@@ -120,7 +120,7 @@ class Apply:
         found.problems.extend(twice(documents, caller.group))
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
-        said = Said.of(documents)
+        said = NounDocuments.of(documents)
         for noun in said.documents:
             with found.of(noun, self._nouns.deed(caller, noun)):
                 nouns.append(await _planned(partial(self._nouns.plan, caller, noun, said)))
@@ -132,7 +132,7 @@ class Apply:
         groups = {each.name: each.noun for each in said.documents if isinstance(each.noun, Group)}
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
-        coming = Coming(
+        coming = UpcomingObjects(
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             larger=[larger for plan in volumes if (larger := plan.larger)],
             groups=groups,
@@ -221,7 +221,7 @@ class Apply:
         document: Runnable,
         number: int,
         asked: Application,
-        coming: Coming,
+        coming: UpcomingObjects,
     ) -> Planned:
         task, kind = document.task, kind_of(document)
         name = task.spec.name
@@ -283,7 +283,7 @@ class Apply:
 
     async def _make_all(self, caller: Caller, plans: Sequence[Planned], key: str | None) -> tuple[Applied, ...]:
         """What stands in the way of one by now is its own result, and the others go on."""
-        made, results = Made(), list[Applied]()
+        made, results = ApplyProgress(), list[Applied]()
         for some in together(plans):
             keys = [_key(key, len(results) + number) for number in range(len(some))]
             making = (self._make_or_say(caller, plan, key, made) for plan, key in zip(some, keys, strict=True))
@@ -292,7 +292,7 @@ class Apply:
                 results.append(applied)
         return await self._with_places(plans, results)
 
-    async def _make_or_say(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+    async def _make_or_say(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         try:
             return await self._make(plan.caller or caller, plan, key, made)
         except PenstockError as error:
@@ -305,7 +305,7 @@ class Apply:
         causes = await self._queue.settled_causes([id_ for id_ in new if id_]) if len(new) > 1 else {}
         return tuple(one.model_copy(update=_waits(causes[one.id])) if one.id in causes else one for one in results)
 
-    async def _make(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+    async def _make(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         """Whoever applies the same at the same time may have been first."""
         try:
             return await self._make_planned(caller, plan, key, made)
@@ -314,7 +314,7 @@ class Apply:
                 raise
             return await self._make_planned(caller, await plan.again(), key, made)
 
-    async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+    async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         if plan.write:
             return plan.applied(result=await plan.write())
         if plan.result == RESIZED and plan.asked and plan.id:
@@ -394,7 +394,7 @@ def _file(number: int) -> str:
     return f"{number}.workdir"
 
 
-def _waits(cause: Cause | None) -> dict[str, Any]:
+def _waits(cause: WaitCause | None) -> dict[str, Any]:
     return {"message": cause.message, "ahead": cause.ahead} if cause else {"message": None, "ahead": None}
 
 

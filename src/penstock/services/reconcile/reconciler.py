@@ -22,10 +22,10 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
 from penstock.services.reconcile.expiry import Expiry
-from penstock.services.reconcile.holds import Holdups
-from penstock.services.reconcile.step import Runs
+from penstock.services.reconcile.holds import StartConditions
+from penstock.services.reconcile.step import RunSteps
 from penstock.services.scheduler.queue import JobQueue
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -45,15 +45,15 @@ class Reconciler:
         engine: Engine,
         settings: Settings,
         uploads: Uploads,
-        bell: Bell,
+        wakeup: Wakeup,
         queue: JobQueue,
     ) -> None:
         self._db = db
         self._engine = engine
-        self._bell = bell
+        self._wakeup = wakeup
         self._queue = queue
-        self._runs = Runs(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
-        self._holdups = Holdups(db, self.touch)
+        self._runs = RunSteps(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
+        self._conditions = StartConditions(db, self.touch)
         self._expiry = Expiry(db, uploads, timedelta(seconds=parse_duration(settings.retention)), self.touch)
         self._steps: set[str] = set()
         """Workloads that are looked at now."""
@@ -100,7 +100,7 @@ class Reconciler:
     def _remember(self, workload: Workload) -> None:
         """Takes up one that has not ended: into the queue at once where nothing else can be the matter."""
         waits = workload.state in WAITING
-        if waits and self._queue.active and not self._holdups.concern(workload):
+        if waits and self._queue.active and not self._conditions.concern(workload):
             self._queue.enqueue(workload)
             return
         if not waits:
@@ -143,9 +143,9 @@ class Reconciler:
 
     async def _begin(self, workload: Workload) -> None:
         """Its attempt was not started: is there anything to wait for?"""
-        held_up = await self._holdups.look(workload)
+        held_up = await self._conditions.look(workload)
         if held_up:
-            self._bell.ring(workload.id)
+            self._wakeup.wake(workload.id)
             if held_up.ended:
                 self._end(held_up)
         elif self._queue.active:
@@ -156,7 +156,7 @@ class Reconciler:
     async def _advance(self, workload: Workload) -> None:
         async with self._launching:
             after = await self._runs.advance(workload)
-        self._bell.ring(workload.id)
+        self._wakeup.wake(workload.id)
         if workload.launched < after.launched and workload.attempt > 1:
             # Not sooner: until then it is all that the engine has of this workload.
             self._tasks.start(self._settle(Run.of(workload, workload.attempt - 1), 0))
@@ -190,7 +190,7 @@ class Reconciler:
 
     def _over(self, workload_id: str) -> None:
         self._queue.release(workload_id)
-        self._holdups.ended(workload_id)
+        self._conditions.ended(workload_id)
 
     async def _remove(self, workload: Workload) -> None:
         for attempt in range(workload.attempt, 0, -1):

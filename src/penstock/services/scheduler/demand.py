@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.scheduling.demand import Allocation, Ask, Held, QueuedJob
-from penstock.domain.scheduling.explain import Cause
+from penstock.domain.scheduling.demand import Allocation, Ask, PlacedJob, QueuedJob
+from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Wants, Workload
 from penstock.services.infrastructure import LOCAL
@@ -21,7 +21,7 @@ from penstock.store.session import Store
 class Assignment:
     """The places of a job that is to start, as they are written in its record."""
 
-    held: Held
+    held: PlacedJob
     port: int
     hosts: tuple[str, ...]
     """By place, where there are several to choose from."""
@@ -58,12 +58,12 @@ def lasts(workload: Workload) -> int | None:
     return each * (len(workload.indexes) or workload.spec.array.count)
 
 
-def held_of(workload: Workload, ask: Ask, only: str) -> Held:
+def held_of(workload: Workload, ask: Ask, only: str) -> PlacedJob:
     """What it has by the record; `only` is the node, where there is one to choose."""
     places = len(workload.gpus) or workload.spec.nodes
     hosts = workload.hosts or (only,) * places
     counted = workload.counted or ((ask.cpus_milli or 0, ask.memory_bytes or 0),) * places
-    return Held(
+    return PlacedJob(
         job_of(workload, ask),
         tuple(
             Allocation(
@@ -129,7 +129,7 @@ def _can_mount(tx: Store, workload: Workload, assignment: Assignment, bound: lis
     return right
 
 
-def write_causes(tx: Store, causes: Mapping[str, Cause]) -> None:
+def write_causes(tx: Store, causes: Mapping[str, WaitCause]) -> None:
     """Write why each waits. The first cause is a line of its history; that the queue moves is not."""
     for workload_id, cause in causes.items():
         found = tx.workloads.get(workload_id)

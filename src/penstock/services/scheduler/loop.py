@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.scheduling.demand import Held
-from penstock.domain.scheduling.explain import Cause
+from penstock.domain.scheduling.demand import PlacedJob
+from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.states import WAITING, Reason
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
@@ -20,7 +20,7 @@ from penstock.services.people.people import People
 from penstock.services.scheduler.demand import Assignment, NotAssigned, free_port, write_assignments
 from penstock.services.scheduler.reasons import WaitReasons
 from penstock.services.scheduler.state import SchedulerState
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
 
@@ -38,7 +38,7 @@ class SchedulerLoop:
         state: SchedulerState,
         reasons: WaitReasons,
         people: People,
-        bell: Bell,
+        wakeup: Wakeup,
         touch: Callable[[str], None],
     ) -> None:
         self._db = db
@@ -46,7 +46,7 @@ class SchedulerLoop:
         self._pool = state.pool
         self._reasons = reasons
         self._people = people
-        self._bell = bell
+        self._wakeup = wakeup
         self._touch = touch
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
@@ -107,11 +107,11 @@ class SchedulerLoop:
             try:
                 homes = await self._state.homes(await self._db.read(partial(_volumes_of, workload)))
             except PenstockError as error:
-                self._state.unlocated_because[workload.id] = Cause(Reason.VOLUME_NOT_READY, error.message)
+                self._state.unlocated_because[workload.id] = WaitCause(Reason.VOLUME_NOT_READY, error.message)
             else:
                 self._state.locate(workload, homes)
 
-    async def _place(self, starts: list[Held]) -> bool:
+    async def _place(self, starts: list[PlacedJob]) -> bool:
         """Write down the places. False: something stood in the way, and it is better to look again in a moment."""
         if not starts:  # of very many kinds some were not looked at yet, and others want to be served, too
             await asyncio.sleep(0)
@@ -128,7 +128,7 @@ class SchedulerLoop:
                 self._pool.enqueue(held.job)
             raise
         for held in starts:
-            self._bell.ring(held.job.id)
+            self._wakeup.wake(held.job.id)
             if held.job.id in refused:
                 self._not_assigned(held, refused[held.job.id])
             else:
@@ -140,7 +140,7 @@ class SchedulerLoop:
                 self.wake()
         return not refused
 
-    def _not_assigned(self, held: Held, why: NotAssigned) -> None:
+    def _not_assigned(self, held: PlacedJob, why: NotAssigned) -> None:
         if why.elsewhere and why.workload:
             self._state.wait(why.workload)
             self.wake()

@@ -15,7 +15,7 @@ from penstock.domain.model import now
 from penstock.domain.nodes import Host, Node, unseen
 from penstock.domain.scheduling.capacity import Free
 from penstock.domain.scheduling.demand import QueuedJob
-from penstock.domain.scheduling.explain import Cause, Explanation
+from penstock.domain.scheduling.explain import Explanation, WaitCause
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
@@ -25,7 +25,7 @@ from penstock.services.scheduler.demand import job_of
 from penstock.services.scheduler.loop import RETRY, SchedulerLoop
 from penstock.services.scheduler.reasons import WaitReasons
 from penstock.services.scheduler.state import Homes, SchedulerState
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.settings import Settings
 from penstock.store.database import Database
 
@@ -41,7 +41,7 @@ class JobQueue:
         db: Database,
         engine: Engine,
         settings: Settings,
-        bell: Bell,
+        wakeup: Wakeup,
         people: People,
         nodes: Callable[[], Awaitable[list[Node]]],
         touch: Callable[[str], None],
@@ -50,8 +50,8 @@ class JobQueue:
         """Do workloads wait here? Otherwise the engine takes all that is to start."""
         self._state = SchedulerState(engine, settings, people, nodes)
         self._pool = self._state.pool
-        self._reasons = WaitReasons(db, bell, self._pool, self._state.causes_outside)
-        self._loop = SchedulerLoop(db, self._state, self._reasons, people, bell, touch)
+        self._reasons = WaitReasons(db, wakeup, self._pool, self._state.causes_outside)
+        self._loop = SchedulerLoop(db, self._state, self._reasons, people, wakeup, touch)
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -102,11 +102,11 @@ class JobQueue:
         which it is not known what they have."""
         return self._pool.never(job, [unseen(host) for host in coming])
 
-    def outlook(self, job: QueuedJob) -> Cause | None:
+    def outlook(self, job: QueuedJob) -> WaitCause | None:
         """Return why a job that came now would wait; None if it would start."""
         return self._pool.outlook(job, now())
 
-    def outlook_together(self, jobs: Sequence[QueuedJob]) -> dict[str, Cause | None]:
+    def outlook_together(self, jobs: Sequence[QueuedJob]) -> dict[str, WaitCause | None]:
         """Return the same of several that came at once, each in the way of those after it."""
         pool = self._pool.copy()
         for job in jobs:
@@ -125,13 +125,13 @@ class JobQueue:
         starts = not self._pool.settled and self._pool.outlook(job, now()) is None
         return replace(found, sentence=SOON) if starts else found
 
-    def causes(self, workload_ids: Iterable[str]) -> dict[str, Cause]:
+    def causes(self, workload_ids: Iterable[str]) -> dict[str, WaitCause]:
         """Return why each waits as of now, without those of which nothing is known beside what was written."""
         if not self._pool.settled:
             return {}
         return self._pool.causes(id_ for id_ in workload_ids if id_ in self._pool.waiting)
 
-    async def settled_causes(self, workload_ids: Sequence[str]) -> dict[str, Cause | None]:
+    async def settled_causes(self, workload_ids: Sequence[str]) -> dict[str, WaitCause | None]:
         """Return why each waits once all of them were looked at; None: it has a place. Those that are held up by
         something else are left out, and all where that takes too long."""
         with suppress(TimeoutError):

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.domain.scheduling.explain import SCHEDULING, Cause
+from penstock.domain.scheduling.explain import SCHEDULING, WaitCause
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING
 from penstock.domain.workloads import Workload
 from penstock.services.scheduler.demand import write_causes
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.workloads import ListedWorkload
 from penstock.wire.workloads import Summary
 
 Shown = TypeVar("Shown", bound=Summary)
-Causes = Callable[[Iterable[str]], Mapping[str, Cause]]
+Causes = Callable[[Iterable[str]], Mapping[str, WaitCause]]
 PAUSE = 1.0
 """Seconds between two rounds."""
 HEAD = 64
@@ -30,20 +30,22 @@ AT_ONCE = 256
 class WaitReasons:
     """The reasons that were written, and those that are to be."""
 
-    def __init__(self, db: Database, bell: Bell, pool: Pool, outside: Callable[[], Mapping[str, Cause]]) -> None:
+    def __init__(
+        self, db: Database, wakeup: Wakeup, pool: Pool, outside: Callable[[], Mapping[str, WaitCause]]
+    ) -> None:
         self._db = db
-        self._bell = bell
+        self._wakeup = wakeup
         self._pool = pool
         self._outside = outside
         """Return why those wait that are not in the pool."""
-        self._written: dict[str, Cause] = {}
+        self._written: dict[str, WaitCause] = {}
         self._unwritten: dict[str, None] = {}
         """Workloads that wait and of which no reason was written yet, in the order they came."""
         self._last = 0.0
 
     def comes(self, workload: Workload) -> None:
         if workload.reason in SCHEDULING and workload.message:
-            self._written[workload.id] = Cause(workload.reason, workload.message, workload.ahead)
+            self._written[workload.id] = WaitCause(workload.reason, workload.message, workload.ahead)
         else:
             self._unwritten[workload.id] = None
 
@@ -51,7 +53,7 @@ class WaitReasons:
         self._written.pop(workload_id, None)
         self._unwritten.pop(workload_id, None)
 
-    def due(self) -> dict[str, Cause]:
+    def due(self) -> dict[str, WaitCause]:
         """Return what is to be written now, right after a round in which nothing more could start."""
         pool, outside = self._pool, self._outside()
         fresh = [id_ for id_ in islice(self._unwritten, AT_ONCE) if id_ in pool.waiting]
@@ -67,7 +69,7 @@ class WaitReasons:
         """Is there still a workload without a reason?"""
         return any(id_ in self._pool.waiting for id_ in self._unwritten)
 
-    async def write(self, causes: Mapping[str, Cause]) -> None:
+    async def write(self, causes: Mapping[str, WaitCause]) -> None:
         self._last = time.monotonic()
         if not causes:
             return
@@ -76,7 +78,7 @@ class WaitReasons:
             self._unwritten.pop(id_, None)
             if id_ in self._pool.waiting or id_ in self._outside():
                 self._written[id_] = cause
-                self._bell.ring(id_)
+                self._wakeup.wake(id_)
 
 
 def as_of_now(shown: Sequence[Shown], causes: Causes) -> list[Shown]:
@@ -92,9 +94,9 @@ def summaries_as_of_now(listed: Sequence[ListedWorkload], causes: Causes) -> lis
     return [_with_cause(row.summary, known[row.id]) if row.id in known else row.summary for row in listed]
 
 
-def _with_cause(summary: str, cause: Cause) -> str:
+def _with_cause(summary: str, cause: WaitCause) -> str:
     return json.dumps(json.loads(summary) | _fields(cause), ensure_ascii=False, separators=(",", ":"))
 
 
-def _fields(cause: Cause) -> dict[str, str | int | None]:
+def _fields(cause: WaitCause) -> dict[str, str | int | None]:
     return {"state": cause.state, "reason": cause.reason, "message": cause.message, "ahead": cause.ahead}

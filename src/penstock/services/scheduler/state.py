@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_cpus
 from penstock.domain.scheduling.demand import Ask, ask_of
-from penstock.domain.scheduling.explain import Cause
+from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
 from penstock.domain.volumes import Volume
@@ -40,7 +40,7 @@ class SchedulerState:
         """The master port of each workload that has a place."""
         self.unlocated: dict[str, Workload] = {}
         """Workloads that wait until it is known on which nodes their volumes are."""
-        self.unlocated_because: dict[str, Cause] = {}
+        self.unlocated_because: dict[str, WaitCause] = {}
         """Why it is not known yet, by workload."""
         self._barred: dict[str, Workload] = {}
         """Workloads of users of whom nothing starts any more."""
@@ -84,10 +84,10 @@ class SchedulerState:
         self._barred.pop(workload_id, None)
         return self.pool.release(workload_id)
 
-    def causes_outside(self) -> Mapping[str, Cause]:
+    def causes_outside(self) -> Mapping[str, WaitCause]:
         """Return why the workloads wait that are not in the pool."""
         barred = {id_: self._people.barred(workload.user) or "" for id_, workload in self._barred.items()}
-        return {id_: Cause(Reason.NOT_ALLOWED, why) for id_, why in barred.items()} | self.unlocated_because
+        return {id_: WaitCause(Reason.NOT_ALLOWED, why) for id_, why in barred.items()} | self.unlocated_because
 
     def ask(self, workload: Workload, homes: Homes = ()) -> Ask:
         return ask_of(

@@ -16,7 +16,7 @@ from penstock.engines.base import Engine, VolumeReport
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, idempotency, lookup
-from penstock.services.infrastructure import Places
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.accounts import account_of
 from penstock.services.volumes.provision import Provisioner
 from penstock.services.volumes.quota import VolumeQuota
@@ -32,10 +32,10 @@ UNSAID = "1Gi"
 
 
 class Volumes:
-    def __init__(self, db: Database, engine: Engine, settings: Settings, places: Places) -> None:
+    def __init__(self, db: Database, engine: Engine, settings: Settings, infrastructure: Infrastructure) -> None:
         self._db = db
         self._engine = engine
-        self._places = places
+        self._infrastructure = infrastructure
         self._settings = settings
         self._provisioner = Provisioner(db, engine)
         self._quota = VolumeQuota()
@@ -73,7 +73,7 @@ class Volumes:
         for volumes, that is known now."""
         if self._engine.name == "docker":
             return asked, Storage(name=EVERYTHING, group=caller.group, kind=StorageKind.local)
-        if here := self._places.here():
+        if here := self._infrastructure.here():
             return asked.model_copy(update={"storage": here.name}), here
         return asked.model_copy(update={"storage": None, "size": asked.size or UNSAID}), None
 
@@ -81,7 +81,7 @@ class Volumes:
         """NotFound for one that is not there, or not the caller's to use."""
         if name is None:
             return None
-        return next((each for each in coming if each.name == name), None) or self._places.storage(caller, name)
+        return next((each for each in coming if each.name == name), None) or self._infrastructure.storage(caller, name)
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)

@@ -19,7 +19,7 @@ from penstock.services.people.people import People
 from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.scheduler.queue import JobQueue
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.services.workloads.references import claim_of, may_write
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
@@ -29,7 +29,7 @@ from penstock.wire.requests import Retry
 from penstock.wire.workloads import WorkloadView
 
 
-class Retrying:
+class Retries:
     def __init__(
         self,
         db: Database,
@@ -38,7 +38,7 @@ class Retrying:
         reconciler: Reconciler,
         queue: JobQueue,
         uploads: Uploads,
-        bell: Bell,
+        wakeup: Wakeup,
         people: People,
     ) -> None:
         self._db = db
@@ -47,7 +47,7 @@ class Retrying:
         self._reconciler = reconciler
         self._queue = queue
         self._uploads = uploads
-        self._bell = bell
+        self._wakeup = wakeup
         self._people = people
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
@@ -74,7 +74,7 @@ class Retrying:
         again, new = await self._db.write(change)
         if new:
             self._reconciler.submitted(again)
-            self._bell.ring(again.id)
+            self._wakeup.wake(again.id)
         history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
         return WorkloadView.whole(again, history, units, self._queue.limits)
 

@@ -14,7 +14,7 @@ from penstock.domain.names import new_id, shorten
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
 from penstock.domain.scheduling.demand import QueuedJob
-from penstock.domain.scheduling.explain import Cause, no_room
+from penstock.domain.scheduling.explain import WaitCause, no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group, Proof
 from penstock.domain.volumes import Phase, Volume
@@ -31,7 +31,7 @@ from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.reconcile.records import RECORD_LIMIT, SPEC_LIMIT, record_of
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.workloads.references import Coming, awaited_by, claim_of, volumes_of
+from penstock.services.workloads.references import UpcomingObjects, awaited_by, claim_of, volumes_of
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -95,10 +95,12 @@ class Submit:
         body = idempotency.digest(caller, asked.model_dump_json(exclude={"files"}).encode()) if key else ""
         return await self.add(caller, prepared, key, body)
 
-    async def prepare(self, caller: Caller, task: Task, asked: Submission, coming: Coming | None = None) -> Prepared:
+    async def prepare(
+        self, caller: Caller, task: Task, asked: Submission, coming: UpcomingObjects | None = None
+    ) -> Prepared:
         """Checks everything; nothing is written."""
         caller.require(Verb.create, Kind.Workload)
-        coming = coming or Coming()
+        coming = coming or UpcomingObjects()
         problems = [*open_secrets(task), *await self._refusals(caller, task)]
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
@@ -123,7 +125,7 @@ class Submit:
             *_limited(workload),
         )
         unmet = [other for other in others.values() if other.state is not State.EXITED]
-        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job, coming)
+        waits = WaitCause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job, coming)
         said = {
             "spec": _with(task.spec, asked.after),
             "volume_ids": mounted.ids,
@@ -138,7 +140,7 @@ class Submit:
         self._refuse_too_long(workload, asked.source)
         return Prepared(workload, mounted.homes, None if unmet else job)
 
-    async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: Coming) -> list[Problem]:
+    async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: UpcomingObjects) -> list[Problem]:
         """Volumes that are made with it count like others, after all that the same text makes before them."""
         new = {(home.group, home.name): path for path, home in homes.items()}
         new = {key: path for key, path in new.items() if key not in coming.planned_homes}
@@ -178,14 +180,14 @@ class Submit:
             updated_at=moment,
         )
 
-    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> QueuedJob | None:
+    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: UpcomingObjects) -> QueuedJob | None:
         """The engine does not know the storages that come with it."""
         nodes = {storage.name: storage.node for storage in coming.storages}
         known = [volume for volume in volumes if volume.storage not in nodes]
         homes = tuple((volume.name, node) for volume in volumes if (node := nodes.get(volume.storage or "")))
         return await self._queue.candidate(workload, known, homes)
 
-    async def _home(self, caller: Caller, coming: Coming, mount: Mount) -> Volume:
+    async def _home(self, caller: Caller, coming: UpcomingObjects, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
         return await self._volumes.wanted(caller, _asked(mount), coming.storages)
 
@@ -257,7 +259,7 @@ class Submit:
             return f"It would wait{others}: {waits}."
         return "The cluster decides when it starts." if self._engine.schedules else "It would start now."
 
-    def _outlook(self, job: QueuedJob | None, coming: Coming) -> Cause | None:
+    def _outlook(self, job: QueuedJob | None, coming: UpcomingObjects) -> WaitCause | None:
         waits = self._queue.outlook(job) if job else None
         if waits and waits.reason is Reason.NO_NODE_FITS and coming.hosts:
             return no_room(f"waits for {', '.join(host.name for host in coming.hosts)} to be registered")
@@ -285,7 +287,7 @@ class Submit:
         hint = f"an admin can raise max_priority of group {group.name}"
         return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
-    def _never_fits(self, task: Task, job: QueuedJob | None, coming: Coming) -> list[Problem]:
+    def _never_fits(self, task: Task, job: QueuedJob | None, coming: UpcomingObjects) -> list[Problem]:
         found = self._queue.never(job, coming.hosts) if job else {}
         places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"

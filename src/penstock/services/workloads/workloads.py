@@ -17,7 +17,7 @@ from penstock.services import audit, lookup
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.scheduler.reasons import as_of_now, summaries_as_of_now
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.workloads import ListedWorkload
@@ -30,12 +30,12 @@ AT_ONCE = 256
 
 
 class Workloads:
-    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler, queue: JobQueue, bell: Bell) -> None:
+    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler, queue: JobQueue, wakeup: Wakeup) -> None:
         self._db = db
         self._engine = engine
         self._reconciler = reconciler
         self._queue = queue
-        self._bell = bell
+        self._wakeup = wakeup
         self._pages: dict[object, tuple[int, tuple[list[ListedWorkload], str | None]]] = {}
         """What was asked for → the version of the store then, and the page."""
 
@@ -108,14 +108,14 @@ class Workloads:
         """The workload once it has ended, or as it is when the time is up. Woken by its own changes only."""
         until = time.monotonic() + timeout
         view = await self.get(caller, ref)
-        with self._bell.listen(view.id) as rung:
+        with self._wakeup.listen(view.id) as listener:
             while True:
-                rung.clear()
+                listener.clear()
                 view = await self.get(caller, view.id)
                 left = until - time.monotonic()
-                if view.ended_at is not None or left <= 0 or self._bell.stopping:
+                if view.ended_at is not None or left <= 0 or self._wakeup.stopping:
                     return view
-                await rung.wait(left)
+                await listener.wait(left)
 
     # end
 
@@ -170,7 +170,7 @@ class Workloads:
         return stopped
 
     def _stopped(self, workload: Workload) -> Summary:
-        self._bell.ring(workload.id)
+        self._wakeup.wake(workload.id)
         self._reconciler.touch(workload.id)
         return Summary.of(workload)
 
