@@ -11,7 +11,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.store.database import Database
 from penstock.store.usage import UsageTotals
-from penstock.wire.usage import UsageReport, UsageRow
+from penstock.wire.measures import UsageReport, UsageRow
 
 HOUR = 3_600_000
 """In milliseconds."""

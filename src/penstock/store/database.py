@@ -24,8 +24,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from sqlalchemy import URL
 
 from penstock.errors import StartRefused, StorageFull, Unavailable
-from penstock.store.connections import make_engine, parse_url, prepare_file
-from penstock.store.errors import translated
+from penstock.store.connections import make_engine, parse_url, prepare_file, translated
 from penstock.store.reserve import DiskReserve
 from penstock.store.schema import prepare
 from penstock.store.session import DatabaseSession, Store, WriteResult

@@ -15,8 +15,7 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.pool import NullPool
 
 from penstock.errors import StartRefused, Unavailable
-from penstock.store.connections import CONNECT_SECONDS, LOCK, SEEN_SOON, make_engine, parse_url
-from penstock.store.errors import translated
+from penstock.store.connections import CONNECT_SECONDS, LOCK, SEEN_SOON, make_engine, parse_url, translated
 
 log = logging.getLogger(__name__)
 LOOK = 1.0

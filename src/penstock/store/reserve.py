@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from penstock.store.errors import full
+from penstock.store.connections import disk_full
 
 log = logging.getLogger(__name__)
 SIZE, SHARE = 8 << 20, 20
@@ -50,7 +50,7 @@ class DiskReserve:
             try:
                 os.posix_fallocate(fd, 0, _INDEX)
             except OSError as error:
-                raise full() from error
+                raise disk_full() from error
             os.pwrite(fd, bytes(_INDEX_HEADERS), 0)
         _lock(fd, fcntl.F_RDLCK, _USED_BY_OTHERS)
 

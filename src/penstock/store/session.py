@@ -11,8 +11,8 @@ from sqlalchemy import Dialect, Engine
 
 from penstock.errors import StorageFull
 from penstock.store.audit import AuditTable
+from penstock.store.connections import translated
 from penstock.store.documents import DocumentTable
-from penstock.store.errors import translated
 from penstock.store.idempotency import SubmissionTable
 from penstock.store.locks import LockTable
 from penstock.store.outbox import Outbox

@@ -9,7 +9,7 @@ from penstock.server.identity import Asked
 from penstock.server.routes.paging import Cursor, Limit, answer, page_of_few
 from penstock.services.infrastructure import lost_message
 from penstock.wire.pages import Deleted
-from penstock.wire.storages import StoragePage, StorageView
+from penstock.wire.volumes import StoragePage, StorageView
 
 router = APIRouter(tags=["places"])
 

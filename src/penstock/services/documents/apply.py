@@ -23,7 +23,6 @@ from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
-from penstock.services import idempotency
 from penstock.services.audit import Audit
 from penstock.services.documents.check import Findings, by_dependency
 from penstock.services.documents.diff import (
@@ -47,6 +46,7 @@ from penstock.services.documents.kinds import (
     placed,
     together,
 )
+from penstock.services.idempotency import KeyedRequest
 from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
 from penstock.services.scheduler.queue import JobQueue
@@ -323,9 +323,9 @@ class Apply:
             view = await self._volumes.add(caller, plan.volume, plan.asked, key)
             return plan.applied(id=view.id, message=view.message, notices=view.notices)
         elif plan.workload:
-            digest = idempotency.digest(caller, plan.workload.spec.model_dump_json().encode())
+            request = KeyedRequest(caller, key, Kind.Workload, plan.workload.spec.model_dump_json().encode())
             workload = made.resolved(plan.workload)
-            view_of = await self._submit.add(caller, Prepared(workload, plan.homes), key, digest, alone=True)
+            view_of = await self._submit.add(caller, Prepared(workload, plan.homes), request, alone=True)
             return plan.applied(id=view_of.id, message=workload.message, ahead=workload.ahead)
         return plan.applied()
 

@@ -15,7 +15,8 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, VolumeReport
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
-from penstock.services import audit, idempotency, lookup
+from penstock.services import audit, lookup
+from penstock.services.idempotency import KeyedRequest
 from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.accounts import account_of
 from penstock.services.volumes.provision import Provisioner
@@ -85,21 +86,21 @@ class Volumes:
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
-        body = idempotency.digest(caller, asked.model_dump_json().encode())
+        request = KeyedRequest(caller, key, Kind.Volume, asked.model_dump_json().encode())
 
         def add(tx: Store) -> Volume | None:
-            before = idempotency.made_before(tx, caller.user, key, body, Kind.Volume)
+            before = request.made_before(tx)
             if before:
                 known: Volume | None = tx.volumes.get(before)
                 if known is None or known.phase is Phase.Deleting:
-                    raise idempotency.gone(Kind.Volume, before)
+                    raise request.gone(before)
                 return known
             disk_of(self._settings).refuse_new_work()
             if problems := self._quota.problems(tx, volume):
                 raise Invalid("The volume cannot be created.", problems=problems)
             tx.volumes.add(volume, account)
             audit.note_of(tx, caller, Verb.create, volume)
-            idempotency.remember(tx, caller.user, key, body, Kind.Volume, volume.id)
+            request.remember(tx, volume.id)
             return None
 
         self._provisioner.unmade.add(volume.id)
@@ -109,7 +110,7 @@ class Volumes:
             self._provisioner.unmade.discard(volume.id)
             raise
         if known is None:
-            made, report = await self._make_or_forget(caller, volume, key)
+            made, report = await self._make_or_forget(caller, volume, request)
         else:
             self._provisioner.unmade.discard(volume.id)
             pending = known.phase is Phase.Pending
@@ -118,7 +119,7 @@ class Volumes:
         return view.model_copy(update={"notices": self._notices(made, report)})
 
     async def _make_or_forget(
-        self, caller: Caller, volume: Volume, key: str | None
+        self, caller: Caller, volume: Volume, request: KeyedRequest
     ) -> tuple[Volume, VolumeReport | None]:
         """Make a volume that is in the store; if that fails, take it out of it."""
         try:
@@ -128,7 +129,7 @@ class Volumes:
 
             def forget(tx: Store) -> None:
                 tx.volumes.remove(volume.id)
-                idempotency.forget(tx, caller.user, key)
+                request.forget(tx)
                 audit.note_of(tx, caller, Verb.create, volume, why, result=audit.FAILED)
 
             await self._db.write(forget)

@@ -14,7 +14,8 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import Conflict, Invalid, Problem
-from penstock.services import audit, idempotency, lookup
+from penstock.services import audit, lookup
+from penstock.services.idempotency import KeyedRequest
 from penstock.services.people.people import People
 from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
@@ -52,12 +53,13 @@ class Retries:
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
-        body = idempotency.digest(caller, f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
+        body = f"retry {ref} {asked.model_dump_json()}".encode()
+        request = KeyedRequest(caller, key, Kind.Workload, body)
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
         await self._refuse_gone(caller, workload)
 
         def change(tx: Store) -> tuple[Workload, bool]:
-            before = idempotency.made_before(tx, caller.user, key, body, Kind.Workload)
+            before = request.made_before(tx)
             if before:
                 return lookup.workload(tx, caller, before, Verb.create), False
             disk_of(self._settings).refuse_new_work()
@@ -67,7 +69,7 @@ class Retries:
             self._refuse_not_theirs(tx, caller, found)
             indexes = _indexes(tx, found, asked.indexes)
             after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
-            idempotency.remember(tx, caller.user, key, body, Kind.Workload, found.id)
+            request.remember(tx, found.id)
             audit.note_of(tx, caller, Verb.create, found, after.message)
             return records.begin(tx, found, after), True
 

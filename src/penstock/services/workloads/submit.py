@@ -22,8 +22,9 @@ from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, Foreseeing
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
-from penstock.services import audit, idempotency, notifications
+from penstock.services import audit, notifications
 from penstock.services.documents.diff import alive, open_secrets
+from penstock.services.idempotency import KeyedRequest
 from penstock.services.people.accounts import account_of, root_account
 from penstock.services.people.people import People
 from penstock.services.reconcile.holds import waits_for
@@ -92,8 +93,8 @@ class Submit:
         prepared = await self.prepare(caller, task, asked)
         if asked.dry_run:
             return await self.outlook(prepared)
-        body = idempotency.digest(caller, asked.model_dump_json(exclude={"files"}).encode()) if key else ""
-        return await self.add(caller, prepared, key, body)
+        body = asked.model_dump_json(exclude={"files"}).encode()
+        return await self.add(caller, prepared, KeyedRequest(caller, key, Kind.Workload, body))
 
     async def prepare(
         self, caller: Caller, task: Task, asked: Submission, coming: UpcomingObjects | None = None
@@ -192,15 +193,15 @@ class Submit:
         return await self._volumes.wanted(caller, _asked(mount), coming.storages)
 
     async def add(
-        self, caller: Caller, prepared: Prepared, key: str | None, body: str, *, alone: bool = False
+        self, caller: Caller, prepared: Prepared, request: KeyedRequest, *, alone: bool = False
     ) -> WorkloadView:
         """Stores it; durable when this returns. `alone`: not beside another of its name that is alive."""
         workload = await self._with_homes(caller, prepared)
 
         def add(tx: Store) -> tuple[Workload, bool]:
-            before = idempotency.made_before(tx, caller.user, key, body, Kind.Workload)
+            before = request.made_before(tx)
             if before:
-                return _still_there(tx, before), False
+                return _still_there(tx, before, request), False
             self.refuse_without_room()
             if alone and (others := alive(tx, workload.group, workload.name)):
                 raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
@@ -210,7 +211,7 @@ class Submit:
                     raise NotFound(f"Volume {volume_id} not found")
             tx.workloads.add(workload)
             audit.note_of(tx, caller, Verb.create, workload)
-            idempotency.remember(tx, caller.user, key, body, Kind.Workload, workload.id)
+            request.remember(tx, workload.id)
             return workload, True
 
         made, new = await self._db.write(add)
@@ -319,11 +320,11 @@ class Submit:
             raise Invalid(f"{source} cannot run here.", problems=[problem])
 
 
-def _still_there(tx: Store, workload_id: str) -> Workload:
+def _still_there(tx: Store, workload_id: str, request: KeyedRequest) -> Workload:
     """In the caller's group, where they may make workloads: both was asked before."""
     known = tx.workloads.get(workload_id)
     if known is None or known.state is State.DELETED:
-        raise idempotency.gone(Kind.Workload, workload_id)
+        raise request.gone(workload_id)
     return known
 
 
