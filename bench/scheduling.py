@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from bench.table import Line, show
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling.demand import Ask, Held, QueuedJob
+from penstock.domain.scheduling.demand import Ask, PlacedJob, QueuedJob
 from penstock.domain.scheduling.pool import Pool
 
 NODES, GPUS, WAITING, GROUPS = 1000, 8, 10_000, 20
@@ -67,7 +67,7 @@ def _placements(pool: Pool, chance: random.Random, at_once: int) -> float:
         began = time.process_time()
         for each in ended:
             pool.release(each)
-        starts: list[Held] = []
+        starts: list[PlacedJob] = []
         while some := pool.decide(now):
             starts += some
         spent += time.process_time() - began

@@ -84,8 +84,8 @@ def test_a_higher_priority_goes_first(server: RunningServer) -> None:
     first = server.submit("resources: {cpus: 2}\nrun: sleep 60\n")
     low = server.submit("name: low\nresources: {cpus: 2}\nrun: 'true'\n")
     high = server.submit("name: high\npriority: 5\nresources: {cpus: 2}\nrun: 'true'\n")
-    shown = until(lambda: _says(server, low["id"], "1 ahead in the queue"))
-    assert shown["message"] == "needs 2 CPUs; 0 of 2 are free; 1 ahead in the queue"
+    shown = until(lambda: _is_behind(server, low["id"], 1))
+    assert shown["message"] == "needs 2 CPUs; 0 of 2 are free"
     server.request("POST", f"/v1/workloads/{first['id']}/stop")
     ended = {name: server.ended(made["id"]) for name, made in {"low": low, "high": high}.items()}
     assert ended["high"]["started_at"] < ended["low"]["started_at"]
@@ -106,12 +106,17 @@ def _says(server: RunningServer, id_: str, words: str) -> dict[str, Any] | None:
     return found if words in (found["message"] or "") else None
 
 
+def _is_behind(server: RunningServer, id_: str, ahead: int) -> dict[str, Any] | None:
+    _, found = server.request("GET", f"/v1/workloads/{id_}")
+    return found if found["ahead"] == ahead else None
+
+
 def test_that_the_queue_moves_is_no_line_of_a_history(server: RunningServer) -> None:
     blockers = [server.submit("resources: {cpus: 1}\nrun: sleep 60\n") for _ in range(2)]
     waiting = [server.submit("resources: {cpus: 2}\nrun: sleep 60\n") for _ in range(2)]
-    assert "1 ahead in the queue" in server.request("GET", f"/v1/workloads/{waiting[1]['id']}")[1]["message"]
+    assert _is_behind(server, waiting[1]["id"], 1)
     server.request("POST", f"/v1/workloads/{waiting[0]['id']}/stop")
-    until(lambda: _says(server, waiting[1]["id"], "needs 2 CPUs; 0 of 2 are free"))
+    until(lambda: server.request("GET", f"/v1/workloads/{waiting[1]['id']}")[1]["ahead"] is None)
     server.request("POST", f"/v1/workloads/{blockers[0]['id']}/stop")
     server.ended(blockers[0]["id"])
     found = until(lambda: _says(server, waiting[1]["id"], "needs 2 CPUs; 1 of 2 are free"))
@@ -123,11 +128,11 @@ def test_a_list_shows_the_place_in_the_queue_as_it_is(server: RunningServer) -> 
     waiting = [server.submit("resources: {cpus: 2}\nrun: sleep 60\n") for _ in range(3)]
     server.request("POST", f"/v1/workloads/{waiting[0]['id']}/stop")
 
-    def places() -> list[str]:
+    def places() -> list[int | None]:
         _, listed = server.request("GET", "/v1/workloads?status=pending")
-        return [(item["message"] or "").rpartition("; ")[2] for item in listed["items"]]
+        return [item["ahead"] for item in listed["items"]]
 
-    until(lambda: places() == ["1 ahead in the queue", "0 of 2 are free"])
+    until(lambda: places() == [1, None])
 
 
 def test_a_list_shows_the_place_of_those_far_behind_too(server: RunningServer) -> None:
@@ -136,16 +141,16 @@ def test_a_list_shows_the_place_of_those_far_behind_too(server: RunningServer) -
     status, made = server.request("POST", "/v1/apply", {"text": batch})
     assert status == 200, made
 
-    def places() -> list[str]:
+    def places() -> list[int | None]:
         _, listed = server.request("GET", "/v1/workloads?status=pending&limit=200")
-        return [(item["message"] or "").rpartition("; ")[2] for item in listed["items"]]
+        return [item["ahead"] for item in listed["items"]]
 
-    last = [f"{before} ahead in the queue" for before in range(99, 0, -1)]
-    until(lambda: places() == [*last, "0 of 2 are free"])
+    last = list(range(99, 0, -1))
+    until(lambda: places() == [*last, None])
     _, listed = server.request("GET", "/v1/workloads?status=pending&limit=200")
     assert {item["reason"] for item in listed["items"]} == {"NO_AVAILABLE_RESOURCES"}
     server.request("POST", f"/v1/workloads/{listed['items'][-1]['id']}/stop")
-    until(lambda: places() == [*last[1:], "0 of 2 are free"])
+    until(lambda: places() == [*last[1:], None])
 
 
 def test_each_node_says_why_not(server: RunningServer) -> None:
@@ -303,7 +308,7 @@ def test_what_the_machine_can_no_longer_run_says_so_and_is_in_nobodys_way(place:
     assert "asks for 4 CPUs" in found["message"]
     assert found["message"].endswith("has 2; it starts once a node can run it")
     waits = server.submit("resources: {cpus: 1}\nrun: 'true'\n")
-    assert "ahead" not in server.request("GET", f"/v1/workloads/{waits['id']}")[1]["message"]
+    assert server.request("GET", f"/v1/workloads/{waits['id']}")[1]["ahead"] is None
     server.kill()
     server = start_server(place, cpus="4")
     server.request("POST", f"/v1/workloads/{blocker['id']}/stop")

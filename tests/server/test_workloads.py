@@ -226,7 +226,7 @@ class TestQueue:
         assert (waiting["state"], waiting["status"]) == ("QUEUED", "pending")
         assert waiting["message"] == "needs 1 CPU; 0 of 2 are free"
         third = server.submit("name: third\nrun: 'true'\n")
-        assert "1 ahead in the queue" in third["message"]
+        assert (third["message"], third["ahead"]) == ("needs 0.5 CPUs; 0 of 2 are free", 1)
         server.request("POST", f"/v1/workloads/{first['id']}/stop")
         assert server.ended(second["id"])["status"] == "completed"
         assert server.ended(third["id"])["status"] == "completed"

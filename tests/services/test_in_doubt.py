@@ -13,7 +13,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Wants, Workload
 from penstock.engines.docker.engine import DockerEngine
 from penstock.errors import Unavailable
-from penstock.services.reconcile.step import Runs
+from penstock.services.reconcile.step import RunSteps
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -22,7 +22,7 @@ from tests.hosts.lot import Hosts
 from tests.store.making import a_workload, run_until
 
 NOWHERE = Host(name="lab-1", group=SHARED_GROUP, address="unix:///nowhere/docker.sock")
-Server = Callable[[], Runs]
+Server = Callable[[], RunSteps]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def running(db: Database, tmp_path: Path, host: Host) -> AsyncIterator[Ser
     engine = DockerEngine(settings)
     await engine.open()
     await engine.use_hosts([host])
-    yield lambda: Runs(db, engine, Uploads(settings), 10, lambda workload_id, seconds: None)
+    yield lambda: RunSteps(db, engine, Uploads(settings), 10, lambda workload_id, seconds: None)
     await engine.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.services.notifications import Notifying
+from penstock.services.notifications import Notifications
 from penstock.settings import Settings
 from penstock.store.database import Database
 from tests.server.test_notifications import PATIENCE, Listener, listener
@@ -19,7 +19,7 @@ async def test_who_is_not_allowed_any_more_is_sent_nothing(tmp_path, listener: L
     async with await Database.open(f"sqlite:///{tmp_path / 'penstock.db'}") as db:
         await db.write(lambda tx: tx.outbox.add("abcd2345", to, '{"name": "a", "id": "b", "state": "EXITED"}'))
         version = db.version
-        notifying = Notifying(db, settings)
+        notifying = Notifications(db, settings)
         await notifying.open()
         await db.changed(version, PATIENCE)
         await notifying.close()

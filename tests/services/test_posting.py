@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.services import notifications
-from penstock.services.notifications import Host, NotHeard, host_of
+from penstock.services.notifications import DeliveryFailed, WebhookHost, host_of
 from tests.dripping import Dripping
 from tests.rig.certificates import Certificates
 
@@ -54,8 +54,8 @@ def answering(request: pytest.FixtureRequest) -> Iterator[Answering]:
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host()
+def host() -> Iterator[WebhookHost]:
+    host = WebhookHost()
     yield host
     host.close()
 
@@ -67,7 +67,7 @@ async def test_what_is_heard_is_what_was_sent(host, answering):
 
 @pytest.mark.parametrize("answering", [302, 404, 503], indirect=True)
 async def test_any_other_answer_is_not_heard_and_leads_nowhere(host, answering):
-    with pytest.raises(NotHeard, match=f"answered {answering.status}"):
+    with pytest.raises(DeliveryFailed, match=f"answered {answering.status}"):
         await host.post(f"http://{answering.place}/hooks", b"{}", {})
     assert answering.heard.qsize() == 1
 
@@ -75,14 +75,14 @@ async def test_any_other_answer_is_not_heard_and_leads_nowhere(host, answering):
 async def test_an_answer_that_never_ends_is_left_at_the_deadline(host, monkeypatch):
     monkeypatch.setattr(notifications, "SECONDS", 0.5)
     with Dripping() as dripping:
-        with pytest.raises(NotHeard, match=r"did not answer within 0\.5 s"):
+        with pytest.raises(DeliveryFailed, match=r"did not answer within 0\.5 s"):
             await host.post(f"{dripping.address}/hooks", b"{}", {})
         assert await asyncio.to_thread(dripping.left.wait, PATIENCE)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/", "http://127.0.0.1:99999/", "http://[::1", "http://a..b/"])
 async def test_where_nobody_is_nothing_is_heard(host, address):
-    with pytest.raises(NotHeard):
+    with pytest.raises(DeliveryFailed):
         await host.post(address, b"{}", {})
 
 
@@ -92,7 +92,7 @@ async def test_https_speaks_only_with_whom_the_machine_trusts(host, answering, t
     certificates.make("localhost", "/CN=localhost")
     answering.socket = _tls(certificates).wrap_socket(answering.socket, server_side=True)
     notifications._authorities.cache_clear()
-    with pytest.raises(NotHeard, match="certificate verify failed"):
+    with pytest.raises(DeliveryFailed, match="certificate verify failed"):
         await host.post(f"https://{answering.place}/hooks", b"{}", {})
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
     notifications._authorities.cache_clear()

@@ -16,8 +16,8 @@ import psycopg.errors
 import pytest
 
 from penstock.errors import PenstockError, StartRefused, StorageFull, Unavailable
+from penstock.store.connections import translated
 from penstock.store.database import Database
-from penstock.store.errors import translated
 from tests.postgresql import Cluster
 from tests.store.making import a_workload
 

@@ -24,11 +24,12 @@ NAMES = ("train", "test")
 async def names_of_all_pages(db: Database, groups: tuple[str, ...] | None, limit: int, **narrowed: object) -> list[str]:
     found, cursor = [], None
     while True:
-        texts, cursor = await db.read(
+        rows, cursor = await db.read(
             lambda tx, cursor=cursor: tx.workloads.page(groups, limit=limit, cursor=cursor, **narrowed)
         )
-        assert len(texts) <= limit
-        found += [json.loads(text)["id"] for text in texts]
+        assert len(rows) <= limit
+        assert [row.id for row in rows] == [json.loads(row.summary)["id"] for row in rows]
+        found += [row.id for row in rows]
         if cursor is None:
             return found
 
@@ -79,8 +80,8 @@ async def test_a_page_goes_on_where_it_was_even_if_the_row_there_is_gone(db: Dat
     whole = await names_of_all_pages(db, None, 500)
     _, cursor = await db.read(lambda tx: tx.workloads.page(None, limit=3))
     await db.write(lambda tx: tx.workloads.remove(whole[3]))
-    texts, _ = await db.read(lambda tx: tx.workloads.page(None, limit=2, cursor=cursor))
-    assert [json.loads(text)["id"] for text in texts] == whole[4:6]
+    rows, _ = await db.read(lambda tx: tx.workloads.page(None, limit=2, cursor=cursor))
+    assert [row.id for row in rows] == whole[4:6]
 
 
 async def test_a_cursor_that_is_none_of_ours_is_invalid(db: Database):

@@ -120,8 +120,8 @@ async def test_a_database_of_every_release_is_brought_up_with_all_that_is_in_it(
         assert await db.read(lambda tx: tx.submissions.get("ann", "key")) == ("digest", "Workload", RUNNING.id)
         newer = a_workload("newer")
         await db.write(lambda tx: tx.workloads.add(newer))
-        texts, _ = await db.read(lambda tx: tx.workloads.page(("ann",), states=[State.INSERTED]))
-        assert newer.id in texts[0]
+        rows, _ = await db.read(lambda tx: tx.workloads.page(("ann",), states=[State.INSERTED]))
+        assert rows[0].id == newer.id
     assert differences(url) == []
 
 

@@ -12,7 +12,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Requests, Resources, Spec, Unit, Workload
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.store.usage import Taken
+from penstock.store.usage import UsageTotals
 from tests.store.making import MOMENT, a_workload, end, run_until
 
 HOUR = 3_600_000
@@ -29,7 +29,9 @@ def placed(tx: Store, workload: Workload) -> Workload:
     return run_until(tx, workload, State.ASSIGNED, State.LAUNCHING, State.RUNNING)
 
 
-async def taken(db: Database, since: datetime = LONG_AGO, until: datetime | None = None, *groups: str) -> list[Taken]:
+async def taken(
+    db: Database, since: datetime = LONG_AGO, until: datetime | None = None, *groups: str
+) -> list[UsageTotals]:
     return await db.read(lambda tx: tx.usage.taken(since, until or now(), groups or None))
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from penstock.domain.model import now
 from penstock.domain.states import IllegalMove, Reason, State
+from penstock.domain.summaries import WorkloadSummary
 from penstock.domain.workloads import Notice, Spec, Unit, Wants
 from penstock.errors import Conflict
 from penstock.store.database import Database
 from penstock.store.workloads import told
-from penstock.wire.workloads import Summary
 from tests.store.making import MOMENT, a_workload, end, run_until
 
 
@@ -316,9 +316,10 @@ async def test_a_list_shows_the_summary_as_it_is_now(db: Database):
     workload = a_workload()
     await db.write(lambda tx: tx.workloads.add(workload))
     ended = await db.write(lambda tx: end(tx, workload))
-    [text], following = await db.read(lambda tx: tx.workloads.page(("ann",)))
-    assert (text, following) == (Summary.of(ended).model_dump_json(), None)
-    assert json.loads(text)["status"] == "completed"
+    [row], following = await db.read(lambda tx: tx.workloads.page(("ann",)))
+    assert row == (ended.id, ended.state, WorkloadSummary.of(ended).model_dump_json())
+    assert following is None
+    assert json.loads(row.summary)["status"] == "completed"
 
 
 async def test_a_remark_changes_no_state_and_reaches_each_address_once(db: Database):
@@ -347,6 +348,6 @@ def test_neither_a_list_nor_a_webhook_repeats_the_value_of_a_secret():
     spec = Spec(run="a", envs={"LICENCE": "hunter2-long"}, secrets=("LICENCE",))
     said = "the engine could not set LICENCE=hunter2-long"
     workload = a_workload(spec=spec, message=said)
-    for text in (Summary.of(workload).model_dump_json(), told(workload, said)):
+    for text in (WorkloadSummary.of(workload).model_dump_json(), told(workload, said)):
         assert "the engine could not set LICENCE=***" in text
         assert "hunter2" not in text

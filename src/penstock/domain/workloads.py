@@ -248,6 +248,8 @@ class Workload(Model):
     state: State = State.INSERTED
     reason: Reason = Reason.SUBMITTED
     message: str | None = None
+    ahead: int | None = None
+    """How many were before it in our queue when that was written last; None: nobody, or it does not wait there."""
     wants: Wants = Wants.RUN
     after_ids: tuple[str, ...] = ()
     """The ids behind `after`, resolved once, at submit."""

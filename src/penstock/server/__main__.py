@@ -48,7 +48,7 @@ from penstock.server.secret_files import with_secrets
 from penstock.services.people.accounts import root_account
 from penstock.settings import Settings
 from penstock.store.database import Database
-from penstock.store.leader import Lead
+from penstock.store.leader import Leader
 from penstock.store.session import Store
 from penstock.wire.server import Check
 
@@ -272,7 +272,7 @@ def _end_when_told() -> None:
 
 async def _take_the_lead(settings: Settings, stack: ExitStack) -> None:
     """Stands by until no other server works on the database; from then on this one does, or ends."""
-    lead = await Lead.take(settings.url)
+    lead = await Leader.take(settings.url)
     stack.callback(lead.close)
     lead.watch(lambda: _end_at_once("lost the hold on the database: another server takes over"))
     await asyncio.to_thread(_claim, settings, stack, PATIENCE)

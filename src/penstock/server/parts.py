@@ -12,20 +12,20 @@ from penstock.server.listeners import Port
 from penstock.services.adoption import Adoption
 from penstock.services.audit import Audit
 from penstock.services.idle import Idle
-from penstock.services.infrastructure import Places
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.nodes import Nodes
-from penstock.services.notifications import Notifying
+from penstock.services.notifications import Notifications
 from penstock.services.people.people import People
 from penstock.services.people.tokens import Tokens
 from penstock.services.reconcile.reconciler import Reconciler
-from penstock.services.scheduler.explain import Explaining
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.usage import Usage
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.wakeup import Bell
-from penstock.services.workloads.events import Happenings
-from penstock.services.workloads.inspect import Looking
-from penstock.services.workloads.logs import Logs
-from penstock.services.workloads.retry import Retrying
+from penstock.services.wakeup import Wakeup
+from penstock.services.workloads.events import EventHistory
+from penstock.services.workloads.inspect import Inspector
+from penstock.services.workloads.logs import WorkloadLogs
+from penstock.services.workloads.retry import Retries
 from penstock.services.workloads.sessions import Sessions
 from penstock.services.workloads.submit import Submit
 from penstock.services.workloads.uploads import Uploads
@@ -40,64 +40,65 @@ class Parts:
     db: Database
     engine: Engine
     adoption: Adoption
+    queue: JobQueue
     reconciler: Reconciler
     volumes: Volumes
     submit: Submit
-    retrying: Retrying
+    retry: Retries
     workloads: Workloads
-    happenings: Happenings
+    events: EventHistory
     nodes: Nodes
-    logs: Logs
+    logs: WorkloadLogs
     sessions: Sessions
-    looking: Looking
-    explaining: Explaining
+    inspect: Inspector
     uploads: Uploads
     tokens: Tokens
     people: People
-    places: Places
-    notifying: Notifying
+    infrastructure: Infrastructure
+    notifications: Notifications
     audit: Audit
     usage: Usage
     idle: Idle
-    bell: Bell
+    wakeup: Wakeup
     port: Port
     started_at: datetime
 
     @classmethod
     def wire(cls, settings: Settings, db: Database, engine: Engine, port: Port) -> Parts:
-        uploads, bell, people = Uploads(settings), Bell(), People(db)
+        uploads, wakeup, people = Uploads(settings), Wakeup(), People(db)
         adoption = Adoption(db, engine, lambda workload: _adopted(reconciler, sessions, workload))
-        reconciler = Reconciler(db, engine, settings, uploads, bell, people, adoption.nodes)
-        places = Places(db, engine, reconciler.touch)
-        workloads = Workloads(db, engine, reconciler, bell)
-        volumes = Volumes(db, engine, settings, places)
-        sessions = Sessions(db, engine, settings, workloads, reconciler, bell)
-        nodes = Nodes(db, engine, reconciler)
+        queue = JobQueue(db, engine, settings, wakeup, people, adoption.nodes, lambda id_: reconciler.touch(id_))
+        reconciler = Reconciler(db, engine, settings, uploads, wakeup, queue)
+        infrastructure = Infrastructure(db, engine, reconciler.touch)
+        workloads = Workloads(db, engine, reconciler, queue, wakeup)
+        volumes = Volumes(db, engine, settings, infrastructure)
+        sessions = Sessions(db, engine, settings, workloads, reconciler, wakeup)
+        nodes = Nodes(db, engine, queue)
         return cls(
             settings=settings,
             db=db,
             engine=engine,
             adoption=adoption,
+            queue=queue,
             reconciler=reconciler,
             volumes=volumes,
-            submit=Submit(db, engine, settings, reconciler, uploads, volumes, people),
-            retrying=Retrying(db, engine, settings, reconciler, uploads, bell, people),
+            submit=Submit(db, engine, settings, reconciler, queue, uploads, volumes, people),
+            retry=Retries(db, engine, settings, reconciler, queue, uploads, wakeup, people),
             workloads=workloads,
-            happenings=Happenings(db, engine),
+            events=EventHistory(db, engine),
             nodes=nodes,
-            logs=Logs(db, engine, bell, people),
+            logs=WorkloadLogs(db, engine, wakeup, people),
             sessions=sessions,
-            looking=Looking(db, engine, sessions, nodes),
-            explaining=Explaining(db, reconciler),
+            inspect=Inspector(db, engine, sessions, nodes, queue),
             uploads=uploads,
             tokens=Tokens(db, people),
             people=people,
-            places=places,
-            notifying=Notifying(db, settings),
+            infrastructure=infrastructure,
+            notifications=Notifications(db, settings),
             audit=Audit(db),
             usage=Usage(db),
-            idle=Idle(db, engine, settings, people, reconciler, bell),
-            bell=bell,
+            idle=Idle(db, engine, settings, people, reconciler, wakeup),
+            wakeup=wakeup,
             port=port,
             started_at=now(),
         )
@@ -105,26 +106,29 @@ class Parts:
     async def open(self) -> None:
         await self.people.open()
         await self.engine.open()
-        await self.places.open()
+        await self.infrastructure.open()
         await self.adoption.open()
         await self.volumes.recover()
+        await self.queue.open()
         await self.reconciler.open()
+        self.queue.start()
         await self.sessions.recover()
-        await self.notifying.open()
+        await self.notifications.open()
         await self.idle.open()
 
     def stop_waiting(self) -> None:
         """Long polls are answered with what is, so that their clients can ask the next server."""
         self.sessions.stop()
-        self.bell.stop()
+        self.wakeup.stop()
         self.db.stop_waiting()
 
     async def close(self) -> None:
         await self.idle.close()
-        await self.notifying.close()
+        await self.notifications.close()
         await self.sessions.close()
         await self.adoption.close()
         await self.reconciler.close()
+        await self.queue.close()
         await self.volumes.close()
         await self.engine.close()
         await self.audit.close()

@@ -26,7 +26,7 @@ from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
 from penstock.services.people.people import People
 from penstock.services.reconcile.reconciler import Reconciler
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -39,7 +39,7 @@ MISSED = 4
 """Looks that did not come: what was between is not known."""
 
 
-class Sight(NamedTuple):
+class GpuSample(NamedTuple):
     """What was seen of a workload's GPUs at one look."""
 
     gpus: int
@@ -53,7 +53,7 @@ class Sight(NamedTuple):
 
 
 @dataclass
-class Clock:
+class IdleClock:
     """What is remembered of a workload from look to look."""
 
     at: float
@@ -62,7 +62,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Seen:
+class IdleFinding:
     """What follows from a look."""
 
     workload: Workload
@@ -76,15 +76,15 @@ class Seen:
 
 class Idle:
     def __init__(
-        self, db: Database, engine: Engine, settings: Settings, people: People, reconciler: Reconciler, bell: Bell
+        self, db: Database, engine: Engine, settings: Settings, people: People, reconciler: Reconciler, wakeup: Wakeup
     ) -> None:
         self._db = db
         self._engine = engine
         self._people = people
         self._reconciler = reconciler
-        self._bell = bell
+        self._wakeup = wakeup
         self._every = parse_duration(settings.gpu_sample)
-        self._clocks: dict[Run, Clock] = {}
+        self._clocks: dict[Run, IdleClock] = {}
         self._loop: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -109,32 +109,32 @@ class Idle:
         workloads = await self._db.read(_with_gpus)
         use = await self._engine.gpu_use(workloads) if workloads else {}
         moment = monotonic()
-        seen = [self._seen(workload, sight_of(use.get(workload.id, ())), moment) for workload in workloads]
+        seen = [self._seen(workload, sample_of(use.get(workload.id, ())), moment) for workload in workloads]
         there = {Run.of(workload) for workload in workloads}
         self._clocks = {run: clock for run, clock in self._clocks.items() if run in there}
         told = [each for each in seen if each.seen_ms or each.idle_seconds is not None]
         if told:
             for workload in await self._db.write(partial(self._write, told)):
-                self._bell.ring(workload.id)
+                self._wakeup.wake(workload.id)
                 self._reconciler.touch(workload.id)
 
-    def _seen(self, workload: Workload, sight: Sight, moment: float) -> Seen:
+    def _seen(self, workload: Workload, sample: GpuSample, moment: float) -> IdleFinding:
         run = Run.of(workload)
         before = self._clocks.get(run)
         if before and moment - before.at > MISSED * self._every:
             before = None
-        self._clocks[run] = clock = following(before, sight, moment)
+        self._clocks[run] = clock = following(before, sample, moment)
         passed = int(1000 * (moment - before.at)) if before else 0
-        return Seen(
+        return IdleFinding(
             workload,
-            sight.gpus,
-            seen_ms=passed * len(sight.utilizations),
-            busy_ms=passed * sum(sight.utilizations) // 100,
+            sample.gpus,
+            seen_ms=passed * len(sample.utilizations),
+            busy_ms=passed * sum(sample.utilizations) // 100,
             idle_seconds=None if clock.idle_since is None else moment - clock.idle_since,
-            works=any(sight.utilizations),
+            works=any(sample.utilizations),
         )
 
-    def _write(self, seen: Sequence[Seen], tx: Store) -> list[Workload]:
+    def _write(self, seen: Sequence[IdleFinding], tx: Store) -> list[Workload]:
         """Those of which there is something new to say."""
         changed = []
         for each in seen:
@@ -146,23 +146,23 @@ class Idle:
         return changed
 
 
-def sight_of(gpus: Sequence[GpuMeasure | None]) -> Sight:
+def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuSample:
     """None is one that cannot be seen."""
     there = [gpu for gpu in gpus if gpu]
     utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
-    return Sight(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
+    return GpuSample(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
 
 
-def following(before: Clock | None, sight: Sight, moment: float) -> Clock:
+def following(before: IdleClock | None, sample: GpuSample, moment: float) -> IdleClock:
     """Idle is: all seen, none computes, and none has more in its memory than before."""
-    grows = before is not None and sight.memory_bytes > before.memory_bytes
-    if not sight.known or any(sight.utilizations) or grows:
-        return Clock(moment, sight.memory_bytes, None)
+    grows = before is not None and sample.memory_bytes > before.memory_bytes
+    if not sample.known or any(sample.utilizations) or grows:
+        return IdleClock(moment, sample.memory_bytes, None)
     since = before.idle_since if before else None
-    return Clock(moment, sight.memory_bytes, moment if since is None else since)
+    return IdleClock(moment, sample.memory_bytes, moment if since is None else since)
 
 
-def judged(tx: Store, workload: Workload, seen: Seen, group: Group | None) -> Workload:
+def judged(tx: Store, workload: Workload, seen: IdleFinding, group: Group | None) -> Workload:
     """Reports it, and stops it where its group says so; the workload itself where there is nothing to do."""
     reported = workload.reason is Reason.GPUS_IDLE
     if seen.works and reported:

@@ -31,13 +31,13 @@ NAMED = 10
 """So many are named in one sentence."""
 
 
-class Clash(NamedTuple):
+class PlaceConflict(NamedTuple):
     field: str
     message: str
     hint: str
 
 
-class Places:
+class Infrastructure:
     def __init__(self, db: Database, engine: Engine, touch: Callable[[str], None]) -> None:
         self._db = db
         self._engine = engine
@@ -99,17 +99,17 @@ class Places:
             return next((each for each in self._all() if each.name == name), None)
         return self._hosts.get(name)
 
-    def clash(self, place: Place, coming: Iterable[Host] = ()) -> Clash | None:
+    def conflict(self, place: Place, coming: Iterable[Host] = ()) -> PlaceConflict | None:
         """With one that is there or `coming` with it: a place stays in its group, and no two are the same."""
         known = self.known(kind_of(place), place.name)
         if known and known.group != place.group:
-            return Clash("group", f"{kind_of(place)} {place.name} is there already, in another group.", STAYS)
+            return PlaceConflict("group", f"{kind_of(place)} {place.name} is there already, in another group.", STAYS)
         if isinstance(place, Storage):
             return _not_its_disk(place, {*self._hosts, *self._here})
         addresses = {host.name: host.address for host in (*self._hosts.values(), *coming)}
         same = [name for name, address in addresses.items() if address == place.address and name != place.name]
         if same:
-            return Clash("address", f"Node {min(same)} has that address.", "one engine is one node")
+            return PlaceConflict("address", f"Node {min(same)} has that address.", "one engine is one node")
         disk = self._storages.get(f"{place.name}{LOCAL}")
         return _not_its_disk(disk, {place.name}) if disk else None
 
@@ -123,8 +123,8 @@ class Places:
         if known == place:
             return "not changed"
         caller.require(verb, kind, place.group)
-        if clash := self.clash(place, coming):
-            raise Conflict(clash.message, hint=clash.hint)
+        if conflict := self.conflict(place, coming):
+            raise Conflict(conflict.message, hint=conflict.hint)
         there = await self._found_again(known, place)
 
         def write(tx: Store) -> None:
@@ -222,12 +222,14 @@ def kind_of(place: Place) -> Kind:
     return Kind.Node if isinstance(place, Host) else Kind.Storage
 
 
-def _not_its_disk(storage: Storage, nodes: Collection[str]) -> Clash | None:
+def _not_its_disk(storage: Storage, nodes: Collection[str]) -> PlaceConflict | None:
     """What a node's own disk is called is nothing else: volumes are on it by that name."""
     node = storage.name.removesuffix(LOCAL)
     if node == storage.name or node not in nodes or storage.node == node:
         return None
-    return Clash("name", f"Storage {storage.name} is what the disk of node {node} is called.", "take another name")
+    return PlaceConflict(
+        "name", f"Storage {storage.name} is what the disk of node {node} is called.", "take another name"
+    )
 
 
 def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
@@ -255,7 +257,7 @@ def named(workloads: Sequence[Workload]) -> str:
     return ", ".join(f"{each.name} ({each.id})" for each in workloads[:NAMED]) + more
 
 
-def said_of_lost(workloads: Sequence[Workload]) -> str | None:
+def lost_message(workloads: Sequence[Workload]) -> str | None:
     return f"UNKNOWN from now on, for nobody can ask any more: {named(workloads)}" if workloads else None
 
 

@@ -15,7 +15,7 @@ from penstock.domain.quantities import show_cpus
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
-from penstock.services.reconcile.reconciler import Reconciler
+from penstock.services.scheduler.queue import JobQueue
 from penstock.store.database import Database
 from penstock.wire.measures import GpuMeasure, NodeMeasure
 from penstock.wire.nodes import GpuPoolView, GpuRow, GpuView, HolderView, NodeView
@@ -50,10 +50,10 @@ class Product(NamedTuple):
 
 
 class Nodes:
-    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler) -> None:
+    def __init__(self, db: Database, engine: Engine, queue: JobQueue) -> None:
         self._db = db
         self._engine = engine
-        self._reconciler = reconciler
+        self._queue = queue
         self._shown: dict[str, tuple[Node, tuple[int, int], NodeView]] = {}
         """By name: the node, what was taken of it, and how it was shown."""
 
@@ -105,9 +105,9 @@ class Nodes:
 
     async def _holders(self) -> dict[str, Workload]:
         """GPU uuid → the workload that has it, where our own scheduler hands them out."""
-        if self._reconciler.placement is None:
+        held = self._queue.holders()
+        if not held:
             return {}
-        held = self._reconciler.placement.holders()
         found = await self._db.read(lambda tx: {id_: tx.workloads.get(id_) for id_ in set(held.values())})
         return {uuid: workload for uuid, id_ in held.items() if (workload := found[id_])}
 
@@ -155,7 +155,7 @@ class Nodes:
 
     def _taken(self, node: Node) -> tuple[int, int]:
         """What runs keeps what it has, whether or not more may come."""
-        if self._reconciler.placement and (free := self._reconciler.placement.free(node)):
+        if free := self._queue.free(node):
             return node.cpus_milli - free.cpus_milli, node.memory_bytes - free.memory_bytes
         return node.cpus_taken_milli or 0, node.memory_taken_bytes or 0
 

@@ -26,13 +26,14 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import h11
 
+from penstock.background import Tasks
 from penstock.domain.model import now
 from penstock.domain.workloads import Spec
 from penstock.engines.base import Refusal
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.store.database import Database
-from penstock.store.outbox import Letter
+from penstock.store.outbox import Notification
 
 log = logging.getLogger(__name__)
 TELEGRAM = "telegram:"
@@ -44,7 +45,7 @@ BETWEEN_LOOKS = 0.5
 
 
 def refusals(spec: Spec, settings: Settings) -> list[Refusal]:
-    """Whom nobody can be told of anything: the admin decides where this server may send to."""
+    """Return the addresses to which this server may not send: the admin decides."""
     return [_refusal(notice.to, settings) for notice in spec.notify if not is_allowed(notice.to, settings)]
 
 
@@ -64,35 +65,31 @@ def is_allowed(to: str, settings: Settings) -> bool:
 
 
 def _within(address: str, allowed: str) -> bool:
-    """The same host, and at or below the same path."""
+    """Is it the same host, and at or below the same path?"""
     asked, given = urlsplit(address), urlsplit(allowed)
     same = (asked.scheme, asked.netloc) == (given.scheme, given.netloc) and asked.scheme in ("http", "https")
     inside = (asked.path + "/").startswith(given.path.rstrip("/") + "/") and ".." not in unquote(asked.path)
     return same and inside
 
 
-class Notifying:
+class Notifications:
     def __init__(self, db: Database, settings: Settings) -> None:
         self._db = db
         self._settings = settings
-        self._loop: asyncio.Task[None] | None = None
-        self._telling: dict[str, asyncio.Task[None]] = {}
-        """By recipient: whoever is still to be told something, and waits for no other."""
-        self._hosts: defaultdict[str, Host] = defaultdict(Host)
+        self._tasks = Tasks()
+        """One looks for recipients, and one for each of them sends what they are to be told."""
+        self._hosts: defaultdict[str, WebhookHost] = defaultdict(WebhookHost)
 
     async def open(self) -> None:
-        self._loop = asyncio.create_task(self._look())
+        self._tasks.start(self._look())
 
     async def close(self) -> None:
-        tasks = [*([self._loop] if self._loop else []), *self._telling.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         for host in self._hosts.values():
             host.close()
 
     async def _look(self) -> None:
-        """Begins to tell those who are not being told yet."""
+        """Start a task for each recipient that has none."""
         while True:
             version = self._db.version
             try:
@@ -101,52 +98,49 @@ class Notifying:
                 await _pause(error)
                 continue
             for to in recipients:
-                if to not in self._telling:
-                    self._telling[to] = asyncio.create_task(self._tell(to))
+                if to not in self._tasks:
+                    self._tasks.start(self._tell(to), key=to)
             await self._db.changed(version, LONGEST_WAIT)
             await asyncio.sleep(BETWEEN_LOOKS)
 
     async def _tell(self, to: str) -> None:
-        """All of it, in the order the states were entered. What was written since the last look is seen by this one or,
-        once it has ended, by the next `_look`."""
-        try:
-            while True:
-                version = self._db.version
-                try:
-                    letter = await self._db.read(lambda tx: tx.outbox.first(to))
-                    if letter:
-                        await self._deliver(letter)
-                    elif self._db.version == version:
-                        return
-                except (PenstockError, OSError) as error:
-                    await _pause(error)
-        finally:
-            del self._telling[to]
+        """Send all that this recipient is to be told, in order. What was written since the last look is seen by this
+        one or, once it has ended, by the next `_look`."""
+        while True:
+            version = self._db.version
+            try:
+                notification = await self._db.read(lambda tx: tx.outbox.first(to))
+                if notification:
+                    await self._deliver(notification)
+                elif self._db.version == version:
+                    return
+            except (PenstockError, OSError) as error:
+                await _pause(error)
 
-    async def _deliver(self, letter: Letter) -> None:
-        wait = (letter.due_at - now()).total_seconds()
+    async def _deliver(self, notification: Notification) -> None:
+        wait = (notification.due_at - now()).total_seconds()
         if wait > 0:
             await asyncio.sleep(min(wait, LONGEST_WAIT))
             return
         try:
-            await self._send(letter)
-        except NotHeard as error:
-            if now() - letter.created_at < GIVE_UP:
-                await self._later(letter)
+            await self._send(notification)
+        except DeliveryFailed as error:
+            if now() - notification.created_at < GIVE_UP:
+                await self._later(notification)
                 return
-            log.warning("%s was not told for a day, and is not any more: %s", shown(letter.to), error)
-        await self._db.write(lambda tx: tx.outbox.done(letter.seq))
+            log.warning("%s was not told for a day, and is not any more: %s", shown(notification.to), error)
+        await self._db.write(lambda tx: tx.outbox.done(notification.seq))
 
-    async def _later(self, letter: Letter) -> None:
-        wait = min(FIRST_WAIT * 2.0 ** min(letter.tries, 12), LONGEST_WAIT)
+    async def _later(self, notification: Notification) -> None:
+        wait = min(FIRST_WAIT * 2.0 ** min(notification.tries, 12), LONGEST_WAIT)
         due = now() + timedelta(seconds=wait)
-        await self._db.write(lambda tx: tx.outbox.later(letter, due))
+        await self._db.write(lambda tx: tx.outbox.later(notification, due))
 
-    async def _send(self, letter: Letter) -> None:
-        """The settings may be others than when it was written."""
-        if not is_allowed(letter.to, self._settings):
-            raise NotHeard("the settings do not allow it any more")
-        address, body, headers = written(letter, self._settings)
+    async def _send(self, notification: Notification) -> None:
+        """Send it, unless the settings do not allow it any more."""
+        if not is_allowed(notification.to, self._settings):
+            raise DeliveryFailed("the settings do not allow it any more")
+        address, body, headers = written(notification, self._settings)
         await self._hosts[host_of(address)].post(address, body, headers)
 
 
@@ -155,14 +149,14 @@ async def _pause(error: Exception) -> None:
     await asyncio.sleep(FIRST_WAIT)
 
 
-def written(letter: Letter, settings: Settings) -> tuple[str, bytes, dict[str, str]]:
-    """Where it goes, what is sent, and the headers that say it is ours."""
-    if letter.to.startswith(TELEGRAM):
+def written(notification: Notification, settings: Settings) -> tuple[str, bytes, dict[str, str]]:
+    """Return the address, the body, and the headers that prove who sent it."""
+    if notification.to.startswith(TELEGRAM):
         address = f"{settings.telegram_api.rstrip('/')}/bot{settings.telegram_token}/sendMessage"
-        said = {"chat_id": letter.to.removeprefix(TELEGRAM), "text": sentence(json.loads(letter.doc))}
+        said = {"chat_id": notification.to.removeprefix(TELEGRAM), "text": sentence(json.loads(notification.doc))}
         return address, json.dumps(said).encode(), {}
-    body = letter.doc.encode()
-    return letter.to, body, {SIGNATURE: signature(body, settings.webhook_secret)}
+    body = notification.doc.encode()
+    return notification.to, body, {SIGNATURE: signature(body, settings.webhook_secret)}
 
 
 def signature(body: bytes, secret: str) -> str:
@@ -177,7 +171,7 @@ def sentence(told: dict[str, Any]) -> str:
 
 
 def shown(to: str) -> str:
-    """A chat is nobody's secret; the path of a webhook often is one."""
+    """Return an address as it may be logged: a chat is no secret, the path of a webhook often is one."""
     return to if to.startswith(TELEGRAM) else f"{host_of(to)}/…"
 
 
@@ -189,18 +183,18 @@ PIECE = 1 << 16
 LONGEST_HEAD = 1 << 16
 
 
-class NotHeard(Exception):
-    """The other end did not take it; str() is why."""
+class DeliveryFailed(Exception):
+    """The recipient did not take a notification; str() is why."""
 
 
 def host_of(address: str) -> str:
-    """`https://hooks.example.org:8443`: all of an address that is never a secret."""
+    """Return the part of an address that is never a secret: `https://hooks.example.org:8443`."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-class Host:
-    """What goes to one scheme, name and port."""
+class WebhookHost:
+    """The requests to one scheme, name and port."""
 
     def __init__(self) -> None:
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -210,18 +204,18 @@ class Host:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def post(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """NotHeard unless it answers 2xx in time. No redirect is followed: it would lead where the admin has not
-        allowed it."""
+        """Raise DeliveryFailed unless it answers 2xx in time. No redirect is followed: it would lead where the admin
+        has not allowed it."""
         async with self._room:
             try:
                 async with asyncio.timeout(SECONDS):
                     status = await self._ask(urlsplit(address), body, headers)
             except TimeoutError as error:
-                raise NotHeard(f"did not answer within {SECONDS:g} s") from error
+                raise DeliveryFailed(f"did not answer within {SECONDS:g} s") from error
             except (OSError, h11.ProtocolError, ValueError, RuntimeError) as error:
-                raise NotHeard(str(error)) from error
+                raise DeliveryFailed(str(error)) from error
         if not 200 <= status < 300:
-            raise NotHeard(f"answered {status}")
+            raise DeliveryFailed(f"answered {status}")
 
     async def _ask(self, parts: SplitResult, body: bytes, headers: Mapping[str, str]) -> int:
         said = {
@@ -239,7 +233,7 @@ class Host:
             writer.transport.abort()
 
     async def _connect(self, parts: SplitResult) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """At the first of its addresses that answers; none takes the time of the others."""
+        """Connect to the first of its addresses that answers; none takes the time of the others."""
         secure, name = parts.scheme == "https", parts.hostname or ""
         port = parts.port or (443 if secure else 80)
         addresses, tls = await asyncio.get_running_loop().run_in_executor(self._thread, _found, name, port, secure)
@@ -254,7 +248,7 @@ class Host:
 
 
 def _found(name: str, port: int, secure: bool) -> tuple[list[str], ssl.SSLContext | None]:
-    """Where it is, and whom to believe that it is it: both are read from outside, and that can take long."""
+    """Return its addresses and whom to trust: to find out either can take long, so this runs in a thread."""
     known = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in known)), _authorities() if secure else None
 

@@ -10,8 +10,8 @@ from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.store.database import Database
-from penstock.store.usage import Taken
-from penstock.wire.usage import UsageReport, UsageRow
+from penstock.store.usage import UsageTotals
+from penstock.wire.measures import UsageReport, UsageRow
 
 HOUR = 3_600_000
 """In milliseconds."""
@@ -45,16 +45,16 @@ def _groups(caller: Caller) -> Sequence[str] | None:
     return caller.where(Verb.get, Kind.Workload)
 
 
-def _merged(taken: Iterable[Taken], by: By | None) -> Iterable[Taken]:
+def _merged(taken: Iterable[UsageTotals], by: By | None) -> Iterable[UsageTotals]:
     """A workload has one user and one group, so their numbers add up."""
-    found: dict[tuple[str, str], Taken] = {}
+    found: dict[tuple[str, str], UsageTotals] = {}
     for each in taken:
         key = ("" if by is By.user else each.group, "" if by is By.group else each.user)
         found[key] = _sum(found[key], each) if key in found else each._replace(group=key[0], user=key[1])
     return found.values()
 
 
-def _sum(one: Taken, other: Taken) -> Taken:
+def _sum(one: UsageTotals, other: UsageTotals) -> UsageTotals:
     peaks = [each.peak_memory_bytes for each in (one, other) if each.peak_memory_bytes is not None]
     return one._replace(
         workloads=one.workloads + other.workloads,
@@ -66,7 +66,7 @@ def _sum(one: Taken, other: Taken) -> Taken:
     )
 
 
-def _row(taken: Taken, by: By | None) -> UsageRow:
+def _row(taken: UsageTotals, by: By | None) -> UsageRow:
     return UsageRow(
         name="/".join(each for each in (taken.group, taken.user) if each),
         group=None if by is By.user else taken.group,

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PATIENCE = 10.0
-"""Seconds after which a waiter looks by itself: a second server on the same database rings no bell here."""
+"""Seconds after which a waiter looks by itself: a second server on the same database rings no wakeup here."""
 
 
-class Rung:
+class Listener:
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         self._event.set()
 
     def clear(self) -> None:
@@ -28,29 +28,29 @@ class Rung:
             return
 
 
-class Bell:
+class Wakeup:
     def __init__(self) -> None:
-        self._listeners: dict[str, set[Rung]] = {}
+        self._listeners: dict[str, set[Listener]] = {}
         self.stopping = False
         """The server is about to stop: whoever waits answers with what is now."""
 
     def stop(self) -> None:
         self.stopping = True
         for workload_id in list(self._listeners):
-            self.ring(workload_id)
+            self.wake(workload_id)
 
-    def ring(self, workload_id: str) -> None:
+    def wake(self, workload_id: str) -> None:
         for listener in self._listeners.get(workload_id, ()):
-            listener.ring()
+            listener.wake()
 
     @contextmanager
-    def listen(self, workload_id: str) -> Iterator[Rung]:
-        rung = Rung()
-        self._listeners.setdefault(workload_id, set()).add(rung)
+    def listen(self, workload_id: str) -> Iterator[Listener]:
+        listener = Listener()
+        self._listeners.setdefault(workload_id, set()).add(listener)
         try:
-            yield rung
+            yield listener
         finally:
             listeners = self._listeners[workload_id]
-            listeners.discard(rung)
+            listeners.discard(listener)
             if not listeners:
                 del self._listeners[workload_id]

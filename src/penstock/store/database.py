@@ -24,9 +24,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 from sqlalchemy import URL
 
 from penstock.errors import StartRefused, StorageFull, Unavailable
-from penstock.store.connections import make_engine, parse_url, prepare_file
-from penstock.store.errors import translated
-from penstock.store.reserve import Reserve
+from penstock.store.connections import make_engine, parse_url, prepare_file, translated
+from penstock.store.reserve import DiskReserve
 from penstock.store.schema import prepare
 from penstock.store.session import DatabaseSession, Store, WriteResult
 
@@ -38,7 +37,7 @@ READERS = 4
 class Database:
     """Use `await Database.open(url)`."""
 
-    def __init__(self, sessions: Sequence[DatabaseSession], reserve: Reserve | None) -> None:
+    def __init__(self, sessions: Sequence[DatabaseSession], reserve: DiskReserve | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._reserve = reserve
         self._closed = False
@@ -145,11 +144,11 @@ def _settle(future: asyncio.Future[Any], outcome: WriteResult) -> None:
         future.set_exception(outcome.error)
 
 
-def _sessions(url: URL, lock: bool) -> tuple[list[DatabaseSession], Reserve | None]:
+def _sessions(url: URL, lock: bool) -> tuple[list[DatabaseSession], DiskReserve | None]:
     """The writer's and the readers', after the schema was made ready."""
     prepare_file(url)
     sessions: list[DatabaseSession] = []
-    reserve = Reserve(url.database or "") if url.get_backend_name() == "sqlite" else None
+    reserve = DiskReserve(url.database or "") if url.get_backend_name() == "sqlite" else None
     try:
         writing, reading = make_engine(url, writes=True, lock=lock), make_engine(url, writes=False)
         if reserve:

@@ -15,8 +15,7 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.pool import NullPool
 
 from penstock.errors import StartRefused, Unavailable
-from penstock.store.connections import CONNECT_SECONDS, LOCK, SEEN_SOON, make_engine, parse_url
-from penstock.store.errors import translated
+from penstock.store.connections import CONNECT_SECONDS, LOCK, SEEN_SOON, make_engine, parse_url, translated
 
 log = logging.getLogger(__name__)
 LOOK = 1.0
@@ -33,14 +32,14 @@ _SEEN_SOON_HERE = {
 }
 
 
-class Lead:
+class Leader:
     """Use `await Lead.take(url)`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     @classmethod
-    async def take(cls, address: str) -> Lead:
+    async def take(cls, address: str) -> Leader:
         """Waits as long as another server has it."""
         url = parse_url(address)
         if url.get_backend_name() != "postgresql":

@@ -28,7 +28,7 @@ _LATER = (
 _DONE = delete(o).where(o.c.seq == value("number"))
 
 
-class Letter(NamedTuple):
+class Notification(NamedTuple):
     seq: int
     to: str
     doc: str
@@ -52,15 +52,15 @@ class Outbox:
         """Whoever is to be told something, now or later; who waits longest first."""
         return [to for (to,) in self._tx.rows(_RECIPIENTS)]
 
-    def first(self, to: str) -> Letter | None:
+    def first(self, to: str) -> Notification | None:
         """What they are told next."""
         for seq, recipient, doc, tries, created, due in self._tx.rows(_FIRST, {"recipient": to}):
-            return Letter(seq, recipient, doc, tries, from_ms(created), from_ms(due))
+            return Notification(seq, recipient, doc, tries, from_ms(created), from_ms(due))
         return None
 
-    def later(self, letter: Letter, time: datetime) -> None:
+    def later(self, notification: Notification, time: datetime) -> None:
         """It was not heard: those that follow to the same recipient wait with it."""
-        self._tx.write(_LATER, {"recipient": letter.to, "number": letter.seq, "time": to_ms(time)})
+        self._tx.write(_LATER, {"recipient": notification.to, "number": notification.seq, "time": to_ms(time)})
 
     def done(self, seq: int) -> None:
         self._tx.write(_DONE, {"number": seq})

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from penstock.store.errors import full
+from penstock.store.connections import disk_full
 
 log = logging.getLogger(__name__)
 SIZE, SHARE = 8 << 20, 20
@@ -35,7 +35,7 @@ the log and writes the index anew."""
 _TABLE = "penstock_reserve"
 
 
-class Reserve:
+class DiskReserve:
     def __init__(self, path: str) -> None:
         self._path = path
         self._held: list[int] = []
@@ -50,7 +50,7 @@ class Reserve:
             try:
                 os.posix_fallocate(fd, 0, _INDEX)
             except OSError as error:
-                raise full() from error
+                raise disk_full() from error
             os.pwrite(fd, bytes(_INDEX_HEADERS), 0)
         _lock(fd, fcntl.F_RDLCK, _USED_BY_OTHERS)
 

@@ -11,12 +11,12 @@ from sqlalchemy import Dialect, Engine
 
 from penstock.errors import StorageFull
 from penstock.store.audit import AuditTable
+from penstock.store.connections import translated
 from penstock.store.documents import DocumentTable
-from penstock.store.errors import translated
 from penstock.store.idempotency import SubmissionTable
 from penstock.store.locks import LockTable
 from penstock.store.outbox import Outbox
-from penstock.store.reserve import Reserve
+from penstock.store.reserve import DiskReserve
 from penstock.store.tokens import TokenTable
 from penstock.store.transaction import Transaction
 from penstock.store.usage import UsageTable
@@ -54,7 +54,7 @@ class WriteResult:
 
 
 class DatabaseSession:
-    def __init__(self, engine: Engine, reserve: Reserve | None = None) -> None:
+    def __init__(self, engine: Engine, reserve: DiskReserve | None = None) -> None:
         """`reserve` is for the one that writes, where the database is a file of our own."""
         self._engine = engine
         self._reserve = reserve
@@ -88,7 +88,7 @@ class DatabaseSession:
             return [outcome for outcome, _ in each], any(changed for _, changed in each)
         return outcomes, wrote
 
-    def _write_alone(self, function: Callable[[Store], Any], reserve: Reserve) -> tuple[WriteResult, bool]:
+    def _write_alone(self, function: Callable[[Store], Any], reserve: DiskReserve) -> tuple[WriteResult, bool]:
         """Once more where the log had no room left."""
         failure, [outcome], wrote = self._write_together([function])
         if isinstance(failure, StorageFull):

@@ -42,7 +42,7 @@ UNCOUNTED = 0.0
 """Places of an array that a cluster starts as it likes: its units tell how many it had."""
 
 
-class Taken(NamedTuple):
+class UsageTotals(NamedTuple):
     """By one user in one group. Times are milliseconds, of GPUs and of thousandths of CPUs."""
 
     group: str
@@ -147,7 +147,7 @@ class UsageTable:
 
     # what was taken
 
-    def taken(self, since: datetime, until: datetime, groups: Sequence[str] | None) -> list[Taken]:
+    def taken(self, since: datetime, until: datetime, groups: Sequence[str] | None) -> list[UsageTotals]:
         """In these groups or (None) all, each user in each group once."""
         if groups is not None and not groups:
             return []
@@ -165,9 +165,9 @@ class UsageTable:
         return list(found.values())
 
 
-def _read(row: tuple[Any, ...]) -> Taken:
+def _read(row: tuple[Any, ...]) -> UsageTotals:
     group, user, workloads, gpus, cpus, seen, busy, peak = row
-    return Taken(group, user, workloads, float(gpus), float(cpus), float(seen), float(busy), peak)
+    return UsageTotals(group, user, workloads, float(gpus), float(cpus), float(seen), float(busy), peak)
 
 
 def _begun(workload: Workload, moment: datetime) -> dict[str, Any]:

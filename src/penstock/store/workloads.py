@@ -13,12 +13,14 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Update, delete, func, insert, select, true, union_all, update
 
 from penstock.domain.model import iso, now
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State, check_move
+from penstock.domain.summaries import WorkloadSummary
 from penstock.domain.workloads import Change, Unit, Workload
 from penstock.errors import Conflict
 from penstock.store.locks import LockTable, is_locking
@@ -42,7 +44,6 @@ from penstock.store.transaction import (
     write_cursor,
 )
 from penstock.store.usage import UsageTable
-from penstock.wire.workloads import Summary
 
 FOUND_LIMIT = 20
 """How many of one name a search gives: enough to say that it is ambiguous."""
@@ -85,6 +86,15 @@ _USING = (
     .order_by(w.c.seq)
 )
 _COUNTS = select(w.c.state, func.count()).group_by(w.c.state)
+
+
+class ListedWorkload(NamedTuple):
+    """A row of a list."""
+
+    id: str
+    state: str
+    summary: str
+    """A `WorkloadSummary` as JSON text."""
 
 
 class WorkloadTable:
@@ -140,11 +150,12 @@ class WorkloadTable:
     def move(
         self, workload: Workload, state: State, reason: Reason, message: str | None = None, **fields: object
     ) -> Workload:
-        """The workload in its new state, with `fields` changed too. One that was changed since it was read is left
-        alone (Conflict): read it in the same write. Where nothing would change, nothing is written."""
+        """Return the workload in its new state, with `fields` changed too; its place in the queue was that of the old
+        one. One that was changed since it was read is left alone (Conflict): read it in the same write. Where nothing
+        would change, nothing is written."""
         check_move(workload.state, state)
         message = None if message is None else storable(message)
-        changes = {"state": state, "reason": reason, "message": message, **fields}
+        changes = {"state": state, "reason": reason, "message": message, "ahead": None, **fields}
         if all(getattr(workload, field) == new for field, new in changes.items()):
             return workload
         moment = now()
@@ -186,8 +197,8 @@ class WorkloadTable:
         statuses: Sequence[str] | None = None,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> tuple[list[str], str | None]:
-        """Summaries as JSON text, newest first, of these groups or (None) all, and where the next page begins."""
+    ) -> tuple[list[ListedWorkload], str | None]:
+        """Return the newest first, of these groups or (None) all, and where the next page begins."""
         wanted = LISTED if states is None else LISTED.intersection(states)
         if statuses is not None:
             wanted = frozenset(state for state in wanted if SHORT[state] in statuses)
@@ -196,11 +207,12 @@ class WorkloadTable:
         if not wanted or nowhere or (name is not None and not could_be_stored(name)):
             return [], None
         statement = page(wanted, None if groups is None else len(groups), name is not None)
-        [(texts, count, last)] = self._tx.rows(statement, values)
+        [(ids, states_, texts, count, last)] = self._tx.rows(statement, values)
         if not count:
             return [], None
-        summaries = texts.split(SEPARATOR)
-        return summaries[:limit], write_cursor(last) if count > limit else None
+        rows = zip(ids.split(SEPARATOR), states_.split(SEPARATOR), texts.split(SEPARATOR), strict=True)
+        found = [ListedWorkload(*row) for row in islice(rows, limit)]
+        return found, write_cursor(last) if count > limit else None
 
     def history(self, id: str) -> tuple[Change, ...]:
         rows = self._tx.rows(_HISTORY, {"ref": id})
@@ -324,7 +336,7 @@ def _changing(workload: Workload) -> Values:
         "active": not workload.ended,
         "updated_at": to_ms(workload.updated_at),
         "ended_at": to_ms(workload.ended_at) if workload.ended_at else None,
-        "summary": Summary.of(workload).model_dump_json(),
+        "summary": WorkloadSummary.of(workload).model_dump_json(),
         "doc": workload.model_dump_json(),
         "expires_at": _expiry(workload),
     }
@@ -348,11 +360,19 @@ _count = value("count")
 
 
 @lru_cache(maxsize=512)
-def page(states: frozenset[State], groups: int | None, by_name: bool) -> Select[str, int, Any]:
-    """The texts joined, how many there are, and the number of the last. Takes the groups, name, start and count."""
+def page(states: frozenset[State], groups: int | None, by_name: bool) -> Select[str, str, str, int, Any]:
+    """Select the ids, the states and the summaries, each joined, how many there are, and the number of the last. Takes
+    the groups, name, start and count."""
     chosen = _chosen(states, groups, by_name).subquery()
-    rows = select(w.c.seq, w.c.summary).where(w.c.seq.in_(select(chosen.c.seq))).order_by(w.c.seq.desc()).subquery()
-    return select(func.aggregate_strings(rows.c.summary, SEPARATOR), func.count(), func.min(rows.c.seq))
+    listed = select(w.c.seq, w.c.id, w.c.state, w.c.summary).where(w.c.seq.in_(select(chosen.c.seq)))
+    rows = listed.order_by(w.c.seq.desc()).subquery()
+    return select(
+        func.aggregate_strings(rows.c.id, SEPARATOR),
+        func.aggregate_strings(rows.c.state, SEPARATOR),
+        func.aggregate_strings(rows.c.summary, SEPARATOR),
+        func.count(),
+        func.min(rows.c.seq),
+    )
 
 
 @lru_cache(maxsize=512)

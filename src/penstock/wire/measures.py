@@ -1,4 +1,4 @@
-"""Answers about usage. What cannot be measured is None, never 0."""
+"""Answers about what is used, now and over time. What cannot be measured is None, never 0."""
 
 from __future__ import annotations
 
@@ -90,3 +90,30 @@ class Inspection(Model):
     attempt: int
     engine: str
     found: dict[str, Any]
+
+
+class UsageRow(Model):
+    """Of one user in one group; or of one of either, in all of the others."""
+
+    name: str
+    """`group/user`, or the one of the two it is of."""
+    group: str | None
+    user: str | None
+    workloads: int
+    gpu_hours: float
+    """For how long GPUs were theirs, whatever they did."""
+    gpu_hours_measured: float
+    """The part of it in which it was seen what they do."""
+    gpu_hours_used: float | None
+    """The part of that in which they worked; None: nobody could see it."""
+    cpu_hours: float
+    """Of what was asked for, whatever it did."""
+    peak_memory_bytes: int | None
+    """The most that one node of a workload used; None: nobody could see it, or none has ended yet."""
+
+
+class UsageReport(Model):
+    since: Time
+    until: Time
+    items: tuple[UsageRow, ...]
+    """Who had most GPUs first, then who had most CPUs."""

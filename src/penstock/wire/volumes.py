@@ -1,11 +1,11 @@
-"""Answers about volumes."""
+"""Answers about volumes and storages."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.domain.model import Model, Time
-from penstock.domain.volumes import AccessMode, Phase, Source, StorageClass, Volume
+from penstock.domain.volumes import AccessMode, Phase, Source, Storage, StorageClass, Volume
 from penstock.wire.pages import Page
 
 
@@ -55,3 +55,16 @@ class VolumePage(Page):
 
 class StorageClassPage(Page):
     items: tuple[StorageClass, ...]
+
+
+class StorageView(Storage):
+    mount_point: str
+    """`server:path`, or the node whose disk it is."""
+
+    @classmethod
+    def of(cls, storage: Storage) -> StorageView:
+        return cls(**storage.model_dump(), mount_point=storage.mount)
+
+
+class StoragePage(Page):
+    items: tuple[StorageView, ...]

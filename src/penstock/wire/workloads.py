@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
-
-from pydantic import AfterValidator
+import json
+from typing import TypeVar
 
 from penstock.domain.model import Model, Time
 from penstock.domain.outcome import latest
-from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.domain.states import State
-from penstock.domain.workloads import Change, Progress, Resources, Spec, Unit, Workload
+from penstock.domain.summaries import WorkloadSummary
+from penstock.domain.workloads import Change, Progress, Spec, Unit, Workload
 from penstock.wire.pages import Page
 
-ShownSpec = Annotated[Spec, AfterValidator(lambda spec: spec.shown)]
-"""What was asked for, without the values of secrets: whatever answer holds one, nobody has to think of it."""
 Told = TypeVar("Told", Change, Unit)
+
+
+class SpecView(Spec):
+    """What was asked for, without the values of secrets."""
+
+    @classmethod
+    def of(cls, spec: Spec) -> SpecView:
+        return cls.model_validate(vars(spec.shown))
 
 
 class ArrayView(Progress):
@@ -25,7 +30,10 @@ class ArrayView(Progress):
 
 
 class Summary(Model):
-    """A workload as a list shows it. Kept as JSON in the store, so that a list is a copy, not a computation."""
+    """A workload as a list shows it.
+
+    A field that is to be called otherwise than in the store has the store's name as its `validation_alias`.
+    """
 
     id: str
     name: str
@@ -37,6 +45,8 @@ class Summary(Model):
     state: State
     reason: str
     message: str | None
+    ahead: int | None = None
+    """How many are before it in Penstock's queue; None: nobody, or it does not wait there."""
     exit_code: int | None
     nodes: int
     hosts: tuple[str, ...] = ()
@@ -54,7 +64,19 @@ class Summary(Model):
 
     @classmethod
     def of(cls, workload: Workload) -> Summary:
-        return cls(**_summary_fields(workload))
+        return cls.model_validate(WorkloadSummary.of(workload).model_dump())
+
+
+RENAMED = {field.validation_alias: name for name, field in Summary.model_fields.items() if field.validation_alias}
+"""The fields of a summary that are called otherwise in the store, by their names there."""
+
+
+def summary_texts(stored: list[str]) -> list[str]:
+    """Return stored summaries as the API has them: copies, where all fields are called the same."""
+    if not RENAMED:
+        return stored
+    found = ({RENAMED.get(name, name): value for name, value in json.loads(text).items()} for text in stored)
+    return [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in found]
 
 
 class MountView(Model):
@@ -67,7 +89,7 @@ class MountView(Model):
 class WorkloadView(Summary):
     """A workload whole: what was asked, what happened."""
 
-    spec: ShownSpec
+    spec: SpecView
     volumes: tuple[MountView, ...]
     history: tuple[Change, ...]
     units: tuple[Unit, ...]
@@ -93,8 +115,8 @@ class WorkloadView(Summary):
         newest = latest(units)
         shown = {(unit.attempt, unit.index, unit.rank) for unit in newest}
         return cls(
-            **_summary_fields(workload),
-            spec=workload.spec,
+            **WorkloadSummary.of(workload).model_dump(),
+            spec=SpecView.of(workload.spec),
             volumes=mounts,
             history=history,
             units=newest,
@@ -112,44 +134,12 @@ class DryRun(Model):
     fits_now: bool | None
     """None: the cluster decides, and nothing is known against it."""
     message: str
+    ahead: int | None = None
+    """How many would be before it in Penstock's queue."""
     notices: tuple[str, ...]
-    spec: ShownSpec
+    spec: SpecView
     upload_limit_bytes: int | None = None
     """What its workdir, which would be sent along, may have at most when it is packed."""
-
-
-def accelerators(resources: Resources) -> str | None:
-    """`A10:1`, `A10|L4:1`, `2`: as short as the task YAML writes it."""
-    if not resources.gpus:
-        return None
-    return f"{'|'.join(resources.gpu_products)}:{resources.gpus}".removeprefix(":")
-
-
-def _summary_fields(workload: Workload) -> dict[str, Any]:
-    asked = workload.spec.resources
-    return {
-        "id": workload.id,
-        "name": workload.name,
-        "group": workload.group,
-        "namespace": workload.namespace or workload.group,
-        "user": workload.user,
-        "status": workload.status,
-        "state": workload.state,
-        "reason": workload.reason,
-        "message": workload.spec.without_secrets(workload.message),
-        "exit_code": workload.exit_code,
-        "nodes": workload.spec.nodes,
-        "hosts": workload.hosts,
-        "containers": workload.containers,
-        "array": _array(workload),
-        "cpus": show_cpus(asked.cpus_milli) if asked.cpus_milli else None,
-        "memory": show_bytes(asked.memory_bytes) if asked.memory_bytes else None,
-        "accelerators": accelerators(asked),
-        "created_at": workload.created_at,
-        "started_at": workload.started_at,
-        "ended_at": workload.ended_at,
-        "updated_at": workload.updated_at,
-    }
 
 
 def _without_secrets(workload: Workload, told: tuple[Told, ...]) -> tuple[Told, ...]:
@@ -157,13 +147,6 @@ def _without_secrets(workload: Workload, told: tuple[Told, ...]) -> tuple[Told, 
         return told
     hide = workload.spec.without_secrets
     return tuple(each.model_copy(update={"message": hide(each.message)}) for each in told)
-
-
-def _array(workload: Workload) -> ArrayView | None:
-    if workload.spec.array is None:
-        return None
-    so_far = workload.progress or Progress()
-    return ArrayView(count=workload.spec.array.count, **so_far.model_dump())
 
 
 class SummaryPage(Page):
@@ -179,6 +162,8 @@ class Applied(Model):
     id: str | None = None
     result: str
     message: str | None = None
+    ahead: int | None = None
+    """Of a workload: how many are before it in Penstock's queue."""
     notices: tuple[str, ...] = ()
 
 

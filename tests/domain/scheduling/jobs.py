@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from penstock.domain.nodes import Gpu, GpuProcess, Node
-from penstock.domain.scheduling.demand import Allocation, Ask, Held, QueuedJob
+from penstock.domain.scheduling.demand import Allocation, Ask, PlacedJob, QueuedJob
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.users import Group
 
@@ -46,12 +46,14 @@ def job(id_: str, wants: Ask | None = None, since: float = 0, **more) -> QueuedJ
     return QueuedJob(id_, wants or ask(), given.pop("user"), given.pop("group"), later(since), **given)
 
 
-def running(id_: str, on: str = "box", cpus: float = 1, since: float = 0, uuids: tuple[str, ...] = (), **more) -> Held:
+def running(
+    id_: str, on: str = "box", cpus: float = 1, since: float = 0, uuids: tuple[str, ...] = (), **more
+) -> PlacedJob:
     one = job(id_, ask(cpus, gpus=len(uuids)), **more)
-    return Held(one, (Allocation(on, int(cpus * 1000), 0, uuids),), later(since))
+    return PlacedJob(one, (Allocation(on, int(cpus * 1000), 0, uuids),), later(since))
 
 
-def pool_of(*nodes: Node, waiting: list[QueuedJob] = (), held: list[Held] = (), groups: list[Group] = ()) -> Pool:
+def pool_of(*nodes: Node, waiting: list[QueuedJob] = (), held: list[PlacedJob] = (), groups: list[Group] = ()) -> Pool:
     pool = Pool()
     for each in nodes:
         pool.see(each)
@@ -70,6 +72,10 @@ def decided(pool: Pool, now: datetime = NOW) -> dict[str, list[str]]:
     while (starts := pool.decide(now)) or not pool.settled:
         found |= {held.job.id: [place.node for place in held.places] for held in starts}
     return found
+
+
+def why(pool: Pool, workload_id: str) -> str:
+    return pool.causes([workload_id])[workload_id].message
 
 
 def given(pool: Pool, workload_id: str) -> list[tuple[str, ...]]:

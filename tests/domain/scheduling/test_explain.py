@@ -9,11 +9,17 @@ from penstock.domain.users import Group, Limits
 from tests.domain.scheduling.jobs import A10, NOW, ask, decided, gpus, job, node, pool_of, running, stranger
 
 
-def why(pool, *wanted):
+def cause(pool, *wanted):
+    """Why the last of these waits."""
     for number, each in enumerate(wanted):
         pool.enqueue(job(f"j{number}", each, since=number))
     decided(pool)
-    return pool.why(f"j{len(wanted) - 1}")
+    [found] = pool.causes([f"j{len(wanted) - 1}"]).values()
+    return found
+
+
+def why(pool, *wanted):
+    return cause(pool, *wanted).message
 
 
 def nodes_of(pool, workload_id="j0"):
@@ -26,7 +32,8 @@ def test_on_one_node_what_is_missing_is_said_for_all_places_together():
     assert why(pool_of(node(cpus=4), held=held), ask(1, places=2)) == "needs 2 CPUs; 1 of 4 are free"
     assert why(pool_of(node(cpus=4, has=1), held=held), ask(1, gpus=1)) == "needs 1 GPU; 0 of 1 are free"
     pool = pool_of(node(cpus=4, has=1), held=held)
-    assert why(pool, ask(1, gpus=1), ask(1, gpus=1)) == "needs 1 GPU; 0 of 1 are free; 1 ahead in the queue"
+    found = cause(pool, ask(1, gpus=1), ask(1, gpus=1))
+    assert (found.message, found.ahead) == ("needs 1 GPU; 0 of 1 are free", 1)
 
 
 def test_gpus_that_others_have_are_named():
@@ -76,7 +83,7 @@ def test_each_node_says_why_not():
         f"node e: its CPUs are Intel Xeon, not EPYC; {label}",
         f"node f: {unknown}; {label}; has 8Gi of memory, needs 16Gi",
     ]
-    assert pool.why("j0") == (
+    assert pool.causes(["j0"])["j0"].message == (
         "can never start on the nodes there are now: asks for EPYC CPUs; there are Intel Xeon, unknown; "
         "asks for nodes with the label disk=ssd; there is none; it starts once a node can run it"
     )
@@ -91,15 +98,13 @@ def test_closed_nodes_are_named():
 
 def test_room_that_is_kept_is_said():
     pool = pool_of(node(cpus=4), held=[running("x", cpus=2, max_duration=60)])
-    said = why(pool, ask(4), ask(1))
-    assert (
-        said
-        == "room is kept for those ahead in the queue; with a max_duration it might pass them; 1 ahead in the queue"
-    )
+    found = cause(pool, ask(4), ask(1))
+    said = "room is kept for those ahead in the queue; with a max_duration it might pass them"
+    assert (found.message, found.ahead) == (said, 1)
     assert nodes_of(pool, "j1") == ["node box: has room, but it is kept for one that is ahead in the queue"]
     pool.enqueue(job("j2", ask(1), since=2, max_duration=120))
     decided(pool)
-    assert "its max_duration does not show that it would not delay them" in pool.why("j2")
+    assert "its max_duration does not show that it would not delay them" in pool.causes(["j2"])["j2"].message
 
 
 def test_of_several_places_it_is_said_how_many_have_room():
@@ -206,6 +211,6 @@ def test_what_no_node_could_run_is_no_longer_said_when_one_comes_or_opens():
     )
     assert pool.causes(["j0"])["j0"].reason is Reason.NO_NODE_FITS
     pool.see(node("lab-1", maintenance=True))
-    assert pool.why("j0") == "lab-1 is in maintenance: what runs there goes on, nothing new comes"
+    assert pool.causes(["j0"])["j0"].message == "lab-1 is in maintenance: what runs there goes on, nothing new comes"
     pool.see(node("lab-1"))
     assert decided(pool) == {"j0": ["lab-1"]}

@@ -6,7 +6,21 @@ from penstock.domain.nodes import Allows
 from penstock.domain.scheduling.demand import ask_of
 from penstock.domain.users import Group, Limits
 from penstock.domain.workloads import Array, Requests, Resources, Selectors, Spec
-from tests.domain.scheduling.jobs import A10, GI, V100, ask, decided, given, gpus, job, node, pool_of, running, stranger
+from tests.domain.scheduling.jobs import (
+    A10,
+    GI,
+    V100,
+    ask,
+    decided,
+    given,
+    gpus,
+    job,
+    node,
+    pool_of,
+    running,
+    stranger,
+    why,
+)
 
 
 def test_what_fits_starts():
@@ -241,7 +255,7 @@ def test_ranks_that_must_share_a_node_get_one_with_room_for_all_or_none():
     held = [running(f"x{number}", f"n{number}", cpus=1) for number in range(3)]
     pool = pool_of(*nodes, held=held, waiting=[job("a", ask(places=4, together=True))])
     assert decided(pool) == {}
-    assert pool.why("a") == "its 4 nodes run on one host, and at most 3 have room on one now"
+    assert why(pool, "a") == "its 4 nodes run on one host, and at most 3 have room on one now"
     pool.release("x1")
     assert decided(pool) == {"a": ["n1"] * 4}
 
@@ -251,7 +265,7 @@ def test_ranks_that_must_share_a_node_wait_for_one_that_will_have_room_and_keep_
     ranks = job("ranks", ask(places=4, together=True))
     pool = pool_of(node("n0", 4), node("n1", 4), held=held, waiting=[ranks, job("small", ask(1), since=1)])
     assert decided(pool) == {"small": ["n0"]}
-    assert pool.why("ranks") == "its 4 nodes run on one host, and at most 1 have room on one now"
+    assert why(pool, "ranks") == "its 4 nodes run on one host, and at most 1 have room on one now"
 
 
 def test_ranks_that_no_single_node_could_take_are_refused():
@@ -274,7 +288,7 @@ def test_what_a_node_has_that_never_answered_nobody_knows():
     assert pool.never(job("a", ask(64, gpus=8, products=("H100",)))) == {}
     pool.enqueue(job("a", ask(64)))
     assert decided(pool) == {}
-    assert pool.why("a") == "n0 is not ready: ssh: connection refused"
+    assert why(pool, "a") == "n0 is not ready: ssh: connection refused"
 
 
 def test_a_shell_on_a_volume_is_nobodys_work():

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.demand import Allocation, Ask, Held, QueuedJob
+from penstock.domain.scheduling.demand import Allocation, Ask, PlacedJob, QueuedJob
 from penstock.domain.scheduling.fit import count, first_end, half
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.jobs import A10, NOW, V100, ask, gpus, job, node, stranger
+from tests.domain.scheduling.jobs import A10, NOW, V100, ask, gpus, job, node, stranger, why
 
 NAMES = ("n0", "n1", "n2", "n3")
 GROUPS = ("ann", "vision")
@@ -147,7 +147,7 @@ def test_nothing_is_given_twice_and_nobody_gets_more_than_there_is_or_than_he_ma
             _keeps_limits(held, lab.groups, lab.pool)
 
 
-def _is_whole(held: Held) -> None:
+def _is_whole(held: PlacedJob) -> None:
     wanted, places = held.job.ask, held.places
     assert len(places) == wanted.places or (wanted.array and 1 <= len(places) < wanted.places)
     assert not wanted.together or len({place.node for place in places}) == 1
@@ -159,7 +159,7 @@ def _is_whole(held: Held) -> None:
         assert wanted.memory_bytes in (None, place.memory_bytes)
 
 
-def _kept_its_turn(held: Held, before: dict[str, QueuedJob]) -> None:
+def _kept_its_turn(held: PlacedJob, before: dict[str, QueuedJob]) -> None:
     """Nobody in the same position came earlier and still waits."""
     mine = held.job
     before.pop(mine.id)
@@ -171,7 +171,7 @@ def _alike(each: QueuedJob):
     return each.ask, each.user, each.group, each.priority, each.max_duration
 
 
-def _fits_its_nodes(held: Held, pool: Pool) -> None:
+def _fits_its_nodes(held: PlacedJob, pool: Pool) -> None:
     for name in {place.node for place in held.places}:
         there = pool.rooms[name].node
         assert held.job.ask.may_use(there)
@@ -195,7 +195,7 @@ def _sum(places: list[Allocation], what: str) -> int:
     return sum(getattr(place, what) for place in places)
 
 
-def _keeps_limits(held: Held, groups: list[Group], pool: Pool) -> None:
+def _keeps_limits(held: PlacedJob, groups: list[Group], pool: Pool) -> None:
     group = next(each for each in groups if each.name == held.job.group)
     for limits, user in ((group.limits, None), (group.limits_each, held.job.user)):
         theirs = [each for each in pool.held.values() if each.job.group == group.name and user in (None, each.job.user)]
@@ -315,7 +315,7 @@ def test_nobody_waits_for_ever(data):
         for one in there:
             alone.see(one)
         alone.enqueue(each)
-        assert (each.id in started) == bool(alone.decide(NOW)), alone.why(each.id)
+        assert (each.id in started) == bool(alone.decide(NOW)), why(alone, each.id)
 
 
 @given(st.data())

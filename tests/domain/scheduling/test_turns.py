@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock.domain.scheduling.explain import beyond_limit
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.jobs import ask, decided, job, later, node, pool_of, running
+from tests.domain.scheduling.jobs import ask, decided, job, later, node, pool_of, running, why
 
 
 def order(pool):
@@ -61,10 +61,10 @@ def test_what_a_limit_keeps_out_is_ahead_of_nobody():
     pool = pool_of(node(has=1), held=[running("x", group="speech")], waiting=waiting, groups=groups)
     assert decided(pool) == {}
     assert [pool.ahead(each) for each in "st"] == [0, 1]
-    assert pool.why("w") == "group vision may have 0 GPUs at once: 0 are taken, needs 1"
+    assert why(pool, "w") == "group vision may have 0 GPUs at once: 0 are taken, needs 1"
     assert pool.explain("w").ahead is None
-    assert pool.outlook(job("u", ask(8), since=9, group="speech"), later(9)).message.endswith("; 2 ahead in the queue")
-    assert "ahead" not in pool.outlook(job("u", ask(gpus=1), since=9, group="vision"), later(9)).message
+    assert pool.outlook(job("u", ask(8), since=9, group="speech"), later(9)).ahead == 2
+    assert pool.outlook(job("u", ask(gpus=1), since=9, group="vision"), later(9)).ahead is None
     pool.set_group(Group(name="vision", limits=Limits(gpus=1)))
     assert [pool.ahead(each) for each in "vswt"] == [0, 1, 2, 3]
 
@@ -74,8 +74,9 @@ def test_what_is_said_of_one_that_comes_counts_only_those_whose_turn_is_before()
     waiting = [job(f"v{number}", ask(4), since=number, group="vision") for number in range(3)]
     pool = pool_of(node(cpus=4), held=held, waiting=waiting)
     assert decided(pool) == {}
-    behind = "room is kept for those ahead in the queue; with a max_duration it might pass them; 3 ahead in the queue"
-    assert pool.outlook(job("new", since=9, group="vision"), later(9)).message == behind
+    found = pool.outlook(job("new", since=9, group="vision"), later(9))
+    assert found.message == "room is kept for those ahead in the queue; with a max_duration it might pass them"
+    assert found.ahead == 3
     assert pool.outlook(job("new", since=9, group="vision", priority=10), later(9)) is None
     assert pool.outlook(job("new", since=9, group="speech"), later(9)) is None
     said = pool.outlook(job("new", ask(3), since=9, group="vision", priority=10), later(9)).message
@@ -89,9 +90,9 @@ def test_the_place_that_one_will_have_is_told_before_it_comes():
     pool = pool_of(node(cpus=4), held=[running("x", cpus=4)])
     for since, (group, priority) in enumerate(coming):
         new = job(f"j{since}", ask(2), since=since, group=group, priority=priority)
-        said = pool.outlook(new, later(9)).message
+        cause = pool.outlook(new, later(9))
         pool.enqueue(new)
-        assert said == pool.why(new.id)
+        assert pool.causes([new.id]) == {new.id: cause}
 
 
 def test_beyond_the_limit_of_its_group_a_job_waits_and_is_in_nobodys_way():
@@ -113,7 +114,7 @@ def test_limits_hold_for_each_member_too():
     ]
     pool = pool_of(node(), waiting=waiting, groups=groups)
     assert decided(pool) == {"a1": ["box"], "b2": ["box"]}
-    assert pool.why("a2").startswith("ann in group vision may have 1 workload at once: 1 is taken, needs 1")
+    assert why(pool, "a2").startswith("ann in group vision may have 1 workload at once: 1 is taken, needs 1")
     assert pool.never(pool.waiting["b1"]) == {"cpus": "asks for 3 CPUs; bob in group vision may have 2 at once"}
 
 
@@ -138,7 +139,7 @@ def test_a_share_of_a_node_counts_for_the_limit_of_cpus():
     groups = [Group(name="vision", limits=Limits(cpus_milli=3000))]
     pool = pool_of(node(cpus=8, has=2), waiting=[job("a", ask(None, 0, gpus=1), group="vision")], groups=groups)
     assert decided(pool) == {}
-    assert pool.why("a") == "its share of a node's CPUs is more than the limits of group vision leave"
+    assert why(pool, "a") == "its share of a node's CPUs is more than the limits of group vision leave"
 
 
 LIMITED = [Group(name="vision", limits=Limits(cpus_milli=1000))]
@@ -160,7 +161,7 @@ def test_where_only_larger_shares_have_room_it_says_what_it_waits_for():
     held = [running(each, "small", cpus=0.5, uuids=(f"small-{number}",)) for number, each in enumerate("xy")]
     pool = big_and_small(held=held, waiting=[job("w", BY_SHARE, group="vision"), job("a", BY_SHARE, since=1)])
     assert decided(pool) == {"a": ["big"]}
-    assert pool.why("w") == "needs 1 GPU; 0 of 2 are free"
+    assert why(pool, "w") == "needs 1 GPU; 0 of 2 are free"
     assert [str(answer) for answer in pool.explain("w").answers] == [
         "node big: group vision may have 1 CPU at once: 0 are taken, needs 4, its share of the node",
         "node small: has 0 of 2 free Tesla V100-SXM2-16GB, needs 1",
@@ -180,7 +181,7 @@ def test_room_that_its_limit_leaves_is_kept_for_it():
     pool.enqueue(job("a", ask(None, 0, gpus=1, node="small"), since=1))
     pool.hold(running("x", "small", uuids=("small-0",), group="ann"))
     assert decided(pool) == {}
-    assert "kept" in pool.why("a")
+    assert "kept" in why(pool, "a")
     pool.release("x")
     assert decided(pool) == {"w": ["small"]}
 
@@ -225,7 +226,7 @@ def test_of_very_many_kinds_all_have_their_turn():
     assert not pool.settled
     assert decided(pool, later(999)) == {"last": ["other"]}
     assert pool.settled
-    assert pool.why("j599") == "needs 1 CPU; 0 of 8 are free; 599 ahead in the queue"
+    assert (why(pool, "j599"), pool.ahead("j599")) == ("needs 1 CPU; 0 of 8 are free", 599)
 
 
 def test_what_comes_meanwhile_is_looked_at_in_its_turn():
@@ -245,7 +246,7 @@ def test_what_no_node_could_run_is_not_ahead_of_anyone():
     pool.enqueue(job("other", ask(1), since=2))
     decided(pool)
     assert (pool.ahead("lost"), pool.ahead("gang"), pool.ahead("other")) == (0, 0, 0)
-    assert pool.why("other") == "needs 1 CPU; 0 of 2 are free"
+    assert why(pool, "other") == "needs 1 CPU; 0 of 2 are free"
     pool.see(node("lab-2", 2))
     decided(pool)
     assert pool.ahead("other") == 1

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from penstock.cli.jobs.outcome import ending, exit_code, is_over
 from penstock.cli.ui.output import note
+from penstock.cli.ui.table import message_with_place
 from penstock.client.api import Client
 from penstock.client.http import Answer
 from penstock.client.retry import Patience
@@ -115,8 +116,9 @@ class Log:
             self._say_why(job)
 
     def _say_why(self, job: Job) -> None:
-        if job.get("message") and job["message"] != self._said:
-            self._said = job["message"]
+        why = message_with_place(job)
+        if why and why != self._said:
+            self._said = why
             note(f"Waiting: {self._said}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from penstock.cli.ui.command import command
@@ -72,8 +71,8 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
         columns += [Column("Nodes", _nodes, drop=2), field("CPUs", "cpus", drop=4), field("Memory", "memory", drop=3)]
         columns.append(field("GPUs", "accelerators", drop=2, least=12))
         columns += [moment("Started", "started_at", drop=6), moment("Ended", "ended_at", drop=7)]
-    if items is None or any(ahead(row) for row in items):
-        columns.append(Column("Ahead", lambda row: ahead(row) or "-"))
+    if items is None or any(row.get("ahead") for row in items):
+        columns.append(field("Ahead", "ahead"))
     if details or wide:
         columns.append(Column("Reason", why, drop=1, least=REASON))
     elif items is None or any(is_explained(row) for row in items):
@@ -93,19 +92,5 @@ def is_explained(row: Row) -> bool:
 
 
 def why(row: Row) -> str:
-    """The person's sentence where there is one, without the place in the queue; else the reason's word."""
-    said = row.get("message")
-    return (without_place(said) if ahead(row) else said) if said else row.get("reason") or "-"
-
-
-AHEAD = re.compile(r"(?:; )?([0-9]+) ahead in the queue\Z")
-
-
-def ahead(row: Row) -> str | None:
-    """How many are before it; None if nobody is, or it does not wait."""
-    found = AHEAD.search(row.get("message") or "") if row.get("status") == "pending" else None
-    return found[1] if found else None
-
-
-def without_place(sentence: str) -> str:
-    return AHEAD.sub("", sentence)
+    """Return the message where there is one, else the reason's word."""
+    return row.get("message") or row.get("reason") or "-"

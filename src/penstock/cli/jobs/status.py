@@ -11,7 +11,7 @@ from penstock.cli.jobs.outcome import duration
 from penstock.cli.ui.command import command
 from penstock.cli.ui.options import api_url_option, connect, output_option
 from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
-from penstock.cli.ui.table import Column, Row, clean, field, moment, short_time, table
+from penstock.cli.ui.table import Column, Row, clean, field, message_with_place, moment, short_time, table
 from penstock.client.address import segment
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.secrets import masked_all
@@ -54,6 +54,7 @@ def _what_it_is(job: Row) -> list[tuple[str, str]]:
     facts += [("Message", "message"), ("Exit Code", "exit_code"), ("User", "user"), ("Namespace", "namespace")]
     facts += [("Job Name", "object_name"), ("Attempt", "attempt")]
     times = [("Created", "created_at"), ("Started", "started_at"), ("Ended", "ended_at"), ("Updated", "updated_at")]
+    job = job | {"message": message_with_place(job)}
     shown = [(title, str(job[key])) for title, key in facts if job.get(key) is not None]
     shown += [(title, short_time(job[key])) for title, key in times if job.get(key)]
     took = duration(job.get("started_at"), job.get("ended_at"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.cli.jobs.list import ahead
 from penstock.cli.pwm.ages import lasted
 from penstock.cli.pwm.nodes import gpus, mebibytes, short_uuid
 from penstock.cli.ui.table import NAME, Column, Row, constant, field
@@ -109,10 +108,10 @@ def _container(row: Row) -> str:
 
 def _reason(row: Row) -> str:
     """`null`, as the document has it, where there is nothing to say; the place in the queue beside it."""
-    reason, before = row.get("reason"), ahead(row)
+    reason, ahead = row.get("reason"), row.get("ahead")
     if not reason or reason in NO_TROUBLE:
         return "null"
-    return f"{reason}, {before} ahead" if before else str(reason)
+    return f"{reason}, {ahead} ahead" if ahead else str(reason)
 
 
 def _time(row: Row) -> str:

@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.ui.options import Function
 from penstock.cli.ui.output import echo, note, print_data
-from penstock.cli.ui.table import Row
+from penstock.cli.ui.table import Row, message_with_place
 
 
 def file_option(function: Function) -> Function:
@@ -57,7 +57,8 @@ def show_results(results: list[Row], output: str, mark: str = "") -> int:
     for result in results:
         named = f" ({result['id']})" if result.get("id") else ""
         line = f"{result['kind']} {result['name']}{named} {result['result']}{mark}"
-        echo(f"{line}: {result['message']}" if result.get("message") else line)
+        why = result.get("message") if mark else message_with_place(result)  # of a dry run it is part of the message
+        echo(f"{line}: {why}" if why else line)
         for notice in result.get("notices") or ():
             note(f"Note: {result['name']}: {notice}")
     return int(failed)

@@ -82,6 +82,12 @@ def short_time(text: str | None) -> str:
     return text[:19] if text else "-"
 
 
+def message_with_place(row: Row) -> str | None:
+    """Return why a job waits and how many wait before it: `needs 2 CPUs; 0 of 2 are free (1 ahead in the queue)`."""
+    message, ahead = row.get("message"), row.get("ahead")
+    return f"{message} ({ahead} ahead in the queue)" if message and ahead else message
+
+
 def _word(value: Any) -> str:
     return "-" if value is None or value == "" else str(value)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling.demand import Allocation, Held
+from penstock.domain.scheduling.demand import Allocation, PlacedJob
 
 Key = tuple[int, int, int, int, str]
 Moment = tuple[int, datetime, str]
@@ -37,7 +37,7 @@ class Free:
         )
 
 
-class Ends:
+class FreeAfterEnds:
     """What is free after each end that is expected, as columns that can be searched: they only grow."""
 
     def __init__(self, frees: list[Free]) -> None:
@@ -54,18 +54,18 @@ class Ends:
         return [sum(each) for each in zip(*found, strict=True)] if found else [0] * len(self.whole)
 
 
-class Room:
-    def __init__(self, node: Node, held: Iterable[Held] = ()) -> None:
+class NodeCapacity:
+    def __init__(self, node: Node, held: Iterable[PlacedJob] = ()) -> None:
         self.node = node
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, PlacedJob] = {}
         self.products = {gpu.uuid: gpu.product for gpu in node.gpus}
         self._cpus = node.cpus_milli
         self._memory = node.memory_bytes
         self._numbers = set(range(node.cpus_milli // 1000))
         self._gpus = {gpu.uuid: gpu for gpu in node.gpus}
         self._free: Free | None = None
-        self._later: list[tuple[Held, Free]] | None = None
-        self._ends: Ends | None = None
+        self._later: list[tuple[PlacedJob, Free]] | None = None
+        self._ends: FreeAfterEnds | None = None
         self._soonest: Moment | None = None
         self._keys: dict[bool, Key] = {}
         for each in held:
@@ -73,7 +73,7 @@ class Room:
 
     # what happens
 
-    def take(self, held: Held) -> None:
+    def take(self, held: PlacedJob) -> None:
         self.held[held.job.id] = held
         for place in self.places_of(held):
             self._cpus -= place.cpus_milli
@@ -108,7 +108,7 @@ class Room:
 
     # what there is
 
-    def places_of(self, held: Held) -> list[Allocation]:
+    def places_of(self, held: PlacedJob) -> list[Allocation]:
         return [place for place in held.places if place.node == self.node.name]
 
     @property
@@ -130,7 +130,7 @@ class Room:
         return sorted(self._numbers)
 
     @property
-    def later(self) -> list[tuple[Held, Free]]:
+    def later(self) -> list[tuple[PlacedJob, Free]]:
         """What is here, in the order in which it is expected to end, and what is free once it has."""
         if self._later is None:
             self._later = []
@@ -140,7 +140,7 @@ class Room:
                 self._later.append((held, free))
         return self._later
 
-    def _without(self, free: Free, held: Held) -> Free:
+    def _without(self, free: Free, held: PlacedJob) -> Free:
         free = free.copy()
         for place in self.places_of(held):
             free.cpus_milli += place.cpus_milli
@@ -159,10 +159,10 @@ class Room:
         return self._soonest
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> FreeAfterEnds:
         """The same in columns."""
         if self._ends is None:
-            self._ends = Ends([free for _, free in self.later])
+            self._ends = FreeAfterEnds([free for _, free in self.later])
         return self._ends
 
     def free_at(self, moment: datetime) -> Free:

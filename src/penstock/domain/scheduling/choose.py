@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from penstock.domain.scheduling.capacity import Free, Room
+from penstock.domain.scheduling.capacity import Free, NodeCapacity
 from penstock.domain.scheduling.demand import Allocation, QueuedJob
 from penstock.domain.scheduling.fit import count, fill
 from penstock.domain.scheduling.index import Choice, FitIndex
@@ -13,7 +13,7 @@ from penstock.domain.scheduling.reserve import Kept, beside, over
 
 
 class Chooser:
-    def __init__(self, rooms: Mapping[str, Room], kept: Kept, now: datetime) -> None:
+    def __init__(self, rooms: Mapping[str, NodeCapacity], kept: Kept, now: datetime) -> None:
         self._rooms = rooms
         self._kept = kept
         self.now = now

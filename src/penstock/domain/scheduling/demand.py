@@ -177,7 +177,7 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Held:
+class PlacedJob:
     """A job that has its places."""
 
     job: QueuedJob

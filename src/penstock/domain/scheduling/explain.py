@@ -6,12 +6,12 @@ Nodes of groups it may not use are never mentioned: they read as if they were no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import Room
+from penstock.domain.scheduling.capacity import NodeCapacity
 from penstock.domain.scheduling.demand import Ask, QueuedJob
 from penstock.domain.scheduling.fit import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.index import FitIndex, FitIndexes
@@ -59,11 +59,11 @@ class Explanation:
     answers: tuple[NodeAnswer, ...] = ()
 
 
-class Scene:
+class Explainer:
     """All that an explanation looks at."""
 
     def __init__(
-        self, rooms: Mapping[str, Room], usage: UserUsage, total: Amount, shapes: FitIndexes, kept: Kept
+        self, rooms: Mapping[str, NodeCapacity], usage: UserUsage, total: Amount, shapes: FitIndexes, kept: Kept
     ) -> None:
         self._rooms = rooms
         self._usage = usage
@@ -71,7 +71,7 @@ class Scene:
         self._shapes = shapes
         self._kept = kept
 
-    def seen_by(self, ask: Ask) -> list[Room]:
+    def seen_by(self, ask: Ask) -> list[NodeCapacity]:
         found = (room for room in self._rooms.values() if ask.may_use(room.node))
         return sorted(found, key=lambda room: room.node.name)
 
@@ -85,9 +85,9 @@ class Scene:
         most, _ = wish(job, shape, self._usage)
         answers = tuple(self._answer(job, shape, most, room) for room in self.seen_by(job.ask))
         cause = self.cause(job)
-        return Explanation(cause.behind(ahead).message, None if cause.by_rule else ahead, answers)
+        return Explanation(cause.message, None if cause.by_rule else ahead, answers)
 
-    def cause(self, job: QueuedJob) -> Cause:
+    def cause(self, job: QueuedJob) -> WaitCause:
         """Why it waits, without its place in the queue."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
@@ -98,7 +98,7 @@ class Scene:
             or _kept(job)
         )
 
-    def outlook(self, job: QueuedJob, now: datetime) -> Cause | None:
+    def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
         """For one that is not in the queue: None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
@@ -114,7 +114,7 @@ class Scene:
         """What no node has comes first; what a limit forbids stands beside."""
         places = 1 if job.ask.array else job.ask.places
         rooms, cpus = self.seen_by(job.ask), self._usage.shares_ever(job)
-        rooms += [Room(node) for node in coming if job.ask.may_use(node)]
+        rooms += [NodeCapacity(node) for node in coming if job.ask.may_use(node)]
         found = self._usage.never(job, places) | never(job.ask, rooms)
         if not found and cpus is not None and (said := never_shared(job.ask, places, rooms, cpus)):
             found["cpus"] = f"{said}; {self._usage.tightest(job, ever=True)} may have {show_cpus(cpus)} at once"
@@ -139,7 +139,7 @@ class Scene:
     def _turn(self, job: QueuedJob) -> tuple[int, float, Came]:
         return -job.priority, self._usage.of(job.group).share_of(self._total), came(job)
 
-    def _limit(self, job: QueuedJob, least: int) -> Cause | None:
+    def _limit(self, job: QueuedJob, least: int) -> WaitCause | None:
         said = self._usage.why(job, least) if self._usage.places_now(job) < least else None
         return beyond_limit(said) if said else None
 
@@ -154,14 +154,14 @@ class Scene:
 
     # one sentence for all nodes
 
-    def _nowhere_ever(self, ask: Ask, shape: FitIndex, least: int) -> Cause | None:
+    def _nowhere_ever(self, ask: Ask, shape: FitIndex, least: int) -> WaitCause | None:
         """Whatever ends and opens, no node could run it."""
         if shape.would_do(ask, least):
             return None
         reasons = never(ask, self.seen_by(ask))
         return no_node_fits(reasons.values()) if reasons else None
 
-    def _lack(self, job: QueuedJob, shape: FitIndex, left: FitIndex | None, least: int) -> Cause | None:
+    def _lack(self, job: QueuedJob, shape: FitIndex, left: FitIndex | None, least: int) -> WaitCause | None:
         ask = job.ask
         if not shape.would_do(ask, least):
             return no_room(self._nowhere(ask))
@@ -188,7 +188,7 @@ class Scene:
 
     # each node by itself
 
-    def _answer(self, job: QueuedJob, shape: FitIndex, most: int, room: Room) -> NodeAnswer:
+    def _answer(self, job: QueuedJob, shape: FitIndex, most: int, room: NodeCapacity) -> NodeAnswer:
         found = obstacles(job.ask, room) + self._beyond(job, room)
         fits = shape.widest.counts.get(room.node.name, 0)
         kept = self._before(job, self._kept.get(room.node.name, ()))
@@ -200,7 +200,7 @@ class Scene:
             found.append(Obstacle("places", f"has room for {fits} of {most} places"))
         return NodeAnswer(room.node.name, tuple(found))
 
-    def _beyond(self, job: QueuedJob, room: Room) -> list[Obstacle]:
+    def _beyond(self, job: QueuedJob, room: NodeCapacity) -> list[Obstacle]:
         """Its limits leave less than its share of this node."""
         ever = self._usage.shares_ever(job)
         if ever is None or never_there(job.ask, room.node):
@@ -210,7 +210,7 @@ class Scene:
         return [Obstacle("limits", f"{said}, its share of the node", passes=need <= ever)] if said else []
 
 
-def _kept(job: QueuedJob) -> Cause:
+def _kept(job: QueuedJob) -> WaitCause:
     if job.max_duration is None:
         return no_room(f"{KEPT}; with a max_duration it might pass them")
     return no_room(f"{KEPT}; its max_duration does not show that it would not delay them")
@@ -222,7 +222,7 @@ def _some(ask: Ask, shape: FitIndex, least: int) -> str:
     return f"{shape.widest.total} of {least} places have room, and it starts with all or none"
 
 
-def _short_there(ask: Ask, places: int, room: Room) -> str | None:
+def _short_there(ask: Ask, places: int, room: NodeCapacity) -> str | None:
     """Of the only node that would do: all its places together."""
     node, free = room.node, room.free
     there = [gpu for gpu in node.gpus if ask.takes(gpu)]
@@ -241,7 +241,7 @@ def _short_there(ask: Ask, places: int, room: Room) -> str | None:
     return None
 
 
-def _short_everywhere(ask: Ask, rooms: list[Room]) -> str:
+def _short_everywhere(ask: Ask, rooms: list[NodeCapacity]) -> str:
     """Of several nodes none has enough: what all of them lack, and where there is most of it."""
     lacks = {room.node.name: short(ask, room) for room in rooms}
     common = [key for key in ("accelerators", "cpus", "memory") if all(_has(key, found) for found in lacks.values())]
@@ -258,7 +258,7 @@ def _has(key: str, found: list[Obstacle]) -> bool:
     return any(each.key == key for each in found)
 
 
-def _left(key: str, ask: Ask, room: Room) -> int:
+def _left(key: str, ask: Ask, room: NodeCapacity) -> int:
     if key == "accelerators":
         return sum(left for product, left in room.free.gpus.items() if ask.takes_product(product))
     return room.free.cpus_milli if key == "cpus" else room.free.memory_bytes
@@ -270,9 +270,13 @@ SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}
 
 
 @dataclass(frozen=True)
-class Cause:
+class WaitCause:
+    """Why a job waits."""
+
     reason: Reason
     message: str
+    ahead: int | None = None
+    """How many are before it in the queue; None: nobody is, or it is turned down."""
 
     @property
     def state(self) -> State:
@@ -283,19 +287,19 @@ class Cause:
     def by_rule(self) -> bool:
         return self.reason in RULES
 
-    def behind(self, ahead: int) -> Cause:
-        """With its place in the queue, unless it is turned down."""
-        return self if self.by_rule or not ahead else Cause(self.reason, f"{self.message}; {ahead} ahead in the queue")
+    def behind(self, ahead: int) -> WaitCause:
+        """Return it with its place in the queue, unless it is turned down."""
+        return self if self.by_rule or not ahead else replace(self, ahead=ahead)
 
 
-def no_room(message: str) -> Cause:
-    return Cause(Reason.NO_AVAILABLE_RESOURCES, message)
+def no_room(message: str) -> WaitCause:
+    return WaitCause(Reason.NO_AVAILABLE_RESOURCES, message)
 
 
-def no_node_fits(reasons: Iterable[str]) -> Cause:
+def no_node_fits(reasons: Iterable[str]) -> WaitCause:
     said = f"can never start on the nodes there are now: {'; '.join(reasons)}; it starts once a node can run it"
-    return Cause(Reason.NO_NODE_FITS, said)
+    return WaitCause(Reason.NO_NODE_FITS, said)
 
 
-def beyond_limit(message: str) -> Cause:
-    return Cause(Reason.QUOTA, message)
+def beyond_limit(message: str) -> WaitCause:
+    return WaitCause(Reason.QUOTA, message)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.capacity import Free, Room
+from penstock.domain.scheduling.capacity import Free, NodeCapacity
 from penstock.domain.scheduling.demand import Allocation, Ask
 
 PLENTY = 1 << 20
@@ -60,7 +60,7 @@ def _shares(free: int, each: int) -> int:
     return (free + each // 2) // each if free > 0 else 0
 
 
-def first_end(ask: Ask, products: Sequence[str], places: int, room: Room) -> int:
+def first_end(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity) -> int:
     """After how many of the ends that are expected there so many places fit, less one: found without counting."""
     ends, node = room.ends, room.node
     found = bisect_left(ends.gpus(products), places * ask.gpus) if ask.gpus else 0
@@ -110,7 +110,7 @@ def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node
     return left
 
 
-def fill(ask: Ask, products: Sequence[str], places: int, room: Room, free: Free) -> list[Allocation]:
+def fill(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity, free: Free) -> list[Allocation]:
     """So many places that fit into `free`: one product for all where possible, lowest minor number first."""
     need = ask.gpus * places
     uuids: list[str] = []

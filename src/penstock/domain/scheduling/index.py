@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from penstock.domain.nodes import Node
 from penstock.domain.policy import EVERYTHING
-from penstock.domain.scheduling.capacity import Key, Moment, Room, whole
+from penstock.domain.scheduling.capacity import Key, Moment, NodeCapacity, whole
 from penstock.domain.scheduling.demand import Ask
 from penstock.domain.scheduling.fit import count, first_end, share
 from penstock.domain.scheduling.obstacles import possible
@@ -34,7 +34,7 @@ class Choice:
         self._keys: dict[str, Key] = {}
         self._order: list[Key] = []
 
-    def look(self, name: str, room: Room | None) -> int:
+    def look(self, name: str, room: NodeCapacity | None) -> int:
         """How many places there are on it."""
         fits = count(self._ask, self.products, room.free, room.node) if room else 0
         if name in self._keys:
@@ -56,7 +56,7 @@ class Choice:
 
 
 class FitIndex:
-    def __init__(self, ask: Ask, rooms: Mapping[str, Room], products: Sequence[str]) -> None:
+    def __init__(self, ask: Ask, rooms: Mapping[str, NodeCapacity], products: Sequence[str]) -> None:
         self.ask = ask
         """Of one place."""
         alone: list[tuple[str, ...]] = [(product,) for product in products] if len(products) > 1 else []
@@ -108,7 +108,7 @@ class FitIndex:
         """How many places the empty node would have; nothing if it is closed."""
         return self._known[name][1] if name in self._known else 0
 
-    def _weigh(self, name: str, room: Room | None) -> int:
+    def _weigh(self, name: str, room: NodeCapacity | None) -> int:
         known = self._known.get(name)
         if known and room and known[0] is room.node:
             return known[1]
@@ -192,13 +192,13 @@ class FitIndex:
             for step in steps:
                 insort(self._steps, step)
 
-    def _guess(self, room: Room) -> list[Step]:
+    def _guess(self, room: NodeCapacity) -> list[Step]:
         name = room.node.name
         if name in self.widest.counts:
             return [(0, room.key(self.ask.gpus > 0), name, 0)]
         return [(1, room.soonest, name, 0)] if room.soonest else []
 
-    def _foresee(self, room: Room) -> list[Step]:
+    def _foresee(self, room: NodeCapacity) -> list[Step]:
         found: list[Step] = []
         products, name = self.widest.products, room.node.name
         had = self.widest.counts.get(name, 0)
@@ -218,7 +218,7 @@ class FitIndexes:
 
     KEPT = 512
 
-    def __init__(self, rooms: Mapping[str, Room]) -> None:
+    def __init__(self, rooms: Mapping[str, NodeCapacity]) -> None:
         self._rooms = rooms
         self._shapes: dict[Ask, FitIndex] = {}
         self._groups: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.domain.quantities import show_cpus
-from penstock.domain.scheduling.demand import Ask, Held, QueuedJob
+from penstock.domain.scheduling.demand import Ask, PlacedJob, QueuedJob
 from penstock.domain.users import Group, Limits
 
 
@@ -17,7 +17,7 @@ class Amount:
     memory_bytes: int = 0
     workloads: int = 0
 
-    def add(self, held: Held, sign: int = 1) -> None:
+    def add(self, held: PlacedJob, sign: int = 1) -> None:
         self.gpus += sign * held.gpus
         self.cpus_milli += sign * held.cpus_milli
         self.memory_bytes += sign * held.memory_bytes
@@ -57,7 +57,7 @@ class UserUsage:
         self._groups = groups
         self._held: dict[tuple[str, str | None], Amount] = {}
 
-    def add(self, held: Held, sign: int = 1) -> None:
+    def add(self, held: PlacedJob, sign: int = 1) -> None:
         if held.job.unlimited:
             return
         for key in ((held.job.group, None), (held.job.group, held.job.user)):

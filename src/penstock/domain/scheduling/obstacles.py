@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.domain.nodes import Allows, Gpu, Node, product_matches
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import Room, usable, whole
+from penstock.domain.scheduling.capacity import NodeCapacity, usable, whole
 from penstock.domain.scheduling.demand import Ask
 from penstock.domain.scheduling.fit import count, half, share
 
@@ -24,7 +24,7 @@ class Obstacle:
     """False: even the empty node would not do."""
 
 
-def obstacles(ask: Ask, room: Room) -> list[Obstacle]:
+def obstacles(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
     """All that keep one place of it from this node now."""
     return [*never_there(ask, room.node), *closed(ask, room.node), *short(ask, room)]
 
@@ -91,7 +91,7 @@ def _cpus(ask: Ask, node: Node) -> int:
     return node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
 
 
-def short(ask: Ask, room: Room) -> list[Obstacle]:
+def short(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
     """Of what the node has, too little is free."""
     node, free = room.node, room.free
     found = []
@@ -120,7 +120,7 @@ def _needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, st
     return half(share(total, ask, node)), f", half of the share of {ask.gpus} of {len(node.gpus)} GPUs"
 
 
-def foreign(gpus: Sequence[Gpu], room: Room) -> str:
+def foreign(gpus: Sequence[Gpu], room: NodeCapacity) -> str:
     """`1 used by programs that Penstock did not start (python, process 4711)`."""
     ours = {uuid for held in room.held.values() for place in room.places_of(held) for uuid in place.gpus}
     others = [gpu for gpu in gpus if gpu.uuid not in ours and not usable(gpu)]
@@ -170,7 +170,7 @@ def fits_ever(ask: Ask, nodes: Iterable[Node]) -> bool:
     return False
 
 
-def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
+def never(ask: Ask, rooms: Sequence[NodeCapacity]) -> dict[str, str]:
     """`rooms` are the nodes it may use. One that is closed now may be open tomorrow."""
     if not rooms:
         return {"node": NO_NODE}
@@ -199,7 +199,7 @@ def never(ask: Ask, rooms: Sequence[Room]) -> dict[str, str]:
     return {}
 
 
-def never_shared(ask: Ask, places: int, rooms: Sequence[Room], cpus_milli: int) -> str | None:
+def never_shared(ask: Ask, places: int, rooms: Sequence[NodeCapacity], cpus_milli: int) -> str | None:
     """Of one that is counted with shares and may have so many CPUs at most: what the smallest is, if that is more."""
     nodes = [room.node for room in rooms if not never_there(ask, room.node)]
     if not all(map(sized, nodes)):
@@ -222,7 +222,7 @@ _AMOUNTS = {"accelerators", "cpus", "memory"}
 _KEYS = ("node", "volumes", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
 
 
-def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
+def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
     """All its places together, for they must share the node."""
     node = room.node
     each = f" ({places} nodes together)" if places > 1 else ""
@@ -243,7 +243,7 @@ def _on_the_only(ask: Ask, places: int, room: Room) -> dict[str, str]:
     return reasons
 
 
-def _said(key: str, ask: Ask, rooms: Sequence[Room]) -> str:
+def _said(key: str, ask: Ask, rooms: Sequence[NodeCapacity]) -> str:
     """What no node has, beside what they have."""
     nodes = [room.node for room in rooms]
     match key:
@@ -293,7 +293,7 @@ def _products(ask: Ask, node: Node) -> list[str]:
     return sorted({gpu.product for gpu in node.gpus if ask.takes(gpu)})
 
 
-def inventory(rooms: Iterable[Room]) -> str:
+def inventory(rooms: Iterable[NodeCapacity]) -> str:
     """`2 × NVIDIA A10 (1 free)`, for each product."""
     totals: dict[str, int] = {}
     free: dict[str, int] = {}

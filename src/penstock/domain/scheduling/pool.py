@@ -9,9 +9,9 @@ from typing import Any
 
 from penstock.domain.nodes import Node
 from penstock.domain.scheduling import explain as explaining
-from penstock.domain.scheduling.capacity import Room, usable
-from penstock.domain.scheduling.demand import Held, QueuedJob
-from penstock.domain.scheduling.explain import Cause, Explanation
+from penstock.domain.scheduling.capacity import NodeCapacity, usable
+from penstock.domain.scheduling.demand import PlacedJob, QueuedJob
+from penstock.domain.scheduling.explain import Explanation, WaitCause
 from penstock.domain.scheduling.index import FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import fits_ever
@@ -25,13 +25,13 @@ class Pool:
     """Equal to one that was told the same nodes, groups, held and waiting afresh, in any order."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, NodeCapacity] = {}
         self._seen: dict[str, Node] = {}
         """As last told: the very same again is no news."""
         self._groups: dict[str, Group] = {}
         self._queue = Queue()
-        self._held: dict[str, Held] = {}
-        self._on: dict[str, dict[str, Held]] = {}
+        self._held: dict[str, PlacedJob] = {}
+        self._on: dict[str, dict[str, PlacedJob]] = {}
         """By node, whether or not that is known."""
         self._usage = UserUsage(self._groups)
         self._total = Amount()
@@ -45,7 +45,7 @@ class Pool:
         """Of the nodes: another one whenever one could run something that it could not run before, or no longer can."""
         self._settled = False
         """Nothing happened since a round in which nothing could start."""
-        self._round: tuple[Round, Iterator[Held | None]] | None = None
+        self._round: tuple[Round, Iterator[PlacedJob | None]] | None = None
         """One that was broken off before all were looked at."""
         self._expected: datetime | None = None
         """When the first of those has room for whom it is kept: if that does not come, others may be expected first."""
@@ -75,7 +75,7 @@ class Pool:
         if before and _face(before.node, on_it) == _face(node, on_it):
             return
         self._count(before.node if before else None, node)
-        self._rooms[node.name] = Room(node, on_it.values())
+        self._rooms[node.name] = NodeCapacity(node, on_it.values())
         if before is None or _nature(before.node) != _nature(node):
             self._generation += 1
         self._changed(node.name, kinds=before is None or _kind(before.node) != _kind(node))
@@ -103,7 +103,7 @@ class Pool:
         self._queue.add(job)
         self._moved()
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: PlacedJob) -> None:
         """It has places, by the record; said again, from another start or with other places."""
         self.release(held.job.id)
         self._held[held.job.id] = held
@@ -152,7 +152,7 @@ class Pool:
 
     # what is decided
 
-    def decide(self, now: datetime, most: int = 64) -> list[Held]:
+    def decide(self, now: datetime, most: int = 64) -> list[PlacedJob]:
         """What starts now, already counted as held. Ask again until nothing more does and all is settled: each start
         moves the turns, and of very many kinds of jobs some are looked at in one go.
 
@@ -162,7 +162,7 @@ class Pool:
             return []
         self._settled = False
         a_round, turns = self._going_on(now)
-        starts: list[Held] = []
+        starts: list[PlacedJob] = []
         for held in turns:
             if held is None:
                 break
@@ -177,7 +177,7 @@ class Pool:
         self._expected = a_round.expected
         return starts
 
-    def _going_on(self, now: datetime) -> tuple[Round, Iterator[Held | None]]:
+    def _going_on(self, now: datetime) -> tuple[Round, Iterator[PlacedJob | None]]:
         """The round in which some were not looked at yet, if nothing happened since; else another."""
         if self._round:
             self._round[0].go_on(now)
@@ -198,7 +198,7 @@ class Pool:
         return self._settled
 
     @property
-    def rooms(self) -> Mapping[str, Room]:
+    def rooms(self) -> Mapping[str, NodeCapacity]:
         return self._rooms
 
     @property
@@ -206,7 +206,7 @@ class Pool:
         return self._queue.jobs
 
     @property
-    def held(self) -> Mapping[str, Held]:
+    def held(self) -> Mapping[str, PlacedJob]:
         return self._held
 
     def ahead(self, workload_id: str) -> int:
@@ -254,15 +254,10 @@ class Pool:
         job = self._queue.jobs[workload_id]
         return self._scene.explain(job, self.ahead(workload_id))
 
-    def why(self, workload_id: str) -> str:
-        """The same in one sentence."""
-        [cause] = self.causes([workload_id]).values()
-        return cause.message
-
-    def causes(self, workload_ids: Iterable[str]) -> dict[str, Cause]:
-        """Of many at once: those that ask for the same wait for the same."""
+    def causes(self, workload_ids: Iterable[str]) -> dict[str, WaitCause]:
+        """Return why each of these waits: those that ask for the same wait for the same."""
         scene = self._scene
-        known: dict[tuple[Any, ...], Cause] = {}
+        known: dict[tuple[Any, ...], WaitCause] = {}
         found = {}
         for id_ in workload_ids:
             job = self._queue.jobs[id_]
@@ -276,7 +271,7 @@ class Pool:
         """Those at the head of the queue, in order."""
         return [job.id for job in islice(self._queue.order(self._usage, self._total, {}), most)]
 
-    def outlook(self, job: QueuedJob, now: datetime) -> Cause | None:
+    def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
         """Why a job that came now would wait; None if it would start."""
         cause = self._scene.outlook(job, now)
         if cause is None or cause.by_rule:
@@ -289,12 +284,12 @@ class Pool:
         return self._scene.never(job, coming)
 
     @property
-    def _scene(self) -> explaining.Scene:
+    def _scene(self) -> explaining.Explainer:
         self._learn()
-        return explaining.Scene(self._rooms, self._usage, self._total, self._shapes, self._reservations)
+        return explaining.Explainer(self._rooms, self._usage, self._total, self._shapes, self._reservations)
 
 
-def _face(node: Node, held: Mapping[str, Held]) -> tuple[Any, ...]:
+def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
     """What of a node a decision depends on: not how full its GPUs' memory is, nor when it was seen."""
     ours = {uuid for each in held.values() for place in each.places for uuid in place.gpus}
     gpus = [(gpu.uuid, gpu.product, gpu.minor, gpu.memory_bytes, usable(gpu) or gpu.uuid in ours) for gpu in node.gpus]

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import cast
 
-from penstock.domain.scheduling.capacity import Free, Moment, Room
-from penstock.domain.scheduling.demand import Ask, Held, QueuedJob
+from penstock.domain.scheduling.capacity import Free, Moment, NodeCapacity
+from penstock.domain.scheduling.demand import Ask, PlacedJob, QueuedJob
 from penstock.domain.scheduling.fit import count, first_end, spend
 from penstock.domain.scheduling.index import FitIndex, Step
 
@@ -26,13 +26,13 @@ INSTANT = timedelta(microseconds=1)
 
 
 def reserve(
-    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, Room], now: datetime
+    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeCapacity], now: datetime
 ) -> Reservation | None:
     """None: nowhere."""
     nodes: dict[str, int] = {}
     total = 0
     last: Moment = (SURE, now, "")
-    for later, when, name, more in _Coming(job, places, shape, kept, rooms, now).steps():
+    for later, when, name, more in _Steps(job, places, shape, kept, rooms, now).steps():
         if later:
             last = cast(Moment, when)
         nodes[name] = nodes.get(name, 0) + more
@@ -54,9 +54,9 @@ def _reservation(job: QueuedJob, shape: FitIndex, nodes: dict[str, int], last: M
     )
 
 
-class _Coming:
+class _Steps:
     def __init__(
-        self, job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, Room], now: datetime
+        self, job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeCapacity], now: datetime
     ) -> None:
         self._job = job
         self._places = places
@@ -78,7 +78,7 @@ class _Coming:
         while shared:
             yield from self._next(shared)
 
-    def _guess(self, room: Room) -> list[Step]:
+    def _guess(self, room: NodeCapacity) -> list[Step]:
         name = room.node.name
         if name in self._shape.widest.counts:
             return [(0, room.key(self._shape.ask.gpus > 0), name, 0)]
@@ -92,7 +92,7 @@ class _Coming:
         for each in self._beside(self._rooms[step[2]]):
             heappush(shared, each)
 
-    def _beside(self, room: Room) -> Iterator[Step]:
+    def _beside(self, room: NodeCapacity) -> Iterator[Step]:
         """How much more room there is at each moment, or less: what begins too late is not over before another's turn
         comes."""
         name, kept, had = room.node.name, self._kept[room.node.name], 0
@@ -104,7 +104,7 @@ class _Coming:
             if had >= self._places:
                 return
 
-    def _moments(self, room: Room, kept: Iterable[Reservation]) -> Iterator[tuple[int, Moment, Free]]:
+    def _moments(self, room: NodeCapacity, kept: Iterable[Reservation]) -> Iterator[tuple[int, Moment, Free]]:
         """What it may use of a node: now, whenever that may change, and once what has no end is gone. Before there is
         room at all, there is none beside."""
         job, now, later = self._job, self._now, room.later
@@ -125,7 +125,7 @@ class _Coming:
         else:  # one that has not begun must be over first
             yield 1, (NOT_BEFORE, min((each for each in starts if each), default=now), LAST), free
 
-    def _known(self, held: Sequence[Held], kept: Iterable[Reservation]) -> list[datetime]:
+    def _known(self, held: Sequence[PlacedJob], kept: Iterable[Reservation]) -> list[datetime]:
         """When something ends from the first of these on, or it becomes too late to be over in time."""
         now = self._now
         ends = [max(each.ends, now) for each in held if each.ends]
@@ -172,32 +172,32 @@ def over(job: QueuedJob, begins: datetime) -> datetime | None:
     return None if job.max_duration is None else begins + timedelta(seconds=job.max_duration)
 
 
-def beside(kept: Iterable[Reservation], room: Room, end: datetime | None) -> Free:
+def beside(kept: Iterable[Reservation], room: NodeCapacity, end: datetime | None) -> Free:
     """What of this node a job may use from now until `end` without delaying one of these."""
     those = [each for each in kept if each.begins_before(end)]
     free = spent((each for each in those if each.starts is None), room, room.free)
     return _common(free, those, room, {each.starts for each in those if each.starts})
 
 
-def beside_from(kept: Iterable[Reservation], room: Room, begins: datetime, end: datetime | None) -> Free:
+def beside_from(kept: Iterable[Reservation], room: NodeCapacity, begins: datetime, end: datetime | None) -> Free:
     """The same of a job that begins later."""
     those = [each for each in kept if each.begins_before(end)]
     starts = {each.starts for each in those if each.starts and each.starts > begins}
     return _common(_at(those, room, begins), those, room, starts)
 
 
-def spent(kept: Iterable[Reservation], room: Room, free: Free) -> Free:
+def spent(kept: Iterable[Reservation], room: NodeCapacity, free: Free) -> Free:
     for each in kept:
         free = spend(each.ask, each.products, each.nodes[room.node.name], free, room.node)
     return free
 
 
-def _common(free: Free, kept: Sequence[Reservation], room: Room, moments: Iterable[datetime]) -> Free:
+def _common(free: Free, kept: Sequence[Reservation], room: NodeCapacity, moments: Iterable[datetime]) -> Free:
     """There is less when something starts, and only then."""
     for moment in moments:
         free = free.common(_at(kept, room, moment))
     return free
 
 
-def _at(kept: Iterable[Reservation], room: Room, moment: datetime) -> Free:
+def _at(kept: Iterable[Reservation], room: NodeCapacity, moment: datetime) -> Free:
     return spent((each for each in kept if each.has_its_room(moment)), room, room.free_at(moment))

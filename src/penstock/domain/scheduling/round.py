@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
-from penstock.domain.scheduling.capacity import Room
+from penstock.domain.scheduling.capacity import NodeCapacity
 from penstock.domain.scheduling.choose import Chooser
-from penstock.domain.scheduling.demand import FOR_EVER, Ask, Held, QueuedJob, lasts
+from penstock.domain.scheduling.demand import FOR_EVER, Ask, PlacedJob, QueuedJob, lasts
 from penstock.domain.scheduling.fit import half
 from penstock.domain.scheduling.index import FitIndex, FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
@@ -48,7 +48,7 @@ class Round:
     def __init__(
         self,
         queue: Queue,
-        rooms: Mapping[str, Room],
+        rooms: Mapping[str, NodeCapacity],
         usage: UserUsage,
         total: Amount,
         shapes: FitIndexes,
@@ -73,7 +73,7 @@ class Round:
     def go_on(self, now: datetime) -> None:
         self._now = self._choosing.now = now
 
-    def turns(self) -> Iterator[Held | None]:
+    def turns(self) -> Iterator[PlacedJob | None]:
         """Those that start, one by one; the caller takes each out of the queue and into its rooms. None: so many kinds
         were looked at that something else should have its turn before the others are."""
         heap = [(key[0], self._share(key[1]), *came(each.jobs[0]), key) for key, each in self._queue.waiting.items()]
@@ -140,7 +140,7 @@ class Round:
             share = self._shares[group] = self._usage.of(group).share_of(self._total)
         return share
 
-    def _attempt(self, line: Lane, job: QueuedJob) -> Held | None:
+    def _attempt(self, line: Lane, job: QueuedJob) -> PlacedJob | None:
         """None: it waits. Beyond a limit of its user or group it is in nobody's way; else room is kept for it."""
         kind = line.kind
         self._too_long.setdefault(kind, ENDLESS)
@@ -149,7 +149,7 @@ class Round:
         found = ways(job, shape, most, least, self._usage, self._shapes)
         for nodes, number in found:
             if places := self._choosing.find(job, nodes, number, least):
-                return Held(job, places, self._now)
+                return PlacedJob(job, places, self._now)
         if not found:
             self._out.add(line)
             return None

@@ -24,10 +24,20 @@ router = APIRouter(tags=["documents"])
 async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
     """Makes what the text describes: Pod, Job and PersistentVolumeClaim manifests, and tasks. Everything is checked
     first; what is there and the same is not changed."""
+
     from penstock.services.documents.apply import Apply
 
     parts = asked.parts
-    applying = Apply(parts.db, parts.submit, parts.volumes, parts.uploads, parts.people, parts.places, parts.audit)
+    applying = Apply(
+        parts.db,
+        parts.submit,
+        parts.volumes,
+        parts.uploads,
+        parts.people,
+        parts.infrastructure,
+        parts.audit,
+        parts.queue,
+    )
     results = await applying.apply(asked.caller, body, key)
     return answer(ApplyResults(results=results, upload_limit_bytes=parts.uploads.limit if body.dry_run else None))
 
@@ -39,7 +49,7 @@ async def delete(body: Documents, asked: Asked, force: bool = False) -> Response
     from penstock.services.documents.delete import Unapply
 
     parts = asked.parts
-    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
+    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
     return answer(ApplyResults(results=await undoing.delete(asked.caller, body, force=force)))
 
 
@@ -49,7 +59,7 @@ async def stop(body: Documents, asked: Asked) -> Response:
     from penstock.services.documents.delete import Unapply
 
     parts = asked.parts
-    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.places, parts.audit)
+    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
     return answer(ApplyResults(results=await stopping.stop(asked.caller, body)))
 
 
@@ -81,12 +91,12 @@ async def list_documents(
 ) -> Response:
     """What there is as documents that `apply` takes again and finds not changed: the workloads and volumes that are
     listed, and the nodes, storages, groups and users that are written down."""
-    from penstock.services.documents.export import PAGED, Written, document, refuse_unseen
+    from penstock.services.documents.export import PAGED, Export, document, refuse_unseen
 
     parts = asked.parts
     caller = of_everything(asked.caller) if everything else asked.caller
     refuse_unseen(caller, kind)
-    written = Written(parts.db, parts.people, parts.places)
+    written = Export(parts.db, parts.people, parts.infrastructure)
     if kind in PAGED:
         found, after = await written.page(caller, kind, name, limit=limit, cursor=cursor)
     else:

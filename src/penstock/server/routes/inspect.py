@@ -26,21 +26,21 @@ STOPPED = "The server is stopping, and the connection was ended with it."
 async def inspect_workload(ref: str, asked: Asked, attempt: Annotated[int | None, Query(ge=1)] = None) -> Response:
     """What the engine knows of it, in the engine's own words: the processes and limits of a machine, the objects of a
     cluster. Values of variables that look secret are `***`."""
-    return answer(await asked.parts.looking.inspect(asked.caller, ref, attempt))
+    return answer(await asked.parts.inspect.inspect(asked.caller, ref, attempt))
 
 
 @router.get("/v1/workloads/{ref}/explain", response_model=Explained)
 async def explain_workload(ref: str, asked: Asked) -> Response:
     """Why it waits: in one sentence, and for each node its owner may use what stands in the way there. Where a cluster
     decides, there are no nodes to tell of."""
-    return answer(await asked.parts.explaining.workload(asked.caller, ref))
+    return answer(await asked.parts.inspect.explain(asked.caller, ref))
 
 
 @router.get("/v1/workloads/{ref}/top", response_model=MeasureView)
 async def measure_workload(ref: str, asked: Asked, part: Part = None) -> Response:
     """What it uses now: processes, CPU, memory, GPUs, disk and network, measured over half a second. What cannot be
     seen from outside is null."""
-    return answer(await asked.parts.looking.top(asked.caller, ref, part))
+    return answer(await asked.parts.inspect.top(asked.caller, ref, part))
 
 
 @router.get("/v1/nodes/top", response_model=NodeMeasurePage)
@@ -51,7 +51,7 @@ async def measure_nodes(
     cannot be seen is null. A cluster tells what disks and networks do about ten seconds after it was first asked: with
     `wait` it is waited for that."""
     shown, after = one_page(await asked.parts.nodes.seen_by(asked.caller), name, limit, cursor)
-    measured = await asked.parts.looking.nodes(asked.caller, [node.name for node in shown], wait)
+    measured = await asked.parts.inspect.nodes(asked.caller, [node.name for node in shown], wait)
     return page_of(measured, after, asked.parts.db.version)
 
 

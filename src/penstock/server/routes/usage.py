@@ -14,7 +14,7 @@ from penstock.errors import Invalid, Problem
 from penstock.server.identity import Asked
 from penstock.server.routes.paging import answer
 from penstock.services.usage import By
-from penstock.wire.usage import UsageReport
+from penstock.wire.measures import UsageReport
 
 router = APIRouter(tags=["usage"])
 

@@ -67,7 +67,7 @@ async def resize_volume(ref: str, body: Resize, asked: Asked) -> Response:
 @router.get("/v1/volumes/{ref}/events", response_model=Events)
 async def volume_events(ref: str, asked: Asked) -> Response:
     """All that happened to it, in order, as far as the engine remembers."""
-    return answer(Events(items=await asked.parts.happenings.of_volume(asked.caller, ref)))
+    return answer(Events(items=await asked.parts.events.of_volume(asked.caller, ref)))
 
 
 @router.delete("/v1/volumes/{ref}", response_model=Deleted)

@@ -118,13 +118,13 @@ async def stop_workload(ref: str, asked: Asked) -> Response:
 @router.post("/v1/workloads/{ref}/retry", response_model=WorkloadView)
 async def retry_workload(ref: str, body: Retry, asked: Asked, key: Key = None) -> Response:
     """Gives one that failed or was stopped another attempt; of an array only what did not complete."""
-    return answer(await asked.parts.retrying.retry(asked.caller, ref, body, key))
+    return answer(await asked.parts.retry.retry(asked.caller, ref, body, key))
 
 
 @router.get("/v1/workloads/{ref}/events", response_model=Events)
 async def workload_events(ref: str, asked: Asked) -> Response:
     """All that happened to it, in order: its states, and what the engine saw."""
-    return answer(Events(items=await asked.parts.happenings.of_workload(asked.caller, ref)))
+    return answer(Events(items=await asked.parts.events.of_workload(asked.caller, ref)))
 
 
 @router.delete("/v1/workloads/{ref}", response_model=Deleted)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from penstock.dialects.document.types import NounDocument, WorkloadDocument
 from penstock.dialects.documents import Document, TaskDocument, Whole, read_whole, twice
@@ -19,10 +19,10 @@ from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload
 from penstock.dialects.yaml import in_order
 from penstock.domain.audit import Deed
 from penstock.domain.policy import Kind, Verb
+from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
 from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
-from penstock.services import idempotency
 from penstock.services.audit import Audit
 from penstock.services.documents.check import Findings, by_dependency
 from penstock.services.documents.diff import (
@@ -39,17 +39,19 @@ from penstock.services.documents.kinds import (
     FAILED,
     NOT_CHANGED,
     RESIZED,
-    Made,
+    ApplyProgress,
+    NounDocuments,
     Nouns,
     Planned,
-    Said,
     placed,
     together,
 )
-from penstock.services.infrastructure import Places
+from penstock.services.idempotency import KeyedRequest
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.workloads.references import Coming, homes_of
+from penstock.services.workloads.references import UpcomingObjects, homes_of
 from penstock.services.workloads.submit import Prepared, Submit, sends_workdir
 from penstock.services.workloads.uploads import Uploads
 from penstock.store.database import Database
@@ -70,16 +72,18 @@ class Apply:
         volumes: Volumes,
         uploads: Uploads,
         people: People,
-        places: Places,
+        infrastructure: Infrastructure,
         audit: Audit,
+        queue: JobQueue,
     ) -> None:
         self._db = db
         self._submit = submit
+        self._queue = queue
         self._volumes = volumes
         self._uploads = uploads
         self._people = people
         self._audit = audit
-        self._nouns = Nouns(db, people, places, volumes, audit)
+        self._nouns = Nouns(db, people, infrastructure, volumes, audit)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
         read = await asyncio.to_thread(read_whole, asked.text, asked.source)
@@ -96,14 +100,15 @@ class Apply:
     def _would_be_applied(self, plans: Sequence[Planned]) -> tuple[Applied, ...]:
         """No id of what is not made; and each workload waits for room behind those of the text that come before it."""
         jobs = [plan.job for plan in plans if plan.job]
-        said = self._submit.outlook_together(jobs) if len(jobs) > 1 else {}
-        return tuple(
-            plan.applied(
-                id=plan.id if plan.result != CREATED else None,
-                message=said.get(plan.id or "", plan.message),
-            )
-            for plan in plans
-        )
+        causes = self._queue.outlook_together(jobs) if len(jobs) > 1 else {}
+        applied = []
+        for plan in plans:
+            more: dict[str, Any] = {"id": None} if plan.result == CREATED else {}
+            if plan.id in causes:
+                more |= _waits(causes[plan.id])
+                more["message"] = self._submit.would(more["message"], more["ahead"])
+            applied.append(plan.applied(**more))
+        return tuple(applied)
 
     # planning
 
@@ -115,7 +120,7 @@ class Apply:
         found.problems.extend(twice(documents, caller.group))
         nouns, volumes, workloads = [], [], []
         made: list[tuple[Planned, Callable[[Problem], Problem]]] = []
-        said = Said.of(documents)
+        said = NounDocuments.of(documents)
         for noun in said.documents:
             with found.of(noun, self._nouns.deed(caller, noun)):
                 nouns.append(await _planned(partial(self._nouns.plan, caller, noun, said)))
@@ -127,7 +132,7 @@ class Apply:
         groups = {each.name: each.noun for each in said.documents if isinstance(each.noun, Group)}
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
-        coming = Coming(
+        coming = UpcomingObjects(
             volumes={(new.group, new.name): new for plan in [*nouns, *volumes] if (new := plan.volume)},
             larger=[larger for plan in volumes if (larger := plan.larger)],
             groups=groups,
@@ -216,7 +221,7 @@ class Apply:
         document: Runnable,
         number: int,
         asked: Application,
-        coming: Coming,
+        coming: UpcomingObjects,
     ) -> Planned:
         task, kind = document.task, kind_of(document)
         name = task.spec.name
@@ -251,6 +256,7 @@ class Apply:
             CREATED,
             id=prepared.workload.id,
             message=said,
+            ahead=prepared.workload.ahead,
             workload=prepared.workload,
             job=prepared.job,
             homes=prepared.homes,
@@ -277,7 +283,7 @@ class Apply:
 
     async def _make_all(self, caller: Caller, plans: Sequence[Planned], key: str | None) -> tuple[Applied, ...]:
         """What stands in the way of one by now is its own result, and the others go on."""
-        made, results = Made(), list[Applied]()
+        made, results = ApplyProgress(), list[Applied]()
         for some in together(plans):
             keys = [_key(key, len(results) + number) for number in range(len(some))]
             making = (self._make_or_say(caller, plan, key, made) for plan, key in zip(some, keys, strict=True))
@@ -286,7 +292,7 @@ class Apply:
                 results.append(applied)
         return await self._with_places(plans, results)
 
-    async def _make_or_say(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+    async def _make_or_say(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         try:
             return await self._make(plan.caller or caller, plan, key, made)
         except PenstockError as error:
@@ -296,10 +302,10 @@ class Apply:
     async def _with_places(self, plans: Sequence[Planned], results: Sequence[Applied]) -> tuple[Applied, ...]:
         """What one of several waits for is known when all are in the queue: each was planned as if it were alone."""
         new = [one.id for plan, one in zip(plans, results, strict=True) if plan.workload and one.id == plan.id]
-        said = await self._submit.said_of([id_ for id_ in new if id_]) if len(new) > 1 else {}
-        return tuple(one.model_copy(update={"message": said[one.id]}) if one.id in said else one for one in results)
+        causes = await self._queue.settled_causes([id_ for id_ in new if id_]) if len(new) > 1 else {}
+        return tuple(one.model_copy(update=_waits(causes[one.id])) if one.id in causes else one for one in results)
 
-    async def _make(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+    async def _make(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         """Whoever applies the same at the same time may have been first."""
         try:
             return await self._make_planned(caller, plan, key, made)
@@ -308,7 +314,7 @@ class Apply:
                 raise
             return await self._make_planned(caller, await plan.again(), key, made)
 
-    async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: Made) -> Applied:
+    async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         if plan.write:
             return plan.applied(result=await plan.write())
         if plan.result == RESIZED and plan.asked and plan.id:
@@ -317,10 +323,10 @@ class Apply:
             view = await self._volumes.add(caller, plan.volume, plan.asked, key)
             return plan.applied(id=view.id, message=view.message, notices=view.notices)
         elif plan.workload:
-            digest = idempotency.digest(caller, plan.workload.spec.model_dump_json().encode())
+            request = KeyedRequest(caller, key, Kind.Workload, plan.workload.spec.model_dump_json().encode())
             workload = made.resolved(plan.workload)
-            view_of = await self._submit.add(caller, Prepared(workload, plan.homes), key, digest, alone=True)
-            return plan.applied(id=view_of.id, message=workload.message)
+            view_of = await self._submit.add(caller, Prepared(workload, plan.homes), request, alone=True)
+            return plan.applied(id=view_of.id, message=workload.message, ahead=workload.ahead)
         return plan.applied()
 
 
@@ -386,6 +392,10 @@ def _at(document: ManifestVolume, problem: Problem) -> Problem:
 
 def _file(number: int) -> str:
     return f"{number}.workdir"
+
+
+def _waits(cause: WaitCause | None) -> dict[str, Any]:
+    return {"message": cause.message, "ahead": cause.ahead} if cause else {"message": None, "ahead": None}
 
 
 def _key(key: str | None, number: int) -> str | None:

@@ -21,7 +21,7 @@ from penstock.errors import Forbidden, NotFound, PenstockError
 from penstock.services.audit import Audit
 from penstock.services.documents.apply import CLAIM, Runnable, kind_of, workload_deed
 from penstock.services.documents.kinds import DELETED, FAILED, NOT_PRESENT, Nouns, order_of
-from penstock.services.infrastructure import Places
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
 from penstock.services.volumes.volumes import Volumes
 from penstock.services.workloads.workloads import Workloads
@@ -40,14 +40,20 @@ PATIENCE = 60.0
 
 class Unapply:
     def __init__(
-        self, db: Database, workloads: Workloads, volumes: Volumes, people: People, places: Places, audit: Audit
+        self,
+        db: Database,
+        workloads: Workloads,
+        volumes: Volumes,
+        people: People,
+        infrastructure: Infrastructure,
+        audit: Audit,
     ) -> None:
         self._db = db
         self._audit = audit
         self._workloads = workloads
         self._volumes = volumes
         self._people = people
-        self._nouns = Nouns(db, people, places, volumes, audit)
+        self._nouns = Nouns(db, people, infrastructure, volumes, audit)
 
     async def delete(self, caller: Caller, asked: Documents, *, force: bool = False) -> tuple[Applied, ...]:
         """Workloads first, so that nothing uses the volumes any more. With `force` also nodes that do not answer."""

@@ -12,12 +12,11 @@ from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Workload
 from penstock.errors import Forbidden
 from penstock.services import lookup
-from penstock.services.infrastructure import Places
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire.documents import DocumentView
-from penstock.wire.workloads import Summary
 
 PAGED = ("Workload", "Volume")
 """These are too many to be in memory whole."""
@@ -25,11 +24,11 @@ PAGED = ("Workload", "Volume")
 Found = tuple[list[DocumentView], str | None]
 
 
-class Written:
-    def __init__(self, db: Database, people: People, places: Places) -> None:
+class Export:
+    def __init__(self, db: Database, people: People, infrastructure: Infrastructure) -> None:
         self._db = db
         self._people = people
-        self._places = places
+        self._infrastructure = infrastructure
 
     async def page(self, caller: Caller, kind: str, name: str | None, *, limit: int, cursor: str | None) -> Found:
         """Workloads or volumes the caller may see, and where the next page begins; if one is named, that one."""
@@ -39,9 +38,9 @@ class Written:
     def nouns(self, caller: Caller, kind: str) -> Sequence[Noun]:
         """Of what is few enough to be in memory whole, those the caller may see."""
         if kind == "Storage":
-            return self._places.storages(caller)
+            return self._infrastructure.storages(caller)
         if kind == "Node":
-            return self._places.registered(caller)
+            return self._infrastructure.registered(caller)
         if kind == "Group":
             return [group for group in self._people.groups(caller) if self._people.group(group.name)]
         return self._people.users(caller)
@@ -60,8 +59,8 @@ def refuse_unseen(caller: Caller, kind: str) -> None:
 def _workloads(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:
     if name is not None:
         return [_workload(lookup.workload(tx, caller, name))], None
-    texts, after = tx.workloads.page(caller.listed(Kind.Workload), limit=limit, cursor=cursor)
-    found = [tx.workloads.get(Summary.model_validate_json(text).id) for text in texts]
+    listed, after = tx.workloads.page(caller.listed(Kind.Workload), limit=limit, cursor=cursor)
+    found = [tx.workloads.get(row.id) for row in listed]
     return [_workload(each) for each in found if each and not each.session], after
 
 

@@ -18,7 +18,7 @@ from penstock.domain.workloads import Workload
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
 from penstock.services.documents.diff import VOLUME_FIELDS, volume_differences
-from penstock.services.infrastructure import Place, Places, kind_of, said_of_lost
+from penstock.services.infrastructure import Infrastructure, Place, kind_of, lost_message
 from penstock.services.people.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
 from penstock.services.volumes.volumes import Volumes
 from penstock.store.database import Database
@@ -32,7 +32,7 @@ DELETED, NOT_PRESENT = "deleted", "not present"
 
 
 @dataclass(frozen=True)
-class Said:
+class NounDocuments:
     """All documents of one text that are no workloads, in the order they are made."""
 
     documents: tuple[NounDocument, ...]
@@ -41,7 +41,7 @@ class Said:
     hosts: tuple[Host, ...]
 
     @classmethod
-    def of(cls, documents: Iterable[object]) -> Said:
+    def of(cls, documents: Iterable[object]) -> NounDocuments:
         nouns = sorted((each for each in documents if isinstance(each, NounDocument)), key=order_of)
         groups = frozenset(each.name for each in nouns if isinstance(each.noun, Group))
         found = [each.within(SHARED_GROUP) for each in nouns if isinstance(each.noun, Storage | Host)]
@@ -56,16 +56,18 @@ def order_of(document: NounDocument) -> tuple[int, bool]:
 
 
 class Nouns:
-    def __init__(self, db: Database, people: People, places: Places, volumes: Volumes, audit: Audit) -> None:
+    def __init__(
+        self, db: Database, people: People, infrastructure: Infrastructure, volumes: Volumes, audit: Audit
+    ) -> None:
         self._db = db
         self._audit = audit
         self._people = people
-        self._places = places
+        self._infrastructure = infrastructure
         self._volumes = volumes
 
     # making
 
-    async def plan(self, caller: Caller, document: NounDocument, coming: Said) -> Planned:
+    async def plan(self, caller: Caller, document: NounDocument, coming: NounDocuments) -> Planned:
         """`coming` is all that is made from the same text."""
         caller = self._among(caller, document, coming.groups)
         noun = document.within(self._group_of(caller, document))
@@ -102,7 +104,7 @@ class Nouns:
         if isinstance(document.noun, Group):
             return self._people.group(document.name) is not None
         place = isinstance(document.noun, Storage | Host)
-        return place and self._places.known(Kind(document.kind), document.name) is not None
+        return place and self._infrastructure.known(Kind(document.kind), document.name) is not None
 
     def _thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
         """Its kind, group and name, as the audit has them."""
@@ -111,7 +113,7 @@ class Nouns:
             return kind, "", document.name
         return kind, document.name if kind is Kind.Group else self._group_of(caller, document), document.name
 
-    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: Said) -> Planned:
+    def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: NounDocuments) -> Planned:
         self._people.refuse_unruly(caller)
         users = [each.noun for each in coming.documents if isinstance(each.noun, User)]
         try:
@@ -132,17 +134,19 @@ class Nouns:
     async def _plan_place(
         self, caller: Caller, document: NounDocument, place: Place, coming: Sequence[Host]
     ) -> Planned:
-        known = self._places.known(kind_of(place), place.name)
+        known = self._infrastructure.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
-        if clash := self._places.clash(place, coming):
-            problem = Problem(clash.message, field=clash.field, hint=clash.hint)
-            raise Invalid(clash.message, problems=[placed(document, problem)])
+        if conflict := self._infrastructure.conflict(place, coming):
+            problem = Problem(conflict.message, field=conflict.field, hint=conflict.hint)
+            raise Invalid(conflict.message, problems=[placed(document, problem)])
         try:
-            await self._places.refuse_other_engine(place)
+            await self._infrastructure.refuse_other_engine(place)
         except Conflict as error:
             problem = Problem(error.message, field="address", hint=error.hint)
             raise Invalid(error.message, problems=[placed(document, problem)]) from None
-        return _planned(document, known is not None, known == place, partial(self._places.put, caller, place, coming))
+        return _planned(
+            document, known is not None, known == place, partial(self._infrastructure.put, caller, place, coming)
+        )
 
     async def _plan_volume(
         self, caller: Caller, document: NounDocument, volume: AskedVolume, coming: Sequence[Storage]
@@ -197,8 +201,8 @@ class Nouns:
         elif isinstance(document.noun, Group):
             await self._people.remove_group(caller, document.name)
         elif isinstance(document.noun, Storage | Host):
-            lost = await self._places.remove(caller, kind_of(document.noun), document.name, force=force)
-            return said_of_lost(lost)
+            lost = await self._infrastructure.remove(caller, kind_of(document.noun), document.name, force=force)
+            return lost_message(lost)
         else:
             found = await self._db.read(lambda tx: _named(tx, caller.group, document.name))
             if found is None:
@@ -240,6 +244,8 @@ class Planned:
     result: str
     id: str | None = None
     message: str | None = None
+    ahead: int | None = None
+    """Of a workload: how many are before it in the queue."""
     volume: Volume | None = None
     larger: Volume | None = None
     """The volume that is there, with its new size."""
@@ -260,8 +266,13 @@ class Planned:
 
     def applied(self, **more: Any) -> Applied:
         notices = self.workload.notices if self.workload else ()
-        fields = {"id": self.id, "result": self.result, "message": self.message, "notices": notices} | more
-        return Applied(kind=self.kind, name=self.name, **fields)
+        fields: dict[str, Any] = {
+            "id": self.id,
+            "result": self.result,
+            "message": self.message,
+            "ahead": self.ahead,
+        } | more
+        return Applied(kind=self.kind, name=self.name, **({"notices": notices} | fields))
 
 
 def together(plans: Sequence[Planned]) -> Iterator[list[Planned]]:
@@ -283,7 +294,7 @@ def together(plans: Sequence[Planned]) -> Iterator[list[Planned]]:
 
 
 @dataclass
-class Made:
+class ApplyProgress:
     """What became of what was planned before, for those of the same text that need it."""
 
     ids: dict[str, str] = field(default_factory=dict)

@@ -376,8 +376,8 @@ def _refuse_inhabited(tx: Store, group: str) -> None:
     """What is in it could be reached by its id only, and would be shown to a later group of that name; what belongs to
     it would be nobody's to see or take out."""
     jobs = [f"{each.name} ({each.id})" for each in tx.workloads.active() if each.group == group]
-    summaries, _ = tx.workloads.page([group], limit=SHOWN + len(jobs))
-    known = [f"{each['name']} ({each['id']})" for each in map(json.loads, summaries)]
+    listed, _ = tx.workloads.page([group], limit=SHOWN + len(jobs))
+    known = [f"{json.loads(row.summary)['name']} ({row.id})" for row in listed]
     volumes = [f"{each.name} ({each.id})" for each in tx.volumes.of_group(group)]
     belongs = [
         ("workloads that have not ended", jobs, f"penstock stop NAME -g {group}"),

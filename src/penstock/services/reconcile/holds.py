@@ -17,7 +17,7 @@ EARLY = 0.05
 """Seconds a timer may come too soon."""
 
 
-class Holdups:
+class StartConditions:
     def __init__(self, db: Database, touch: Callable[[str], None]) -> None:
         self._db = db
         self._touch = touch

@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
-from penstock.background import Backoff
+from penstock.background import Backoff, Tasks
 from penstock.domain.attempts import KEPT
 from penstock.domain.model import now
-from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.states import WAITING, State
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, Run, Settles
 from penstock.errors import PenstockError
-from penstock.services.people.people import People
 from penstock.services.reconcile.expiry import Expiry
-from penstock.services.reconcile.holds import Holdups
-from penstock.services.reconcile.step import Runs
-from penstock.services.scheduler.queue import Placement
-from penstock.services.wakeup import Bell
+from penstock.services.reconcile.holds import StartConditions
+from penstock.services.reconcile.step import RunSteps
+from penstock.services.scheduler.queue import JobQueue
+from penstock.services.wakeup import Wakeup
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -49,61 +45,40 @@ class Reconciler:
         engine: Engine,
         settings: Settings,
         uploads: Uploads,
-        bell: Bell,
-        people: People,
-        nodes: Callable[[], Awaitable[list[Node]]],
+        wakeup: Wakeup,
+        queue: JobQueue,
     ) -> None:
         self._db = db
         self._engine = engine
-        self._bell = bell
-        self._runs = Runs(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
-        self._holdups = Holdups(db, self.touch)
+        self._wakeup = wakeup
+        self._queue = queue
+        self._runs = RunSteps(db, engine, uploads, parse_duration(settings.stop_grace), self._touch_later)
+        self._conditions = StartConditions(db, self.touch)
         self._expiry = Expiry(db, uploads, timedelta(seconds=parse_duration(settings.retention)), self.touch)
-        self.placement = None if engine.schedules else Placement(db, engine, settings, bell, self.touch, people, nodes)
-        """Where the engine does not schedule."""
-        self._steps: dict[str, asyncio.Task[None]] = {}
+        self._steps: set[str] = set()
+        """Workloads that are looked at now."""
         self._again: set[str] = set()
-        self._failures: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        """Those of them that changed meanwhile."""
+        self._backoffs: dict[str, Backoff] = {}
+        self._tasks = Tasks()
         self._launching = asyncio.Semaphore(8)
 
     # life
 
     async def open(self) -> None:
-        if self.placement:
-            await self.placement.open()
         active, deleted = await self._db.read(lambda tx: (tx.workloads.active(), tx.workloads.deleted()))
         for workload in active:
             self._remember(workload)
         for workload in deleted:
             self.touch(workload.id)
         loops = [self._watch_engine(), *self._expiry.loops(), self._settle_again(active)]
-        loops += self.placement.loops() if self.placement else []
         for loop in loops:
-            self._start(loop)
+            self._tasks.start(loop)
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._steps.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("a defect in the background", exc_info=error)
-
-    # what the other services ask and say
-
-    @property
-    def limits(self) -> str:
-        """Are CPU and memory limits kept, or only counted?"""
-        return "enforced" if self.placement is None or self.placement.limits_enforced else "advisory"
+    # what the other services tell
 
     def submitted(self, workload: Workload) -> None:
         """It is new, or has a new attempt."""
@@ -114,7 +89,8 @@ class Reconciler:
         if workload_id in self._steps:
             self._again.add(workload_id)
         else:
-            self._steps[workload_id] = asyncio.create_task(self._step_until_quiet(workload_id))
+            self._steps.add(workload_id)
+            self._tasks.start(self._step_until_quiet(workload_id))
 
     def _touch_later(self, workload_id: str, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self.touch, workload_id)
@@ -124,11 +100,11 @@ class Reconciler:
     def _remember(self, workload: Workload) -> None:
         """Takes up one that has not ended: into the queue at once where nothing else can be the matter."""
         waits = workload.state in WAITING
-        if self.placement and waits and not self._holdups.concern(workload):
-            self.placement.enqueue(workload)
+        if waits and self._queue.active and not self._conditions.concern(workload):
+            self._queue.enqueue(workload)
             return
-        if self.placement and not waits:
-            self.placement.remember(workload)
+        if not waits:
+            self._queue.hold(workload)
         self.touch(workload.id)
 
     async def _step_until_quiet(self, workload_id: str) -> None:
@@ -136,21 +112,20 @@ class Reconciler:
             while True:
                 self._again.discard(workload_id)
                 await self._step(workload_id)
-                self._failures.pop(workload_id, None)
+                self._backoffs.pop(workload_id, None)
                 if workload_id not in self._again:
                     break
         except (PenstockError, OSError) as error:
             log.warning("%s: %s; trying again", workload_id, error)
-            self._touch_later(workload_id, self._patience(workload_id))
+            self._touch_later(workload_id, self._pause(workload_id))
         except Exception:
             log.exception("%s: a defect; trying again", workload_id)
-            self._touch_later(workload_id, 10 * self._patience(workload_id))
+            self._touch_later(workload_id, 10 * self._pause(workload_id))
         finally:
-            self._steps.pop(workload_id, None)
+            self._steps.discard(workload_id)
 
-    def _patience(self, workload_id: str) -> float:
-        failures = self._failures[workload_id] = self._failures.get(workload_id, 0) + 1
-        return min(RETRY * float(1 << min(failures - 1, 10)), LONGEST_RETRY)
+    def _pause(self, workload_id: str) -> float:
+        return self._backoffs.setdefault(workload_id, Backoff(RETRY, LONGEST_RETRY)).next()
 
     async def _step(self, workload_id: str) -> None:
         workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
@@ -163,59 +138,59 @@ class Reconciler:
             self._over(workload_id)
         elif workload.state in WAITING and workload.launched < workload.attempt:
             await self._begin(workload)
-        elif workload.state not in WAITING or not self.placement:
+        elif workload.state not in WAITING or not self._queue.active:
             await self._advance(workload)
 
     async def _begin(self, workload: Workload) -> None:
         """Its attempt was not started: is there anything to wait for?"""
-        held_up = await self._holdups.look(workload)
+        held_up = await self._conditions.look(workload)
         if held_up:
-            self._bell.ring(workload.id)
+            self._wakeup.wake(workload.id)
             if held_up.ended:
                 self._end(held_up)
-        elif self.placement:
-            self.placement.enqueue(workload)
+        elif self._queue.active:
+            self._queue.enqueue(workload)
         else:
             await self._advance(workload)
 
     async def _advance(self, workload: Workload) -> None:
         async with self._launching:
             after = await self._runs.advance(workload)
-        self._bell.ring(workload.id)
+        self._wakeup.wake(workload.id)
         if workload.launched < after.launched and workload.attempt > 1:
             # Not sooner: until then it is all that the engine has of this workload.
-            self._start(self._settle(Run.of(workload, workload.attempt - 1), 0))
+            self._tasks.start(self._settle(Run.of(workload, workload.attempt - 1), 0))
         if after.ended:
             self._end(after)
         elif after.attempt > workload.attempt:
-            if self.placement:
-                self.placement.release(workload.id)
+            self._queue.release(workload.id)
             self._remember(after)
             await self._forget(after)
-        elif self.placement and after.state in WAITING:
-            self._give_back(self.placement, after)
-        elif self.placement and after.started_at and not workload.started_at:
-            self.placement.remember(after)  # when it ends at the latest is known from now on
+        elif after.state in WAITING:
+            self._give_back(after)
+        elif after.started_at and not workload.started_at:
+            self._queue.hold(after)  # when it ends at the latest is known from now on
 
-    def _give_back(self, placement: Placement, workload: Workload) -> None:
-        """It has no place any more, and is to have another: at once, or when it may be tried again."""
+    def _give_back(self, workload: Workload) -> None:
+        """It has no place in our queue any more, and is to have another: at once, or when it may be tried again."""
+        if not self._queue.active:
+            return
         if workload.not_before is None:
-            placement.give_back(workload)
+            self._queue.give_back(workload)
         else:
-            placement.release(workload.id)
+            self._queue.release(workload.id)
             self._remember(workload)
 
     def _end(self, workload: Workload) -> None:
         if workload.launched < workload.attempt and workload.attempt > 1:
-            self._start(self._settle(Run.of(workload, workload.attempt - 1), 0))
-        self._start(self._settle(Run.of(workload), _kept(workload, workload.attempt)))
+            self._tasks.start(self._settle(Run.of(workload, workload.attempt - 1), 0))
+        self._tasks.start(self._settle(Run.of(workload), _kept(workload, workload.attempt)))
         self._over(workload.id)
         self._expiry.ended(workload)
 
     def _over(self, workload_id: str) -> None:
-        if self.placement:
-            self.placement.release(workload_id)
-        self._holdups.ended(workload_id)
+        self._queue.release(workload_id)
+        self._conditions.ended(workload_id)
 
     async def _remove(self, workload: Workload) -> None:
         for attempt in range(workload.attempt, 0, -1):

@@ -44,7 +44,7 @@ BETWEEN_UNITS = 1.0
 """Seconds between two writes of how far the units of a workload have come."""
 
 
-class Runs:
+class RunSteps:
     def __init__(
         self,
         db: Database,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.domain.model import now
-from penstock.domain.scheduling.demand import Allocation, Ask, Held, QueuedJob
-from penstock.domain.scheduling.explain import Cause
+from penstock.domain.scheduling.demand import Allocation, Ask, PlacedJob, QueuedJob
+from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Wants, Workload
 from penstock.services.infrastructure import LOCAL
@@ -18,23 +18,23 @@ from penstock.store.session import Store
 
 
 @dataclass(frozen=True)
-class Placed:
-    """One that is to start, and what is written of it."""
+class Assignment:
+    """The places of a job that is to start, as they are written in its record."""
 
-    held: Held
+    held: PlacedJob
     port: int
     hosts: tuple[str, ...]
     """By place, where there are several to choose from."""
 
 
 @dataclass(frozen=True)
-class Refused:
-    """One that was not placed: as it is by now, and those that have what it was to get."""
+class NotAssigned:
+    """A job that could not have its places: its record by now, and the workloads that have what it was to get."""
 
     workload: Workload | None
     holders: tuple[Workload, ...] = ()
     elsewhere: bool = False
-    """A volume of it is on another node by now."""
+    """One of its volumes is on another node by now."""
 
 
 def job_of(workload: Workload, ask: Ask) -> QueuedJob:
@@ -58,12 +58,12 @@ def lasts(workload: Workload) -> int | None:
     return each * (len(workload.indexes) or workload.spec.array.count)
 
 
-def held_of(workload: Workload, ask: Ask, only: str) -> Held:
+def held_of(workload: Workload, ask: Ask, only: str) -> PlacedJob:
     """What it has by the record; `only` is the node, where there is one to choose."""
     places = len(workload.gpus) or workload.spec.nodes
     hosts = workload.hosts or (only,) * places
     counted = workload.counted or ((ask.cpus_milli or 0, ask.memory_bytes or 0),) * places
-    return Held(
+    return PlacedJob(
         job_of(workload, ask),
         tuple(
             Allocation(
@@ -79,15 +79,15 @@ def held_of(workload: Workload, ask: Ask, only: str) -> Held:
     )
 
 
-def write_placed(tx: Store, starts: Iterable[Placed]) -> tuple[dict[str, Refused], list[Workload]]:
+def write_assignments(tx: Store, starts: Iterable[Assignment]) -> tuple[dict[str, NotAssigned], list[Workload]]:
     """Return those that were not placed: stopped or placed meanwhile, or another server gave away what they were to
     get; and those that wait and mount a volume whose node is known from now on."""
-    refused: dict[str, Refused] = {}
+    refused: dict[str, NotAssigned] = {}
     bound: list[str] = []
     for each in starts:
         found = tx.workloads.get(each.held.job.id)
         if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
-            refused[each.held.job.id] = Refused(found)
+            refused[each.held.job.id] = NotAssigned(found)
             continue
         places = each.held.places
         given: dict[str, Any] = {
@@ -98,11 +98,11 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> tuple[dict[str, Refused
             "master_port": each.port,
         }
         if each.hosts and not _can_mount(tx, found, each, bound):
-            refused[found.id] = Refused(found, elsewhere=True)
+            refused[found.id] = NotAssigned(found, elsewhere=True)
             continue
         if holders := tx.locks.take(found.model_copy(update=given)):
             there = tuple(other for id_ in holders if (other := tx.workloads.get(id_)))
-            refused[found.id] = Refused(found, there)
+            refused[found.id] = NotAssigned(found, there)
             continue
         on = ", ".join(dict.fromkeys(place.node for place in places))
         found = tx.workloads.move(found, State.ASSIGNED, Reason.PLACED, f"on {on}", **given)
@@ -112,10 +112,10 @@ def write_placed(tx: Store, starts: Iterable[Placed]) -> tuple[dict[str, Refused
     return refused, [user for user in users.values() if user.state in WAITING]
 
 
-def _can_mount(tx: Store, workload: Workload, placed: Placed, bound: list[str]) -> bool:
+def _can_mount(tx: Store, workload: Workload, assignment: Assignment, bound: list[str]) -> bool:
     """Volumes that no node has used yet are from now on where it runs, and go into `bound`. False: it must be asked for
     again, for one that it did not know the place of is elsewhere by now, or it would run on several nodes."""
-    node, known = placed.hosts[0], dict(placed.held.job.ask.volumes)
+    node, known = assignment.hosts[0], dict(assignment.held.job.ask.volumes)
     right = True
     for id_ in sorted(set(workload.volume_ids.values())):
         volume = tx.volumes.get(id_)
@@ -125,20 +125,21 @@ def _can_mount(tx: Store, workload: Workload, placed: Placed, bound: list[str]) 
             bound.append(volume.id)
         elif volume is None or volume.storage is None or volume.many_nodes or volume.name in known:
             continue
-        right &= volume.storage == f"{node}{LOCAL}" and set(placed.hosts) == {node}
+        right &= volume.storage == f"{node}{LOCAL}" and set(assignment.hosts) == {node}
     return right
 
 
-def write_said(tx: Store, says: Mapping[str, Cause]) -> None:
-    """Why each waits. What it hears first is a line of its history; that the queue moves is not."""
-    for workload_id, cause in says.items():
+def write_causes(tx: Store, causes: Mapping[str, WaitCause]) -> None:
+    """Write why each waits. The first cause is a line of its history; that the queue moves is not."""
+    for workload_id, cause in causes.items():
         found = tx.workloads.get(workload_id)
         if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
             continue
         if (found.state, found.reason) == (cause.state, cause.reason):
-            tx.workloads.update(found.model_copy(update={"message": cause.message, "updated_at": now()}))
+            changes = {"message": cause.message, "ahead": cause.ahead, "updated_at": now()}
+            tx.workloads.update(found.model_copy(update=changes))
         else:
-            tx.workloads.move(found, cause.state, cause.reason, cause.message)
+            tx.workloads.move(found, cause.state, cause.reason, cause.message, ahead=cause.ahead)
 
 
 FIRST, COUNT = 20000, 10000

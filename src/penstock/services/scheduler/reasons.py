@@ -8,92 +8,95 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.domain.scheduling.explain import SCHEDULING, Cause
+from penstock.domain.scheduling.explain import SCHEDULING, WaitCause
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING
 from penstock.domain.workloads import Workload
-from penstock.services.scheduler.demand import write_said
-from penstock.services.wakeup import Bell
+from penstock.services.scheduler.demand import write_causes
+from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
+from penstock.store.workloads import ListedWorkload
 from penstock.wire.workloads import Summary
 
 Shown = TypeVar("Shown", bound=Summary)
-Causes = Callable[[Iterable[str]], Mapping[str, Cause]]
-PENDING = '"status":"pending"'
+Causes = Callable[[Iterable[str]], Mapping[str, WaitCause]]
 PAUSE = 1.0
 """Seconds between two rounds."""
 HEAD = 64
-"""So many are told of every move; the others hear it when somebody looks at them."""
+"""So many have each change written; of the others it is worked out when somebody looks at them."""
 AT_ONCE = 256
 
 
-class Saying:
-    def __init__(self, db: Database, bell: Bell, pool: Pool, outside: Callable[[], Mapping[str, Cause]]) -> None:
+class WaitReasons:
+    """The reasons that were written, and those that are to be."""
+
+    def __init__(
+        self, db: Database, wakeup: Wakeup, pool: Pool, outside: Callable[[], Mapping[str, WaitCause]]
+    ) -> None:
         self._db = db
-        self._bell = bell
+        self._wakeup = wakeup
         self._pool = pool
         self._outside = outside
-        """What is to be said to those that wait outside the pool."""
-        self._said: dict[str, Cause] = {}
-        self._unsaid: dict[str, None] = {}
-        """Waiting, and not yet told why; in the order they came."""
+        """Return why those wait that are not in the pool."""
+        self._written: dict[str, WaitCause] = {}
+        self._unwritten: dict[str, None] = {}
+        """Workloads that wait and of which no reason was written yet, in the order they came."""
         self._last = 0.0
 
     def comes(self, workload: Workload) -> None:
         if workload.reason in SCHEDULING and workload.message:
-            self._said[workload.id] = Cause(workload.reason, workload.message)
+            self._written[workload.id] = WaitCause(workload.reason, workload.message, workload.ahead)
         else:
-            self._unsaid[workload.id] = None
+            self._unwritten[workload.id] = None
 
     def forget(self, workload_id: str) -> None:
-        self._said.pop(workload_id, None)
-        self._unsaid.pop(workload_id, None)
+        self._written.pop(workload_id, None)
+        self._unwritten.pop(workload_id, None)
 
-    def due(self) -> dict[str, Cause]:
-        """What is to be said now, right after a round in which nothing more could start."""
+    def due(self) -> dict[str, WaitCause]:
+        """Return what is to be written now, right after a round in which nothing more could start."""
         pool, outside = self._pool, self._outside()
-        fresh = [id_ for id_ in islice(self._unsaid, AT_ONCE) if id_ in pool.waiting]
-        says = {**pool.causes(dict.fromkeys([*pool.first(HEAD), *fresh])), **outside}
-        return {id_: said for id_, said in says.items() if self._said.get(id_) != said}
+        fresh = [id_ for id_ in islice(self._unwritten, AT_ONCE) if id_ in pool.waiting]
+        causes = {**pool.causes(dict.fromkeys([*pool.first(HEAD), *fresh])), **outside}
+        return {id_: cause for id_, cause in causes.items() if self._written.get(id_) != cause}
 
     def pause(self) -> float:
-        """Seconds until the next round may be."""
+        """Return the seconds until the next round may be."""
         return self._last + PAUSE - time.monotonic()
 
     @property
     def behind(self) -> bool:
-        """Are there some that have heard nothing yet?"""
-        return any(id_ in self._pool.waiting for id_ in self._unsaid)
+        """Is there still a workload without a reason?"""
+        return any(id_ in self._pool.waiting for id_ in self._unwritten)
 
-    async def say(self, says: Mapping[str, Cause]) -> None:
+    async def write(self, causes: Mapping[str, WaitCause]) -> None:
         self._last = time.monotonic()
-        if not says:
+        if not causes:
             return
-        await self._db.write(lambda tx: write_said(tx, says))
-        for id_, said in says.items():
-            self._unsaid.pop(id_, None)
+        await self._db.write(lambda tx: write_causes(tx, causes))
+        for id_, cause in causes.items():
+            self._unwritten.pop(id_, None)
             if id_ in self._pool.waiting or id_ in self._outside():
-                self._said[id_] = said
-                self._bell.ring(id_)
+                self._written[id_] = cause
+                self._wakeup.wake(id_)
 
 
 def as_of_now(shown: Sequence[Shown], causes: Causes) -> list[Shown]:
-    """With the sentence that each would hear now, written or not."""
-    says = causes(each.id for each in shown if each.state in WAITING)
-    return [each.model_copy(update=_told(says[each.id])) if each.id in says else each for each in shown]
+    """Return the same, where each that waits says why as of now, written or not."""
+    known = causes(each.id for each in shown if each.state in WAITING)
+    return [each.model_copy(update=_fields(known[each.id])) if each.id in known else each for each in shown]
 
 
-def texts_as_of_now(texts: Sequence[str], causes: Causes) -> list[str]:
-    """The same of summaries as they are stored; only those that wait are read, and as little as can be: a page may have
-    hundreds."""
-    waiting = {number: json.loads(text) for number, text in enumerate(texts) if PENDING in text}
-    says = causes(each["id"] for each in waiting.values() if each["state"] in WAITING)
-    found = list(texts)
-    for number, each in waiting.items():
-        if each["id"] in says:
-            found[number] = json.dumps(each | _told(says[each["id"]]), ensure_ascii=False, separators=(",", ":"))
-    return found
+def summaries_as_of_now(listed: Sequence[ListedWorkload], causes: Causes) -> list[str]:
+    """Return the stored summaries of a list, in which each that waits says why as of now. The others are not read: a
+    list may have hundreds."""
+    known = causes(row.id for row in listed if row.state in WAITING)
+    return [_with_cause(row.summary, known[row.id]) if row.id in known else row.summary for row in listed]
 
 
-def _told(cause: Cause) -> dict[str, str]:
-    return {"state": cause.state, "reason": cause.reason, "message": cause.message}
+def _with_cause(summary: str, cause: WaitCause) -> str:
+    return json.dumps(json.loads(summary) | _fields(cause), ensure_ascii=False, separators=(",", ":"))
+
+
+def _fields(cause: WaitCause) -> dict[str, str | int | None]:
+    return {"state": cause.state, "reason": cause.reason, "message": cause.message, "ahead": cause.ahead}

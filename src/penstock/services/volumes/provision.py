@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
+from penstock.background import Backoff, Tasks
 from penstock.domain.volumes import Phase, Volume
-from penstock.engines.base import Engine
+from penstock.engines.base import Engine, VolumeReport
 from penstock.errors import InUse, PenstockError, Unavailable
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -16,13 +16,13 @@ RETRY = 1.0
 LONGEST_RETRY = 30.0
 
 
-class Making:
+class Provisioner:
     def __init__(self, db: Database, engine: Engine) -> None:
         self._db = db
         self._engine = engine
         self.unmade: set[str] = set()
         """Ids of those that are being made, or wait to be: the engine is not asked about them."""
-        self._trying: dict[str, asyncio.Task[None]] = {}
+        self._retries = Tasks()
 
     async def recover(self) -> None:
         """Finishes what a crash interrupted."""
@@ -35,19 +35,18 @@ class Making:
                 log.warning("volume %s: %s", volume.id, error)
 
     async def close(self) -> None:
-        tasks = list(self._trying.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._retries.close()
 
-    async def make(self, volume: Volume) -> Volume:
-        """Raises where the engine will never make it; where it does not answer it is made later."""
+    async def make(self, volume: Volume) -> tuple[Volume, VolumeReport | None]:
+        """Make it and return what the engine says of it. Raises where the engine will never make it; where it does not
+        answer the volume is made later."""
         self.unmade.add(volume.id)
         try:
             made = await self._make(volume)
         except Unavailable as error:
             self._later(volume)
-            return await self._seen(volume, Phase.Pending, f"it is made as soon as that works: {error.message}")
+            message = f"it is made as soon as that works: {error.message}"
+            return await self._update(volume, Phase.Pending, message), None
         except BaseException:
             self.unmade.discard(volume.id)
             raise
@@ -55,7 +54,7 @@ class Making:
         return made
 
     async def destroy(self, volume: Volume) -> None:
-        """Where the engine does not answer that is said, and it is destroyed later."""
+        """Destroy it and its record. Where the engine does not answer the record says so, and it is destroyed later."""
         try:
             await self._engine.delete_volume(volume)
         except Unavailable as error:
@@ -68,16 +67,18 @@ class Making:
             raise
         await self._db.write(lambda tx: tx.volumes.remove(volume.id))
 
-    async def _make(self, volume: Volume) -> Volume:
+    async def _make(self, volume: Volume) -> tuple[Volume, VolumeReport | None]:
         account = await self._db.read(lambda tx: tx.volumes.account(volume.id))
-        if account is None or volume.awaits_node:
-            return volume
-        await self._engine.create_volume(volume, account)
+        is_made = account is not None and not volume.awaits_node
+        if account and is_made:
+            await self._engine.create_volume(volume, account)
         report = (await self._engine.volume_reports([volume])).get(volume.id)
+        if not is_made:
+            return volume, report
         phase = report.phase if report and report.phase is not Phase.Lost else Phase.Bound
-        return await self._seen(volume, phase, None, made=True)
+        return await self._update(volume, phase, None, made=True), report
 
-    async def _seen(self, volume: Volume, phase: Phase, message: str | None, *, made: bool = False) -> Volume:
+    async def _update(self, volume: Volume, phase: Phase, message: str | None, *, made: bool = False) -> Volume:
         seen = volume.model_copy(update={"phase": phase, "message": message, "made": made or volume.made})
 
         def update(tx: Store) -> Volume:
@@ -89,15 +90,13 @@ class Making:
         return volume if seen == volume else await self._db.write(update)
 
     def _later(self, volume: Volume) -> None:
-        if volume.id not in self._trying:
-            task = self._trying[volume.id] = asyncio.create_task(self._keep_trying(volume.id))
-            task.add_done_callback(lambda _: self._trying.pop(volume.id, None))
+        if volume.id not in self._retries:
+            self._retries.start(self._keep_trying(volume.id), key=volume.id)
 
     async def _keep_trying(self, volume_id: str) -> None:
-        wait = RETRY
+        backoff = Backoff(RETRY, LONGEST_RETRY)
         while True:
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, LONGEST_RETRY)
+            await backoff.pause()
             try:
                 volume = await self._db.read(lambda tx: tx.volumes.get(volume_id))
                 if volume is not None and volume.phase is Phase.Deleting:
@@ -116,7 +115,7 @@ class Making:
         volume = await self._db.read(lambda tx: tx.volumes.get(volume_id))
         if volume and volume.phase is Phase.Pending:
             said = error.message if isinstance(error, PenstockError) else "a defect of the server; its log says more"
-            await self._seen(volume, Phase.Pending, f"it cannot be made: {said}")
+            await self._update(volume, Phase.Pending, f"it cannot be made: {said}")
 
 
 def _keep(tx: Store, volume: Volume) -> None:

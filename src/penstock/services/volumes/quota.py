@@ -18,7 +18,7 @@ NO_GROUP = ""
 """Groups belong to none."""
 
 
-class Allowance:
+class VolumeQuota:
     def __init__(self) -> None:
         self._growing: dict[str, Volume] = {}
         """Those whose engine is at it, by id, with the size they are to have."""

@@ -12,14 +12,15 @@ from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine, HasCluster, HasHosts, SeesVolumeUsers, VolumeReport, namespace_of
+from penstock.engines.base import Engine, HasCluster, HasHosts, SeesVolumeUsers, VolumeReport
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
-from penstock.services import audit, idempotency, lookup
-from penstock.services.infrastructure import Places
+from penstock.services import audit, lookup
+from penstock.services.idempotency import KeyedRequest
+from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.accounts import account_of
-from penstock.services.volumes.provision import Making
-from penstock.services.volumes.quota import Allowance
+from penstock.services.volumes.provision import Provisioner
+from penstock.services.volumes.quota import VolumeQuota
 from penstock.services.volumes.request import class_of, larger_volume, new_volume, no_directories
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -32,20 +33,20 @@ UNSAID = "1Gi"
 
 
 class Volumes:
-    def __init__(self, db: Database, engine: Engine, settings: Settings, places: Places) -> None:
+    def __init__(self, db: Database, engine: Engine, settings: Settings, infrastructure: Infrastructure) -> None:
         self._db = db
         self._engine = engine
-        self._places = places
+        self._infrastructure = infrastructure
         self._settings = settings
-        self._making = Making(db, engine)
-        self._allowance = Allowance()
+        self._provisioner = Provisioner(db, engine)
+        self._quota = VolumeQuota()
 
     async def recover(self) -> None:
         """Finishes creations and deletions that a crash interrupted."""
-        await self._making.recover()
+        await self._provisioner.recover()
 
     async def close(self) -> None:
-        await self._making.close()
+        await self._provisioner.close()
 
     async def create(self, caller: Caller, asked: NewVolume, key: str | None = None) -> VolumeView:
         return await self.add(caller, await self.plan(caller, asked), asked, key)
@@ -74,7 +75,7 @@ class Volumes:
         for volumes, that is known now."""
         if isinstance(self._engine, HasHosts):
             return asked, Storage(name=EVERYTHING, group=caller.group, kind=StorageKind.local)
-        if here := self._places.here():
+        if here := self._infrastructure.here():
             return asked.model_copy(update={"storage": here.name}), here
         return asked.model_copy(update={"storage": None, "size": asked.size or UNSAID}), None
 
@@ -82,61 +83,66 @@ class Volumes:
         """NotFound for one that is not there, or not the caller's to use."""
         if name is None:
             return None
-        return next((each for each in coming if each.name == name), None) or self._places.storage(caller, name)
+        return next((each for each in coming if each.name == name), None) or self._infrastructure.storage(caller, name)
 
     async def add(self, caller: Caller, volume: Volume, asked: NewVolume, key: str | None = None) -> VolumeView:
         account = account_of(caller, self._settings)
-        body = idempotency.digest(caller, asked.model_dump_json().encode())
+        request = KeyedRequest(caller, key, Kind.Volume, asked.model_dump_json().encode())
 
         def add(tx: Store) -> Volume | None:
-            before = idempotency.made_before(tx, caller.user, key, body, Kind.Volume)
+            before = request.made_before(tx)
             if before:
                 known: Volume | None = tx.volumes.get(before)
                 if known is None or known.phase is Phase.Deleting:
-                    raise idempotency.gone(Kind.Volume, before)
+                    raise request.gone(before)
                 return known
             disk_of(self._settings).refuse_new_work()
-            if problems := self._allowance.problems(tx, volume):
+            if problems := self._quota.problems(tx, volume):
                 raise Invalid("The volume cannot be created.", problems=problems)
             tx.volumes.add(volume, account)
             audit.note_of(tx, caller, Verb.create, volume)
-            idempotency.remember(tx, caller.user, key, body, Kind.Volume, volume.id)
+            request.remember(tx, volume.id)
             return None
 
-        self._making.unmade.add(volume.id)
+        self._provisioner.unmade.add(volume.id)
         try:
-            made = await self._db.write(add) or volume
+            known = await self._db.write(add)
         except BaseException:
-            self._making.unmade.discard(volume.id)
+            self._provisioner.unmade.discard(volume.id)
             raise
-        if made is volume:
-            made = await self._made_or_forgotten(caller, volume, key)
+        if known is None:
+            made, report = await self._make_or_forget(caller, volume, request)
         else:
-            self._making.unmade.discard(volume.id)
-            made = await self._making.make(made) if made.phase is Phase.Pending else made
-        [view] = await self._views([made], usage=False)
-        return view.model_copy(update={"notices": await self._notices(made)})
+            self._provisioner.unmade.discard(volume.id)
+            pending = known.phase is Phase.Pending
+            made, report = await (self._provisioner.make(known) if pending else self._ask(known))
+        view = self._view(made, report)
+        return view.model_copy(update={"notices": self._notices(made, report)})
 
-    async def _made_or_forgotten(self, caller: Caller, volume: Volume, key: str | None) -> Volume:
-        """That it was to be made is written by now: so is that it was not."""
+    async def _make_or_forget(
+        self, caller: Caller, volume: Volume, request: KeyedRequest
+    ) -> tuple[Volume, VolumeReport | None]:
+        """Make a volume that is in the store; if that fails, take it out of it."""
         try:
-            return await self._making.make(volume)
+            return await self._provisioner.make(volume)
         except BaseException as error:
             why = error.message if isinstance(error, PenstockError) else None
 
             def forget(tx: Store) -> None:
                 tx.volumes.remove(volume.id)
-                idempotency.forget(tx, caller.user, key)
+                request.forget(tx)
                 audit.note_of(tx, caller, Verb.create, volume, why, result=audit.FAILED)
 
             await self._db.write(forget)
             raise
 
-    async def _notices(self, volume: Volume) -> tuple[str, ...]:
+    async def _ask(self, volume: Volume) -> tuple[Volume, VolumeReport | None]:
+        return volume, (await self._reports([volume])).get(volume.id)
+
+    def _notices(self, volume: Volume, report: VolumeReport | None) -> tuple[str, ...]:
         if self._engine.enforces_sizes or not volume.size_bytes:
             return ()
-        classes = await self._engine.storage_classes()
-        free = next((each.free_bytes for each in classes if each.name == volume.storage_class), None)
+        free = report.free_bytes if report else None
         said = ["This engine counts what a volume holds but does not enforce its size."]
         if free is not None and free < volume.size_bytes:
             said.insert(0, f"The disk has {show_bytes(free)} free, less than the {volume.size} asked for.")
@@ -183,24 +189,26 @@ class Volumes:
     async def _users_outside(self, volume: Volume) -> list[str]:
         return await self._engine.volume_users(volume) if isinstance(self._engine, SeesVolumeUsers) else []
 
-    async def _views(self, volumes: Sequence[Volume], usage: bool) -> list[VolumeView]:
-        """With the engine's word on each: a volume whose data is gone is Lost, whatever the record says."""
-        unmade = self._making.unmade
+    async def _reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
+        unmade = self._provisioner.unmade
         settled = [v for v in volumes if v.phase is not Phase.Deleting and v.id not in unmade]
         try:
-            reports = await self._engine.volume_reports(settled) if settled else {}
+            return await self._engine.volume_reports(settled) if settled else {}
         except Unavailable as error:
             unsure = f"as it was last known: {error.message}"
-            reports = {v.id: VolumeReport(phase=v.phase, message=v.message or unsure) for v in settled}
-        views = []
-        for volume in volumes:
-            report = reports.get(volume.id)
-            seen = _seen(volume, report, usage) if report else {}
-            namespace = namespace_of(self._engine, volume.user, volume.group)
-            views.append(VolumeView.of(volume, namespace=namespace).model_copy(update=seen))
+            return {v.id: VolumeReport(phase=v.phase, message=v.message or unsure) for v in settled}
+
+    async def _views(self, volumes: Sequence[Volume], usage: bool) -> list[VolumeView]:
+        reports = await self._reports(volumes)
+        views = [self._view(volume, reports.get(volume.id), usage) for volume in volumes]
         if usage:
             return list(await asyncio.gather(*map(self._with_usage, volumes, views)))
         return views
+
+    def _view(self, volume: Volume, report: VolumeReport | None, usage: bool = False) -> VolumeView:
+        """Show it with the engine's word: a volume whose data is gone is Lost, whatever the record says."""
+        view = VolumeView.of(volume, namespace=namespace_of(self._engine, volume.user, volume.group))
+        return view.model_copy(update=_seen(volume, report, usage) if report else {})
 
     async def _with_usage(self, volume: Volume, view: VolumeView) -> VolumeView:
         if view.status is not Phase.Bound:
@@ -217,7 +225,7 @@ class Volumes:
 
         def look(tx: Store) -> list[list[Problem]]:
             return [
-                self._allowance.problems(tx, volume, volumes[:number], groups.get(volume.group))
+                self._quota.problems(tx, volume, volumes[:number], groups.get(volume.group))
                 for number, volume in enumerate(volumes)
             ]
 
@@ -243,14 +251,14 @@ class Volumes:
         if larger is volume:
             return await self._whole(*await self._db.write(update))
 
-        if problems := await self._db.write(lambda tx: self._allowance.grow(tx, larger)):
+        if problems := await self._db.write(lambda tx: self._quota.grow(tx, larger)):
             raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
         try:
             if isinstance(self._engine, HasCluster):
                 await self._engine.resize_volume(larger)
             resized = await self._db.write(update)
         finally:
-            self._allowance.grown(larger)
+            self._quota.grown(larger)
         return await self._whole(*resized)
 
     async def delete(self, caller: Caller, ref: str) -> Volume:
@@ -273,7 +281,7 @@ class Volumes:
 
         marked = await self._db.write(mark)
         try:
-            await self._making.destroy(marked)
+            await self._provisioner.destroy(marked)
         except Unavailable as error:
             return marked.model_copy(update={"message": f"it is deleted as soon as that works: {error.message}"})
         return marked.model_copy(update={"message": None})

@@ -20,7 +20,7 @@ ATTEMPTS = 5
 """Of how many attempts the engine is asked: the newest."""
 
 
-class Happenings:
+class EventHistory:
     def __init__(self, db: Database, engine: Engine) -> None:
         self._db = db
         self._engine = engine

@@ -1,27 +1,46 @@
-"""What the engine knows of a workload, what it uses, and what nodes do."""
+"""Say why a workload does not run, what the engine knows of it, what it uses, and what nodes do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from penstock.domain.policy import Verb
+from penstock.domain.scheduling.explain import NodeAnswer
 from penstock.domain.secrets import mask_secrets
+from penstock.domain.states import WAITING
 from penstock.domain.users import Caller
+from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import Conflict, Invalid
 from penstock.services import lookup
 from penstock.services.nodes import Nodes
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.workloads.sessions import Sessions, said_of
 from penstock.store.database import Database
 from penstock.wire.measures import Inspection, MeasureView, NodeMeasure
+from penstock.wire.workloads import Explained, ExplainedNode, ObstacleView
 
 
-class Looking:
-    def __init__(self, db: Database, engine: Engine, sessions: Sessions, nodes: Nodes) -> None:
+class Inspector:
+    def __init__(self, db: Database, engine: Engine, sessions: Sessions, nodes: Nodes, queue: JobQueue) -> None:
         self._db = db
         self._engine = engine
         self._sessions = sessions
         self._nodes = nodes
+        self._queue = queue
+
+    async def explain(self, caller: Caller, ref: str) -> Explained:
+        workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref))
+        found = self._queue.explain(workload.id) if workload.state in WAITING else None
+        return Explained(
+            id=workload.id,
+            name=workload.name,
+            state=workload.state,
+            sentence=found.sentence if found else _said(workload, ours=self._queue.active),
+            ahead=found.ahead if found else None,
+            since=workload.ended_at or workload.started_at or workload.queued_at or workload.created_at,
+            nodes=tuple(map(_node, found.answers)) if found else (),
+        )
 
     async def inspect(self, caller: Caller, ref: str, attempt: int | None = None) -> Inspection:
         """The newest attempt, unless another is named."""
@@ -49,3 +68,19 @@ class Looking:
     async def nodes(self, caller: Caller, names: Sequence[str], wait: float) -> list[NodeMeasure]:
         """Who computes on a GPU is shown as in the list of nodes."""
         return await self._nodes.measured(caller, await self._engine.activity(names, wait))
+
+
+def _node(answer: NodeAnswer) -> ExplainedNode:
+    obstacles = tuple(ObstacleView(key=each.key, message=each.message, passes=each.passes) for each in answer.obstacles)
+    return ExplainedNode(name=answer.node, fits=not obstacles, obstacles=obstacles)
+
+
+def _said(workload: Workload, *, ours: bool) -> str:
+    """Of one that does not wait in our queue."""
+    why = f": {workload.message}" if workload.message else ""
+    if workload.ended:
+        return f"it has ended and is {workload.status}{why}"
+    if workload.state in WAITING:
+        return workload.message or ("it starts in a moment" if ours else "the cluster decides when it starts")
+    on = f" on {', '.join(dict.fromkeys(workload.hosts))}" if workload.hosts else ""
+    return f"it does not wait: it is {workload.state}{on}{why}"

@@ -14,7 +14,7 @@ from penstock.engines.base import Engine, LogQuery, Run
 from penstock.errors import Invalid, PenstockError, Problem
 from penstock.services import lookup
 from penstock.services.people.people import People
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
 
@@ -22,11 +22,11 @@ LONGEST_LINE = 64 * 1024
 FOLLOWED_AT_ONCE = 1000
 
 
-class Logs:
-    def __init__(self, db: Database, engine: Engine, bell: Bell, people: People) -> None:
+class WorkloadLogs:
+    def __init__(self, db: Database, engine: Engine, wakeup: Wakeup, people: People) -> None:
         self._db = db
         self._engine = engine
-        self._bell = bell
+        self._wakeup = wakeup
         self._people = people
 
     async def open(
@@ -119,9 +119,9 @@ class Logs:
 
     async def _until(self, workload_id: str, attempt: int, holds: Callable[[Workload], bool]) -> bool:
         """Waits until it holds for this attempt or a later one came; False if the workload ended or vanished before."""
-        with self._bell.listen(workload_id) as rung:
+        with self._wakeup.listen(workload_id) as listener:
             while True:
-                rung.clear()
+                listener.clear()
                 workload = await self._db.read(lambda tx: tx.workloads.get(workload_id))
                 if workload is None or (workload.attempt < attempt and workload.ended):
                     return False
@@ -129,7 +129,7 @@ class Logs:
                     return True
                 if workload.ended:
                     return False
-                await rung.wait()
+                await listener.wait()
 
 
 async def begun(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

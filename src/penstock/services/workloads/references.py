@@ -23,7 +23,7 @@ NOT_MADE = "Volume {} is not there, and a read-only mount does not make it"
 
 
 @dataclass(frozen=True)
-class Coming:
+class UpcomingObjects:
     """What is about to be made from the same text, by group and name."""
 
     volumes: dict[tuple[str, str], Volume] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Coming:
 
 
 @dataclass(frozen=True)
-class Mounted:
+class ResolvedMounts:
     """What the mounts of a task mean."""
 
     ids: dict[str, str] = field(default_factory=dict)
@@ -57,11 +57,16 @@ class Mounted:
 
 
 async def volumes_of(
-    db: Database, engine: Engine, caller: Caller, task: Task, coming: Coming, home: Callable[[Mount], Awaitable[Volume]]
-) -> Mounted:
-    """Every mistake at once. `home` plans a volume that is not there and is to be made on a storage."""
+    db: Database,
+    engine: Engine,
+    caller: Caller,
+    task: Task,
+    coming: UpcomingObjects,
+    home: Callable[[Mount], Awaitable[Volume]],
+) -> ResolvedMounts:
+    """Resolve all mounts of a task, with every mistake. `home` plans a volume that is to be made on a storage."""
     if not task.spec.mounts:
-        return Mounted()
+        return ResolvedMounts()
     found: dict[str, Found] = await db.read(lambda tx: _known(tx, caller, task, coming))
     kept = [each for each in found.values() if isinstance(each, Volume) and (each.made or each.phase is Phase.Bound)]
     ids = {path: volume.id for path, volume in found.items() if isinstance(volume, Volume)}
@@ -83,7 +88,7 @@ async def volumes_of(
     lost = await _lost(engine, kept)
     problems = [problem for path, volume in found.items() if (problem := _problem(path, volume, task, lost))]
     problems += [*_elsewhere(task, found), *_not_theirs_to_write(caller, task, found)]
-    return Mounted(ids, problems, homes, tuple(each for each in found.values() if isinstance(each, Volume)))
+    return ResolvedMounts(ids, problems, homes, tuple(each for each in found.values() if isinstance(each, Volume)))
 
 
 def homes_of(spec: Spec, group: str) -> frozenset[tuple[str, str]]:
@@ -122,7 +127,7 @@ async def _lost(engine: Engine, volumes: Sequence[Volume]) -> dict[str, str | No
     return {id_: report.message for id_, report in reports.items() if report.phase is Phase.Lost}
 
 
-def _known(tx: Store, caller: Caller, task: Task, coming: Coming) -> dict[str, Found]:
+def _known(tx: Store, caller: Caller, task: Task, coming: UpcomingObjects) -> dict[str, Found]:
     found: dict[str, Found] = {}
     for mount in task.spec.mounts:
         try:
@@ -132,7 +137,7 @@ def _known(tx: Store, caller: Caller, task: Task, coming: Coming) -> dict[str, F
     return found
 
 
-def _mounted(tx: Store, caller: Caller, mount: Mount, coming: Coming) -> Volume:
+def _mounted(tx: Store, caller: Caller, mount: Mount, coming: UpcomingObjects) -> Volume:
     """In the group it names; else in the one the workload is made in, then in the caller's others. What comes with the
     workload counts as if it were there."""
     own = replace(caller, chosen=mount.group or caller.group)
@@ -220,7 +225,7 @@ def may_write(rights: Rights, group: str) -> bool:
 
 
 def awaited_by(
-    tx: Store, caller: Caller, task: Task, given: Sequence[str], coming: Coming
+    tx: Store, caller: Caller, task: Task, given: Sequence[str], coming: UpcomingObjects
 ) -> tuple[dict[str, Workload], list[Problem]]:
     """The workloads a task and the command line (`given`) name in `after`, by id, and every mistake."""
     found: dict[str, Workload] = {}

@@ -14,11 +14,13 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, HasCluster
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import Conflict, Invalid, Problem
-from penstock.services import audit, idempotency, lookup
+from penstock.services import audit, lookup
+from penstock.services.idempotency import KeyedRequest
 from penstock.services.people.people import People
 from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
-from penstock.services.wakeup import Bell
+from penstock.services.scheduler.queue import JobQueue
+from penstock.services.wakeup import Wakeup
 from penstock.services.workloads.references import claim_of, may_write
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
@@ -28,33 +30,36 @@ from penstock.wire.requests import Retry
 from penstock.wire.workloads import WorkloadView
 
 
-class Retrying:
+class Retries:
     def __init__(
         self,
         db: Database,
         engine: Engine,
         settings: Settings,
         reconciler: Reconciler,
+        queue: JobQueue,
         uploads: Uploads,
-        bell: Bell,
+        wakeup: Wakeup,
         people: People,
     ) -> None:
         self._db = db
         self._settings = settings
         self._engine = engine
         self._reconciler = reconciler
+        self._queue = queue
         self._uploads = uploads
-        self._bell = bell
+        self._wakeup = wakeup
         self._people = people
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
-        body = idempotency.digest(caller, f"retry {ref} {asked.model_dump_json()}".encode()) if key else ""
+        body = f"retry {ref} {asked.model_dump_json()}".encode()
+        request = KeyedRequest(caller, key, Kind.Workload, body)
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
         await self._refuse_gone(caller, workload)
 
         def change(tx: Store) -> tuple[Workload, bool]:
-            before = idempotency.made_before(tx, caller.user, key, body, Kind.Workload)
+            before = request.made_before(tx)
             if before:
                 return lookup.workload(tx, caller, before, Verb.create), False
             disk_of(self._settings).refuse_new_work()
@@ -66,16 +71,16 @@ class Retrying:
             after = NextAttempt(
                 Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes
             )
-            idempotency.remember(tx, caller.user, key, body, Kind.Workload, found.id)
+            request.remember(tx, found.id)
             audit.note_of(tx, caller, Verb.create, found, after.message)
             return records.begin(tx, found, after), True
 
         again, new = await self._db.write(change)
         if new:
             self._reconciler.submitted(again)
-            self._bell.ring(again.id)
+            self._wakeup.wake(again.id)
         history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
-        return WorkloadView.whole(again, history, units, self._reconciler.limits)
+        return WorkloadView.whole(again, history, units, self._queue.limits)
 
     def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
         """It runs as its owner's, and because somebody asks: what either may not mount now is not mounted again."""

@@ -26,7 +26,7 @@ from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockErro
 from penstock.services import audit, lookup
 from penstock.services.people.accounts import account_of
 from penstock.services.reconcile.reconciler import Reconciler
-from penstock.services.wakeup import Bell
+from penstock.services.wakeup import Wakeup
 from penstock.services.workloads.references import is_literal, literal, literal_id, may_write
 from penstock.services.workloads.retry import claims_not_theirs, not_theirs
 from penstock.services.workloads.workloads import Workloads
@@ -58,14 +58,14 @@ class Sessions:
         settings: Settings,
         workloads: Workloads,
         reconciler: Reconciler,
-        bell: Bell,
+        wakeup: Wakeup,
     ) -> None:
         self._db = db
         self._engine = engine
         self._settings = settings
         self._workloads = workloads
         self._reconciler = reconciler
-        self._bell = bell
+        self._wakeup = wakeup
         self._open: Counter[str] = Counter()
         self._connected: Counter[tuple[str, str, int]] = Counter()
         """By user, workload and port."""
@@ -280,9 +280,9 @@ class Sessions:
     async def _until_running(self, workload: Workload, say: Say) -> Workload:
         said: str | None = None
         began = asyncio.get_running_loop().time()
-        with self._bell.listen(workload.id) as rung:
+        with self._wakeup.listen(workload.id) as listener:
             while True:
-                rung.clear()
+                listener.clear()
                 found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
                 if found is None or found.ended:
                     why = found.message if found else "it was deleted"
@@ -293,7 +293,7 @@ class Sessions:
                 if late and said != (found.message or ""):
                     said = found.message or ""
                     await say(f"Waiting for the shell: {said or 'it is being started'}")
-                await rung.wait(QUIET_SECONDS)
+                await listener.wait(QUIET_SECONDS)
 
     async def _end_soon(self, workload: Workload) -> None:
         """Usually gone at once, so that the volume is free again; what takes longer is not waited for."""
@@ -322,15 +322,15 @@ class Sessions:
 
     async def _has_ended(self, workload: Workload) -> bool:
         """As soon as it has; False: the server stops before."""
-        with self._bell.listen(workload.id) as rung:
+        with self._wakeup.listen(workload.id) as listener:
             while True:
-                rung.clear()
+                listener.clear()
                 found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
                 if found is None or found.ended:
                     return True
-                if self._bell.stopping:
+                if self._wakeup.stopping:
                     return False
-                await rung.wait()
+                await listener.wait()
 
 
 def _writable(volume: Volume, caller: Caller) -> bool:

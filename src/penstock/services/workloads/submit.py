@@ -15,7 +15,7 @@ from penstock.domain.names import new_id, shorten
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_duration
 from penstock.domain.scheduling.demand import QueuedJob
-from penstock.domain.scheduling.explain import Cause, no_room
+from penstock.domain.scheduling.explain import WaitCause, no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group, Proof
 from penstock.domain.volumes import Phase, Volume
@@ -23,21 +23,23 @@ from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, HasCluster, namespace_of
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
-from penstock.services import audit, idempotency, notifications
+from penstock.services import audit, notifications
 from penstock.services.documents.diff import alive, open_secrets
+from penstock.services.idempotency import KeyedRequest
 from penstock.services.people.accounts import account_of, root_account
 from penstock.services.people.people import People
 from penstock.services.reconcile.holds import waits_for
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.reconcile.records import RECORD_LIMIT, SPEC_LIMIT, record_of
+from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.workloads.references import Coming, awaited_by, claim_of, volumes_of
+from penstock.services.workloads.references import UpcomingObjects, awaited_by, claim_of, volumes_of
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.wire.requests import NewVolume, Submission
-from penstock.wire.workloads import DryRun, WorkloadView
+from penstock.wire.workloads import DryRun, SpecView, WorkloadView
 
 _WRITTEN = {
     "node": ("selectors", "node"),
@@ -68,6 +70,7 @@ class Submit:
         engine: Engine,
         settings: Settings,
         reconciler: Reconciler,
+        queue: JobQueue,
         uploads: Uploads,
         volumes: Volumes,
         people: People,
@@ -76,6 +79,7 @@ class Submit:
         self._engine = engine
         self._settings = settings
         self._reconciler = reconciler
+        self._queue = queue
         self._uploads = uploads
         self._volumes = volumes
         self._people = people
@@ -90,13 +94,15 @@ class Submit:
         prepared = await self.prepare(caller, task, asked)
         if asked.dry_run:
             return await self.outlook(prepared)
-        body = idempotency.digest(caller, asked.model_dump_json(exclude={"files"}).encode()) if key else ""
-        return await self.add(caller, prepared, key, body)
+        body = asked.model_dump_json(exclude={"files"}).encode()
+        return await self.add(caller, prepared, KeyedRequest(caller, key, Kind.Workload, body))
 
-    async def prepare(self, caller: Caller, task: Task, asked: Submission, coming: Coming | None = None) -> Prepared:
+    async def prepare(
+        self, caller: Caller, task: Task, asked: Submission, coming: UpcomingObjects | None = None
+    ) -> Prepared:
         """Checks everything; nothing is written."""
         caller.require(Verb.create, Kind.Workload)
-        coming = coming or Coming()
+        coming = coming or UpcomingObjects()
         problems = [*open_secrets(task), *await self._refusals(caller, task)]
         mounted = await volumes_of(self._db, self._engine, caller, task, coming, partial(self._home, caller, coming))
         workload = self._new(caller, task.spec)
@@ -121,7 +127,7 @@ class Submit:
             *_limited(workload),
         )
         unmet = [other for other in others.values() if other.state is not State.EXITED]
-        waits = Cause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job, coming)
+        waits = WaitCause(Reason.WAITS_FOR_OTHERS, waits_for(unmet)) if unmet else self._outlook(job, coming)
         said = {
             "spec": _with(task.spec, asked.after),
             "volume_ids": mounted.ids,
@@ -131,12 +137,12 @@ class Submit:
             "after_ids": tuple(others),
         }
         if waits:
-            said |= {"state": waits.state, "reason": waits.reason, "message": waits.message}
+            said |= {"state": waits.state, "reason": waits.reason, "message": waits.message, "ahead": waits.ahead}
         workload = workload.model_copy(update=said)
         self._refuse_too_long(workload, asked.source)
         return Prepared(workload, mounted.homes, None if unmet else job)
 
-    async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: Coming) -> list[Problem]:
+    async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: UpcomingObjects) -> list[Problem]:
         """Volumes that are made with it count like others, after all that the same text makes before them."""
         new = {(home.group, home.name): path for path, home in homes.items()}
         new = {key: path for key, path in new.items() if key not in coming.planned_homes}
@@ -176,28 +182,27 @@ class Submit:
             updated_at=moment,
         )
 
-    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: Coming) -> QueuedJob | None:
+    async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: UpcomingObjects) -> QueuedJob | None:
         """The engine does not know the storages that come with it."""
-        placement = self._reconciler.placement
         nodes = {storage.name: storage.node for storage in coming.storages}
         known = [volume for volume in volumes if volume.storage not in nodes]
         homes = tuple((volume.name, node) for volume in volumes if (node := nodes.get(volume.storage or "")))
-        return await placement.candidate(workload, known, homes) if placement else None
+        return await self._queue.candidate(workload, known, homes)
 
-    async def _home(self, caller: Caller, coming: Coming, mount: Mount) -> Volume:
+    async def _home(self, caller: Caller, coming: UpcomingObjects, mount: Mount) -> Volume:
         """The volume a mount asks for, on the storage it names. Who may run something may have it."""
         return await self._volumes.wanted(caller, _asked(mount), coming.storages)
 
     async def add(
-        self, caller: Caller, prepared: Prepared, key: str | None, body: str, *, alone: bool = False
+        self, caller: Caller, prepared: Prepared, request: KeyedRequest, *, alone: bool = False
     ) -> WorkloadView:
         """Stores it; durable when this returns. `alone`: not beside another of its name that is alive."""
         workload = await self._with_homes(caller, prepared)
 
         def add(tx: Store) -> tuple[Workload, bool]:
-            before = idempotency.made_before(tx, caller.user, key, body, Kind.Workload)
+            before = request.made_before(tx)
             if before:
-                return _still_there(tx, before), False
+                return _still_there(tx, before, request), False
             self.refuse_without_room()
             if alone and (others := alive(tx, workload.group, workload.name)):
                 raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
@@ -207,18 +212,13 @@ class Submit:
                     raise NotFound(f"Volume {volume_id} not found")
             tx.workloads.add(workload)
             audit.note_of(tx, caller, Verb.create, workload)
-            idempotency.remember(tx, caller.user, key, body, Kind.Workload, workload.id)
+            request.remember(tx, workload.id)
             return workload, True
 
         made, new = await self._db.write(add)
         if new:
             self._reconciler.submitted(made)
-        return WorkloadView.whole(made, (), (), self._reconciler.limits)
-
-    async def said_of(self, workload_ids: Sequence[str]) -> dict[str, str | None]:
-        """Of several that were added: what each waits for, each with its own place in the queue."""
-        placement = self._reconciler.placement
-        return await placement.said_of(workload_ids) if placement else {}
+        return WorkloadView.whole(made, (), (), self._queue.limits)
 
     async def _with_homes(self, caller: Caller, prepared: Prepared) -> Workload:
         """Makes what is not there yet; what someone made meanwhile is the same one."""
@@ -235,37 +235,34 @@ class Submit:
 
     async def outlook(self, prepared: Prepared) -> DryRun:
         workload = prepared.workload
-        waits = workload.message or await self.foreseen(workload.spec)
+        waits = workload.message or await self._foreseen(workload.spec)
         fits = None if self._engine.schedules and not waits else waits is None
         limit = self._uploads.limit if sends_workdir(workload.spec) else None
         return DryRun(
             fits_now=fits,
-            message=self.would(waits),
+            message=self.would(waits, workload.ahead),
+            ahead=workload.ahead,
             notices=workload.notices,
-            spec=workload.spec,
+            spec=SpecView.of(workload.spec),
             upload_limit_bytes=limit,
         )
 
-    async def foreseen(self, spec: Spec) -> str | None:
+    async def _foreseen(self, spec: Spec) -> str | None:
         """Return what it would wait for on an engine that places work itself; None where that does not answer."""
         try:
             return await self._engine.outlook(spec) if isinstance(self._engine, HasCluster) else None
         except Unavailable:
             return None
 
-    def would(self, waits: str | None) -> str:
-        """Say what would become of one that has this to wait for."""
+    def would(self, waits: str | None, ahead: int | None = None) -> str:
+        """Say what would become of a workload that has this to wait for."""
         if waits:
-            return f"It would wait: {waits}."
+            others = f" behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
+            return f"It would wait{others}: {waits}."
         return "The cluster decides when it starts." if self._engine.schedules else "It would start now."
 
-    def outlook_together(self, jobs: Sequence[QueuedJob]) -> dict[str, str]:
-        """What would become of each of several that are to be made at once."""
-        found = self._reconciler.placement.outlook_together(jobs) if self._reconciler.placement else {}
-        return {id_: self.would(cause.message if cause else None) for id_, cause in found.items()}
-
-    def _outlook(self, job: QueuedJob | None, coming: Coming) -> Cause | None:
-        waits = self._reconciler.placement.outlook(job) if self._reconciler.placement and job else None
+    def _outlook(self, job: QueuedJob | None, coming: UpcomingObjects) -> WaitCause | None:
+        waits = self._queue.outlook(job) if job else None
         if waits and waits.reason is Reason.NO_NODE_FITS and coming.hosts:
             return no_room(f"waits for {', '.join(host.name for host in coming.hosts)} to be registered")
         return waits
@@ -292,10 +289,8 @@ class Submit:
         hint = f"an admin can raise max_priority of group {group.name}"
         return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
 
-    def _never_fits(self, task: Task, job: QueuedJob | None, coming: Coming) -> list[Problem]:
-        if self._reconciler.placement is None or job is None:
-            return []
-        found = self._reconciler.placement.never(job, coming.hosts)
+    def _never_fits(self, task: Task, job: QueuedJob | None, coming: UpcomingObjects) -> list[Problem]:
+        found = self._queue.never(job, coming.hosts) if job else {}
         places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"
         return [
@@ -326,11 +321,11 @@ class Submit:
             raise Invalid(f"{source} cannot run here.", problems=[problem])
 
 
-def _still_there(tx: Store, workload_id: str) -> Workload:
+def _still_there(tx: Store, workload_id: str, request: KeyedRequest) -> Workload:
     """In the caller's group, where they may make workloads: both was asked before."""
     known = tx.workloads.get(workload_id)
     if known is None or known.state is State.DELETED:
-        raise idempotency.gone(Kind.Workload, workload_id)
+        raise request.gone(workload_id)
     return known
 
 

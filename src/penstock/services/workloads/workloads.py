@@ -15,11 +15,13 @@ from penstock.engines.base import Engine
 from penstock.errors import Conflict, NotFound, PenstockError
 from penstock.services import audit, lookup
 from penstock.services.reconcile.reconciler import Reconciler
-from penstock.services.scheduler.reasons import Shown, as_of_now, texts_as_of_now
-from penstock.services.wakeup import Bell
+from penstock.services.scheduler.queue import JobQueue
+from penstock.services.scheduler.reasons import as_of_now, summaries_as_of_now
+from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire.workloads import Summary, WorkloadView
+from penstock.store.workloads import ListedWorkload
+from penstock.wire.workloads import Summary, WorkloadView, summary_texts
 
 LARGEST_PAGE = 500
 PAGES_KEPT = 100
@@ -28,12 +30,14 @@ AT_ONCE = 256
 
 
 class Workloads:
-    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler, bell: Bell) -> None:
+    def __init__(self, db: Database, engine: Engine, reconciler: Reconciler, queue: JobQueue, wakeup: Wakeup) -> None:
         self._db = db
         self._engine = engine
         self._reconciler = reconciler
-        self._bell = bell
-        self._pages: dict[object, tuple[int, tuple[list[str], str | None]]] = {}
+        self._queue = queue
+        self._wakeup = wakeup
+        self._pages: dict[object, tuple[int, tuple[list[ListedWorkload], str | None]]] = {}
+        """What was asked for → the version of the store then, and the page."""
 
     # look
 
@@ -48,14 +52,14 @@ class Workloads:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[str], str | None]:
-        """Summaries as the JSON they are stored as; those that wait say why as of now. What is stored is the same until
-        something is written."""
+        """Return summaries as JSON; those that wait say why as of now. The page is read anew once something was
+        written."""
         groups = _groups(caller, everyone=everyone)
         asked = (groups, name, tuple(states or ()), tuple(statuses or ()), limit, cursor)
         version = self._db.version
         known = self._pages.get(asked)
         if known and known[0] == version:
-            return self._texts_as_of_now(known[1][0]), known[1][1]
+            return self._texts(known[1][0]), known[1][1]
         found = await self._db.read(
             lambda tx: tx.workloads.page(
                 groups, name=name, states=states, statuses=statuses, limit=limit, cursor=cursor
@@ -64,11 +68,10 @@ class Workloads:
         if len(self._pages) >= PAGES_KEPT:
             self._pages.clear()
         self._pages[asked] = (version, found)
-        return self._texts_as_of_now(found[0]), found[1]
+        return self._texts(found[0]), found[1]
 
-    def _texts_as_of_now(self, texts: list[str]) -> list[str]:
-        placement = self._reconciler.placement
-        return texts_as_of_now(texts, placement.causes) if placement else texts
+    def _texts(self, listed: list[ListedWorkload]) -> list[str]:
+        return summary_texts(summaries_as_of_now(listed, self._queue.causes))
 
     async def whole_page(
         self,
@@ -85,38 +88,34 @@ class Workloads:
 
         def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
             items, after = tx.workloads.page(groups, name=name, statuses=statuses, limit=limit, cursor=cursor)
-            summaries = [Summary.model_validate_json(item) for item in items]
+            summaries = [Summary.model_validate_json(item.summary) for item in items]
             return [(summary, latest(tx.workloads.units(summary.id))) for summary in summaries], after
 
         found, after = await self._db.read(look)
-        shown = self._as_of_now([summary for summary, _ in found])
+        shown = as_of_now([summary for summary, _ in found], self._queue.causes)
         return [(summary, units) for summary, (_, units) in zip(shown, found, strict=True)], after
 
     async def get(self, caller: Caller, ref: str) -> WorkloadView:
         def look(tx: Store) -> WorkloadView:
             workload = lookup.workload(tx, caller, ref)
             history, units = tx.workloads.history(workload.id), tx.workloads.units(workload.id)
-            return WorkloadView.whole(workload, history, units, self._reconciler.limits)
+            return WorkloadView.whole(workload, history, units, self._queue.limits)
 
-        [view] = self._as_of_now([await self._db.read(look)])
+        [view] = as_of_now([await self._db.read(look)], self._queue.causes)
         return view
-
-    def _as_of_now(self, shown: list[Shown]) -> list[Shown]:
-        placement = self._reconciler.placement
-        return as_of_now(shown, placement.causes) if placement else shown
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
         """The workload once it has ended, or as it is when the time is up. Woken by its own changes only."""
         until = time.monotonic() + timeout
         view = await self.get(caller, ref)
-        with self._bell.listen(view.id) as rung:
+        with self._wakeup.listen(view.id) as listener:
             while True:
-                rung.clear()
+                listener.clear()
                 view = await self.get(caller, view.id)
                 left = until - time.monotonic()
-                if view.ended_at is not None or left <= 0 or self._bell.stopping:
+                if view.ended_at is not None or left <= 0 or self._wakeup.stopping:
                     return view
-                await rung.wait(left)
+                await listener.wait(left)
 
     # end
 
@@ -171,7 +170,7 @@ class Workloads:
         return stopped
 
     def _stopped(self, workload: Workload) -> Summary:
-        self._bell.ring(workload.id)
+        self._wakeup.wake(workload.id)
         self._reconciler.touch(workload.id)
         return Summary.of(workload)
 
