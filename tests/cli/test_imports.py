@@ -10,7 +10,7 @@ import pytest
 DEAR = {
     *("pydantic", "fastapi", "sqlalchemy", "alembic", "uvicorn", "rich", "yaml", "pathspec", "httpx"),
     *("http", "ssl", "asyncio", "urllib", "email", "logging", "subprocess", "tempfile", "dataclasses", "pathlib"),
-    *("shutil", "decimal", "secrets", "concurrent", "multiprocessing", "importlib.metadata", "ast", "dis"),
+    *("shutil", "decimal", "secrets", "concurrent", "multiprocessing", "importlib.metadata"),
     *("penstock.settings", "penstock.domain", "penstock.server", "penstock.store", "penstock.services"),
 }
 SCRIPT = """
