@@ -44,7 +44,7 @@ EXAMPLE = "a task is at least 'run: echo hello'"
 SPLIT = "split it into several files"
 
 
-class Mark(Protocol):
+class TextPosition(Protocol):
     """A place in the text, counted from 0."""
 
     index: int
@@ -56,19 +56,19 @@ class Mark(Protocol):
 class Scalar:
     text: str
     quoted: bool
-    mark: Mark | None = None
+    mark: TextPosition | None = None
 
 
 @dataclass(slots=True)
 class Pairs:
     items: list[tuple[Scalar, Node]]
-    mark: Mark | None = None
+    mark: TextPosition | None = None
 
 
 @dataclass(slots=True)
 class Items:
     items: list[Node]
-    mark: Mark | None = None
+    mark: TextPosition | None = None
 
 
 Node = Scalar | Pairs | Items
@@ -97,12 +97,12 @@ def _order(problem: Problem) -> tuple[int, ...]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def place(source: str, mark: Mark | None) -> str | None:
+def place(source: str, mark: TextPosition | None) -> str | None:
     """`train.yaml:7:3`, counted from 1 as editors do."""
     return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
 
 
-class Mappings(NamedTuple):
+class YamlDocuments(NamedTuple):
     """What was read of a text of several documents."""
 
     tops: list[Pairs]
@@ -113,7 +113,7 @@ class Mappings(NamedTuple):
 
 def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     """The one mapping in a YAML text, and the problems that do not end the reading; raises Invalid for the rest."""
-    composer = _Composer(_decoded(text, source, SIZE_LIMIT), source)
+    composer = YamlComposer(_decoded(text, source, SIZE_LIMIT), source)
     try:
         node = composer.document()
     except (yaml.YAMLError, _UnreadableError) as error:
@@ -126,9 +126,9 @@ def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     return node, composer.problems
 
 
-def read_mappings(text: str | bytes, source: str) -> Mappings:
+def read_mappings(text: str | bytes, source: str) -> YamlDocuments:
     """The same for a text of several documents, empty ones skipped; raises Invalid only for the text as a whole."""
-    composer = _Composer(_decoded(text, source, FILE_LIMIT), source)
+    composer = YamlComposer(_decoded(text, source, FILE_LIMIT), source)
     nodes: list[Node] = []
     doubtful: set[str] = set()
     while True:
@@ -142,7 +142,7 @@ def read_mappings(text: str | bytes, source: str) -> Mappings:
     if not nodes and not composer.problems:
         raise _empty(source)
     composer.problems += [_no_mapping(node, source) for node in nodes if type(node) is not Pairs]
-    return Mappings([node for node in nodes if type(node) is Pairs], composer.problems, doubtful)
+    return YamlDocuments([node for node in nodes if type(node) is Pairs], composer.problems, doubtful)
 
 
 def _empty(source: str) -> Invalid:
@@ -190,7 +190,7 @@ class _UnreadableError(Exception):
     """This document is not read further; its problem is noted."""
 
 
-class _Composer:
+class YamlComposer:
     def __init__(self, text: str, source: str) -> None:
         self.text = text
         self.source = source
@@ -275,7 +275,7 @@ class _Composer:
 
     def _pairs(self, depth: int) -> list[tuple[Scalar, Node]]:
         pairs: list[tuple[Scalar, Node]] = []
-        seen: dict[str, Mark] = {}
+        seen: dict[str, TextPosition] = {}
         following = self._next
         while type(event := following()) is not yaml.MappingEndEvent:
             key = self._node(event, depth)
@@ -310,7 +310,7 @@ class _Composer:
         self._add(size, event.start_mark)
         return node
 
-    def _add(self, nodes: int, mark: Mark) -> None:
+    def _add(self, nodes: int, mark: TextPosition) -> None:
         self._count += nodes
         if self._count > NODES_LIMIT:
             hint = "write the items of a list as documents, with '---' between them"
@@ -320,10 +320,10 @@ class _Composer:
         if event.tag != "!" and event.tag not in CORE_TAGS:
             self._problem(f"the tag '{shorten(event.tag)}' means nothing here", event.start_mark, "leave it out")
 
-    def _problem(self, message: str, mark: Mark, hint: str | None = None) -> None:
+    def _problem(self, message: str, mark: TextPosition, hint: str | None = None) -> None:
         self.problems.append(Problem(message, where=place(self.source, mark), hint=hint))
 
-    def _stop(self, message: str, mark: Mark, hint: str | None = None) -> _UnreadableError:
+    def _stop(self, message: str, mark: TextPosition, hint: str | None = None) -> _UnreadableError:
         self._problem(message, mark, hint)
         return _UnreadableError()
 

@@ -24,7 +24,7 @@ class Command(click.Command):
     """A command whose help ends with examples, under the name the program was called by."""
 
     def __init__(self, *args: Any, examples: str = "", passes_code: bool = False, **kwargs: Any) -> None:
-        """`passes_code`: the command ends with the exit code of a program in a job: errors other than wrong usage are 125."""
+        """`passes_code`: it ends with the exit code of a program in a job, so that errors of ours are 125."""
         super().__init__(*args, **kwargs)
         self.passes_code = passes_code
         self.examples = [line.strip() for line in examples.splitlines() if line.strip()]

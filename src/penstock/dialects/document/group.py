@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.reader import PlacedReading, Reading, Shape, flag, placed, read_fields
+from penstock.dialects.document.metadata import DocumentMetadata
+from penstock.dialects.reader import FieldRules, PlacedContext, ReadContext, flag, placed, read_fields
 from penstock.dialects.task.fields import HIGHEST, duration
 from penstock.dialects.task.mounts import size
 from penstock.dialects.task.resources import cpus
@@ -13,15 +13,15 @@ from penstock.domain.users import Group, Limits
 LARGEST = 1_000_000
 
 
-def group(reading: PlacedReading, about: Metadata, node: Node | None, path: str) -> Group | None:
+def group(context: PlacedContext, about: DocumentMetadata, node: Node | None, path: str) -> Group | None:
     """A group needs no spec."""
-    said = read_fields(reading, node, path, GROUP) if node else {}
+    said = read_fields(context, node, path, GROUP) if node else {}
     defaults = said.pop("defaults", {})
-    return None if reading.problems or about.name is None else Group(name=about.name, **said, **defaults)
+    return None if context.problems or about.name is None else Group(name=about.name, **said, **defaults)
 
 
-def _limits(reading: PlacedReading, node: Node, path: str) -> Limits:
-    said = read_fields(reading, node, path, LIMITS)
+def _limits(context: PlacedContext, node: Node, path: str) -> Limits:
+    said = read_fields(context, node, path, LIMITS)
     return Limits(
         gpus=said.get("gpus"),
         cpus_milli=said.get("cpus"),
@@ -30,24 +30,24 @@ def _limits(reading: PlacedReading, node: Node, path: str) -> Limits:
     )
 
 
-def _defaults(reading: PlacedReading, node: Node, path: str) -> dict[str, int]:
-    return read_fields(reading, node, path, DEFAULTS)
+def _defaults(context: PlacedContext, node: Node, path: str) -> dict[str, int]:
+    return read_fields(context, node, path, DEFAULTS)
 
 
-def _count(reading: Reading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 0, LARGEST)
+def _count(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, LARGEST)
 
 
-def _priority(reading: Reading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 0, HIGHEST)
+def _priority(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, HIGHEST)
 
 
-def _cpus(reading: Reading, node: Node, path: str) -> int | None:
-    return 0 if _is_none(node) else cpus(reading, node, path)
+def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else cpus(context, node, path)
 
 
-def _size(reading: Reading, node: Node, path: str) -> int | None:
-    return 0 if _is_none(node) else size(reading, node, path)
+def _size(context: ReadContext, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else size(context, node, path)
 
 
 def _is_none(node: Node) -> bool:
@@ -55,9 +55,9 @@ def _is_none(node: Node) -> bool:
     return isinstance(node, Scalar) and node.text == "0"
 
 
-LIMITS = Shape({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
-DEFAULTS = Shape({"max_duration": duration, "idle_timeout": duration})
-GROUP = Shape(
+LIMITS = FieldRules({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
+DEFAULTS = FieldRules({"max_duration": duration, "idle_timeout": duration})
+GROUP = FieldRules(
     {
         "limits": placed(_limits, "limits"),
         "limits_each": placed(_limits, "limits_each"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.dialects.reader import PlacedReading, Reader, Refusal, Shape, lacks, read_fields
+from penstock.dialects.reader import FieldRules, PlacedContext, Reader, Refusal, read_fields
 from penstock.dialects.task.mounts import group, is_reference
 from penstock.dialects.yaml import Node
 from penstock.domain.names import USER, name_problem, shorten
@@ -14,17 +14,16 @@ from penstock.domain.users import EVERYTHING, SHARED_GROUP
 from penstock.errors import Problem
 
 
-class Metadata(NamedTuple):
+class DocumentMetadata(NamedTuple):
     name: str | None = None
     group: str | None = None
 
 
 def metadata(kind: str) -> Reader:
-    def read(reading: PlacedReading, node: Node, path: str) -> Metadata:
-        said = read_fields(reading, node, path, SHAPES[kind])
-        if lacks(node, "name"):
-            reading.problem("is missing", node, f"{path}.name", f"for example 'name: {EXAMPLES[kind]}'")
-        return Metadata(said.get("name"), said.get("group"))
+    def read(context: PlacedContext, node: Node, path: str) -> DocumentMetadata:
+        said = read_fields(context, node, path, SHAPES[kind])
+        context.require(node, path, "name", f"for example 'name: {EXAMPLES[kind]}'")
+        return DocumentMetadata(said.get("name"), said.get("group"))
 
     return read
 
@@ -55,21 +54,21 @@ def _machines(text: str, where: str | None, path: str) -> Problem | None:
 
 
 def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:
-    def read(reading: PlacedReading, node: Node, path: str) -> str | None:
-        text = reading.text(node, path)
-        if text is None or reading.found(rule(text, reading.where(node), path)):
+    def read(context: PlacedContext, node: Node, path: str) -> str | None:
+        text = context.text(node, path)
+        if text is None or context.found(rule(text, context.where(node), path)):
             return None
-        reading.says(node, path, "name")
+        context.says(node, path, "name")
         return text
 
     return read
 
 
-def _group(reading: PlacedReading, node: Node, path: str) -> str | None:
-    reading.says(node, path, "group")
-    name = group(reading, node, path)
+def _group(context: PlacedContext, node: Node, path: str) -> str | None:
+    context.says(node, path, "group")
+    name = group(context, node, path)
     if name == EVERYTHING:
-        reading.problem(
+        context.problem(
             f"'{EVERYTHING}' is all groups, and this belongs to one", node, path, f"{SHARED_GROUP} is shared"
         )
     return name
@@ -100,8 +99,8 @@ EXAMPLES = {
     "User": "alice",
 }
 SHAPES = {
-    kind: Shape({"name": _name(rule)}, MARKS | {"group": NO_GROUP[kind]})
+    kind: FieldRules({"name": _name(rule)}, MARKS | {"group": NO_GROUP[kind]})
     if kind in NO_GROUP
-    else Shape({"name": _name(rule), "group": _group}, MARKS)
+    else FieldRules({"name": _name(rule), "group": _group}, MARKS)
     for kind, rule in RULES.items()
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.dialects.reader import PlacedReading, Reading, Shape, flag, placed, read_fields
+from penstock.dialects.reader import FieldRules, PlacedContext, ReadContext, flag, placed, read_fields
 from penstock.dialects.task.accelerators import ANY, GPUS_LIMIT, PRODUCT, PRODUCTS_LIMIT
 from penstock.dialects.task.resources import cpus
 from penstock.dialects.task.selectors import cpu_product, node_labels, node_name
@@ -21,18 +21,18 @@ ONE_CPU = 1000
 NO_CPU = 0
 
 
-class Selected(NamedTuple):
+class SelectedNodes(NamedTuple):
     selectors: Selectors = Selectors()
     resources: Resources = Resources(cpus_milli=ONE_CPU, exclusive_cpus=True)
     """Only GPUs and CPUs."""
 
 
-def selectors(reading: PlacedReading, node: Node, path: str) -> Selected:
-    reading.says(node, path, "selectors")
-    said = read_fields(reading, node, path, SELECTORS)
+def selectors(context: PlacedContext, node: Node, path: str) -> SelectedNodes:
+    context.says(node, path, "selectors")
+    said = read_fields(context, node, path, SELECTORS)
     gpus, products = said.get("gpu", (0, ()))
     milli, exclusive, product = said.get("cpu", (None, False, None) if gpus else (ONE_CPU, True, None))
-    return Selected(
+    return SelectedNodes(
         Selectors(
             node=said.get("node"),
             cpu_product=product,
@@ -43,37 +43,37 @@ def selectors(reading: PlacedReading, node: Node, path: str) -> Selected:
     )
 
 
-def _node(reading: PlacedReading, node: Node, path: str) -> str | None:
-    name: str | None = read_fields(reading, node, path, NODE).get("name")
+def _node(context: PlacedContext, node: Node, path: str) -> str | None:
+    name: str | None = read_fields(context, node, path, NODE).get("name")
     return name
 
 
 # gpu
 
 
-def _gpu(reading: PlacedReading, node: Node, path: str) -> tuple[int, tuple[str, ...]]:
-    reading.says(node, path, "resources", "accelerators")
-    said = read_fields(reading, node, path, GPU)
+def _gpu(context: PlacedContext, node: Node, path: str) -> tuple[int, tuple[str, ...]]:
+    context.says(node, path, "resources", "accelerators")
+    said = read_fields(context, node, path, GPU)
     count, products = said.get("count", 1), said.get("product_name", ())
     if products and not count:
-        reading.problem("chooses a GPU product and asks for no GPU", node, path, "for example 'count: 1'")
+        context.problem("chooses a GPU product and asks for no GPU", node, path, "for example 'count: 1'")
     return count, products
 
 
-def _gpu_count(reading: PlacedReading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 0, GPUS_LIMIT)
+def _gpu_count(context: PlacedContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, GPUS_LIMIT)
 
 
-def _gpu_products(reading: PlacedReading, node: Node, path: str) -> tuple[str, ...]:
+def _gpu_products(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
     """One, or a list of which any will do."""
     items = node.items if isinstance(node, Items) else [node]
     if not 0 < len(items) <= PRODUCTS_LIMIT:
-        reading.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, f"{EVERYTHING} is any")
-    names = [reading.text(item, path) for item in items[:PRODUCTS_LIMIT]]
+        context.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, f"{EVERYTHING} is any")
+    names = [context.text(item, path) for item in items[:PRODUCTS_LIMIT]]
     for item, name in zip(items, names, strict=False):
         if name is not None and not PRODUCT.match(name):
             hint = f"for example 'Quadro RTX 6000'; {EVERYTHING} is any"
-            reading.problem(f"'{shorten(name)}' names no GPU product", item, path, hint)
+            context.problem(f"'{shorten(name)}' names no GPU product", item, path, hint)
     found = tuple(dict.fromkeys(name for name in names if name is not None))
     return () if {EVERYTHING, ANY}.intersection(found) else found
 
@@ -81,24 +81,26 @@ def _gpu_products(reading: PlacedReading, node: Node, path: str) -> tuple[str, .
 # cpu
 
 
-def _cpu(reading: PlacedReading, node: Node, path: str) -> tuple[int | None, bool, str | None]:
-    reading.says(node, path, "resources", "cpus")
-    said = read_fields(reading, node, path, CPU)
+def _cpu(context: PlacedContext, node: Node, path: str) -> tuple[int | None, bool, str | None]:
+    context.says(node, path, "resources", "cpus")
+    said = read_fields(context, node, path, CPU)
     milli, exclusive = said.get("count", ONE_CPU), said.get("exclusive", True)
     if exclusive and milli % ONE_CPU:
         message = "is not a whole number of CPUs, and these are its own while it runs"
-        reading.problem(message, node, f"{path}.count", "write 'exclusive: false' beside it")
+        context.problem(message, node, f"{path}.count", "write 'exclusive: false' beside it")
     return milli or None, exclusive and milli != NO_CPU, said.get("product_name")
 
 
-def _cpu_count(reading: Reading, node: Node, path: str) -> int | None:
-    return NO_CPU if isinstance(node, Scalar) and node.text == "0" else cpus(reading, node, path)
+def _cpu_count(context: ReadContext, node: Node, path: str) -> int | None:
+    return NO_CPU if isinstance(node, Scalar) and node.text == "0" else cpus(context, node, path)
 
 
-NODE = Shape({"name": placed(node_name, "selectors", "node")})
-GPU = Shape({"product_name": _gpu_products, "count": _gpu_count})
-CPU = Shape({"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": _cpu_count, "exclusive": flag})
-SELECTORS = Shape(
+NODE = FieldRules({"name": placed(node_name, "selectors", "node")})
+GPU = FieldRules({"product_name": _gpu_products, "count": _gpu_count})
+CPU = FieldRules(
+    {"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": _cpu_count, "exclusive": flag}
+)
+SELECTORS = FieldRules(
     {
         "node": _node,
         "gpu": _gpu,

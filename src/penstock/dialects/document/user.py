@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.reader import PlacedReading, Refusal, Shape, flag, lacks, mapping, placed, read_fields, sequence
+from penstock.dialects.document.metadata import DocumentMetadata
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    Refusal,
+    flag,
+    mapping,
+    placed,
+    read_fields,
+    sequence,
+)
 from penstock.dialects.task.mounts import group
 from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Scalar
 from penstock.domain.kinds import ALIASES
@@ -22,75 +31,73 @@ VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
 Policy = dict[str, tuple[str, ...]] | str
 
 
-def user(reading: PlacedReading, about: Metadata, node: Node, path: str) -> User | None:
-    said = read_fields(reading, node, path, USER)
-    return None if reading.problems or about.name is None else User(name=about.name, **said)
+def user(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> User | None:
+    said = read_fields(context, node, path, USER)
+    return None if context.problems or about.name is None else User(name=about.name, **said)
 
 
-def _groups(reading: PlacedReading, node: Node, path: str) -> tuple[Membership, ...]:
-    items = sequence(reading, node, path)
-    if len(items) > GROUPS_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {GROUPS_LIMIT:,} at most", node, path)
+def _groups(context: PlacedContext, node: Node, path: str) -> tuple[Membership, ...]:
+    items = sequence(context, node, path)
+    if context.too_many(items, GROUPS_LIMIT, node, path):
         return ()
     found: dict[str, Membership] = {}
     for number, (item, here) in enumerate(items):
-        reading.says(item, here, "groups", str(number))
-        said = read_fields(reading, item, here, MEMBERSHIP)
+        context.says(item, here, "groups", str(number))
+        said = read_fields(context, item, here, MEMBERSHIP)
         for key, example in (("name", "name: vision"), ("policy", f"policy: {EVERYTHING}")):
-            if lacks(item, key):
-                reading.problem("is missing", item, f"{here}.{key}", f"for example '{example}'")
+            context.require(item, here, key, f"for example '{example}'")
         name = said.get("name")
         if name in found:
-            reading.problem(f"the group '{shorten(str(name))}' is here twice", item, f"{here}.name", "say it once")
+            context.problem(f"the group '{shorten(str(name))}' is here twice", item, f"{here}.name", "say it once")
         elif name and "policy" in said:
             found[name] = Membership(name=name, policy=said["policy"])
     return tuple(found.values())
 
 
-def _policy(reading: PlacedReading, node: Node, path: str) -> Policy:
+def _policy(context: PlacedContext, node: Node, path: str) -> Policy:
     """Kind → verbs, or everything."""
     if isinstance(node, Scalar):
         if node.text != EVERYTHING:
             message = f"must be {EVERYTHING}, or lines of 'kind: [verbs]', not '{shorten(node.text)}'"
-            reading.problem(message, node, path, "for example 'Workload: [get, apply]'")
+            context.problem(message, node, path, "for example 'Workload: [get, apply]'")
         return EVERYTHING
     found: dict[str, tuple[str, ...]] = {}
-    for key, value in mapping(reading, node, path):
+    for key, value in mapping(context, node, path):
         here = f"{path}.{shorten(key.text)}"
         if key.text not in KINDS:
             message = f"'{shorten(key.text)}' is not a kind"
-            reading.problem(message, key, here, _nearest(reading, key.text, KINDS, "kinds"))
-        found[key.text] = _verbs(reading, value, here)
+            context.problem(message, key, here, _nearest(context, key.text, KINDS, "kinds"))
+        found[key.text] = _verbs(context, value, here)
     return found
 
 
-def _verbs(reading: PlacedReading, node: Node, path: str) -> tuple[str, ...]:
+def _verbs(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
     items = node.items if isinstance(node, Items) else [node]
     found: dict[str, None] = {}
     for item in items:
-        verb = reading.text(item, path)
+        verb = context.text(item, path)
         if verb is None:
             continue
         if verb not in VERBS:
-            reading.problem(f"'{shorten(verb)}' is not a verb", item, path, _nearest(reading, verb, VERBS, "verbs"))
+            context.problem(f"'{shorten(verb)}' is not a verb", item, path, _nearest(context, verb, VERBS, "verbs"))
         found[verb] = None
     return tuple(found)
 
 
-def _nearest(reading: PlacedReading, word: str, known: tuple[str, ...], what: str) -> str:
+def _nearest(context: PlacedContext, word: str, known: tuple[str, ...], what: str) -> str:
     # The search for the nearest is dear; nobody reads its result beyond the problems shown.
-    near = get_close_matches(word[:60], known, n=1, cutoff=0.7) if len(reading.problems) < PROBLEMS_SHOWN else []
+    near = get_close_matches(word[:60], known, n=1, cutoff=0.7) if len(context.problems) < PROBLEMS_SHOWN else []
     listed = f"the {what} are {', '.join(known)}"
     return f"did you mean '{near[0]}'? {listed}" if near else listed
 
 
-def _uid(reading: PlacedReading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 0, LARGEST_UID)
+def _uid(context: PlacedContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, LARGEST_UID)
 
 
 TOKENS: Refusal = ("tokens are made by the server", "penstock token create NAME")
-MEMBERSHIP = Shape({"name": group, "policy": _policy})
-USER = Shape(
+MEMBERSHIP = FieldRules({"name": group, "policy": _policy})
+USER = FieldRules(
     {"groups": placed(_groups, "groups"), "active": flag, "uid": placed(_uid, "uid")},
     {"token": TOKENS, "tokens": TOKENS, "password": TOKENS},
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.dialects.document.config import config, image
-from penstock.dialects.document.metadata import Metadata
+from penstock.dialects.document.metadata import DocumentMetadata
 from penstock.dialects.document.notify import plugins
 from penstock.dialects.document.ports import network
-from penstock.dialects.document.selectors import Selected, selectors
+from penstock.dialects.document.selectors import SelectedNodes, selectors
 from penstock.dialects.document.types import WorkloadDocument
 from penstock.dialects.document.volumes import volumes
-from penstock.dialects.reader import PlacedReading, Refusal, Shape, lacks, placed, read_fields
+from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, placed, read_fields
 from penstock.dialects.task import read as task
 from penstock.dialects.task.checks import check_together, nearest
 from penstock.dialects.task.ports import once
@@ -42,52 +42,51 @@ SAME = (
 """Keys of a task that mean the same here."""
 
 
-def workload(reading: PlacedReading, about: Metadata, node: Node, path: str) -> WorkloadDocument | None:
-    said = read_fields(reading, node, path, WORKLOAD)
-    if lacks(node, "driver"):
-        reading.problem("is missing", node, f"{path}.driver", f"write 'driver: {DRIVERS[0]}'")
+def workload(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> WorkloadDocument | None:
+    said = read_fields(context, node, path, WORKLOAD)
+    context.require(node, path, "driver", f"write 'driver: {DRIVERS[0]}'")
     found = {key: said[key] for key in (*SAME, "volumes") if key in said}
-    found |= _configured(reading, said, about, path)
-    found |= _asked(reading, said, path)
+    found |= _configured(context, said, about, path)
+    found |= _asked(context, said, path)
     if "plugins" in said:
         found["notify"] = said["plugins"]
     if "run" not in found:
-        reading.places[("run",)] = reading.where(node), f"{path}.config.cmd"
-    if "run" not in found and "image" not in said and not reading.problems:
-        reading.problem("says neither an image nor a command", node, path, "for example 'image: {image: ubuntu}'")
-    check_together(reading, found, lambda keys: nearest(reading.places, keys) or (None, path))
-    if reading.problems or about.name is None:
+        context.places[("run",)] = context.where(node), f"{path}.config.cmd"
+    if "run" not in found and "image" not in said and not context.problems:
+        context.problem("says neither an image nor a command", node, path, "for example 'image: {image: ubuntu}'")
+    check_together(context, found, lambda keys: nearest(context.places, keys) or (None, path))
+    if context.problems or about.name is None:
         return None
     spec = task.spec_of({"name": about.name, **found})
-    read = task.Task(spec, tuple(reading.notices), None, reading.source, reading.places)
+    read = task.Task(spec, tuple(context.notices), None, context.source, context.places)
     return WorkloadDocument(read, about.name, about.group)
 
 
-def _configured(reading: PlacedReading, said: dict[str, Any], about: Metadata, path: str) -> dict[str, Any]:
+def _configured(context: PlacedContext, said: dict[str, Any], about: DocumentMetadata, path: str) -> dict[str, Any]:
     """It has a terminal unless it is said to have none, as every workload of PWM."""
     configured = dict(said.get("config", {}))
     if "run" in configured and "run" in said:
-        where, field = reading.places[("run",)]
+        where, field = context.places[("run",)]
         message = f"says the command again: there are '{path}.run' and '{path}.config.cmd'"
-        reading.problems.append(Problem(message, where=where, field=field, hint="say one of them"))
+        context.problems.append(Problem(message, where=where, field=field, hint="say one of them"))
     inside = said.get("network", {})
     if "name" in inside:
-        _refuse_network(reading, about, *inside["name"])
-    ports = once(reading, [*configured.pop("ports", ()), *inside.get("ports", ())])
+        _refuse_network(context, about, *inside["name"])
+    ports = once(context, [*configured.pop("ports", ()), *inside.get("ports", ())])
     return {"terminal": True, **configured, **({"ports": ports} if ports else {})}
 
 
-def _refuse_network(reading: PlacedReading, about: Metadata, node: Node, path: str) -> None:
+def _refuse_network(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> None:
     """The group's own says what is so anyway."""
-    name = reading.text(node, path)
+    name = context.text(node, path)
     if name is not None and name != about.group:
         message = "is not carried: each group has a network of its own, and its workloads are in it"
-        reading.problem(message, node, path, "remove it")
+        context.problem(message, node, path, "remove it")
 
 
-def _asked(reading: PlacedReading, said: dict[str, Any], path: str) -> dict[str, Any]:
+def _asked(context: PlacedContext, said: dict[str, Any], path: str) -> dict[str, Any]:
     """What is asked for stands in three places: selectors, image, resources."""
-    chosen: Selected = said.get("selectors", Selected())
+    chosen: SelectedNodes = said.get("selectors", SelectedNodes())
     more: dict[str, Any] = said.get("resources", {})
     limits = {
         "cpus_milli": chosen.resources.cpus_milli,
@@ -96,20 +95,20 @@ def _asked(reading: PlacedReading, said: dict[str, Any], path: str) -> dict[str,
     }
     update = {
         **limits,
-        "requests": requests_below(reading, more.get("requests", {}), limits, f"{path}.resources.requests"),
+        "requests": requests_below(context, more.get("requests", {}), limits, f"{path}.resources.requests"),
         "image": said.get("image"),
     }
     return {"selectors": chosen.selectors, "resources": chosen.resources.model_copy(update=update)}
 
 
-def _resources(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
-    return read_fields(reading, node, path, RESOURCES)
+def _resources(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    return read_fields(context, node, path, RESOURCES)
 
 
-def _driver(reading: PlacedReading, node: Node, path: str) -> str | None:
-    name = reading.text(node, path)
+def _driver(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = context.text(node, path)
     if name is not None and name not in DRIVERS:
-        reading.problem(f"must be {' or '.join(DRIVERS)}, not '{shorten(name)}'", node, path)
+        context.problem(f"must be {' or '.join(DRIVERS)}, not '{shorten(name)}'", node, path)
     return name
 
 
@@ -131,7 +130,7 @@ NOT_RESOURCES: dict[str, Refusal] = {
     "gpus": ("GPUs are selected", "write selectors.gpu"),
     "image_id": ("the image has a place of its own", "write image.image"),
 }
-RESOURCES = Shape(
+RESOURCES = FieldRules(
     {
         "memory": placed(memory, "resources", "memory"),
         "disk_size": placed(disk, "resources", "disk_size"),
@@ -139,7 +138,7 @@ RESOURCES = Shape(
     },
     NOT_RESOURCES,
 )
-WORKLOAD = Shape(
+WORKLOAD = FieldRules(
     {
         "driver": _driver,
         "selectors": selectors,

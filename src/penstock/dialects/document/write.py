@@ -22,7 +22,7 @@ from penstock.dialects.task.write import (
     show_seconds,
     show_size,
 )
-from penstock.dialects.writer import OnOneLine, Words, dump, only_said
+from penstock.dialects.writer import FlowList, FlowMapping, dump, only_said
 from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.users import EVERYTHING, Group, Limits, Membership, User
 from penstock.domain.volumes import Storage, StorageKind
@@ -41,7 +41,7 @@ def write_workload(spec: Spec, group: str | None = None) -> str:
         "driver": DRIVERS[0],
         "num_nodes": spec.nodes if spec.nodes != 1 else None,
         "array": spec.array and show_array(spec.array),
-        "after": spec.after[0] if len(spec.after) == 1 else Words(spec.after),
+        "after": spec.after[0] if len(spec.after) == 1 else FlowList(spec.after),
         "queue": spec.queue,
         "workdir": spec.workdir,
         "selectors": _selectors(spec),
@@ -71,7 +71,7 @@ def _selectors(spec: Spec) -> dict[str, Any]:
     chosen, asked = spec.selectors, spec.resources
     gpu: dict[str, Any] = {}
     if asked.gpus:
-        names = Words(asked.gpu_products) if len(asked.gpu_products) > 1 else (*asked.gpu_products, EVERYTHING)[0]
+        names = FlowList(asked.gpu_products) if len(asked.gpu_products) > 1 else (*asked.gpu_products, EVERYTHING)[0]
         gpu = {"product_name": names} | ({"count": asked.gpus} if asked.gpus != 1 else {})
     return only_said(
         [
@@ -103,14 +103,14 @@ def _resources(wanted: Resources) -> dict[str, Any]:
         [
             ("memory", wanted.memory_bytes and show_size(wanted.memory_bytes)),
             ("disk_size", wanted.disk_bytes and show_size(wanted.disk_bytes)),
-            ("requests", OnOneLine(show_requests(wanted))),
+            ("requests", FlowMapping(show_requests(wanted))),
         ]
     )
 
 
 def _config(spec: Spec) -> dict[str, Any]:
     """A terminal is what every document has that does not say otherwise."""
-    ports = Words(show_port(port) for port in spec.ports)
+    ports = FlowList(show_port(port) for port in spec.ports)
     said = [
         ("cmd", _cmd(spec.run) if isinstance(spec.run, tuple) else None),
         ("startMode", None if spec.terminal else "-d"),
@@ -122,10 +122,10 @@ def _config(spec: Spec) -> dict[str, Any]:
     return only_said(said)
 
 
-def _cmd(words: tuple[str, ...]) -> str | Words:
+def _cmd(words: tuple[str, ...]) -> str | FlowList:
     """One text, where a shell would split it into the same without quotes."""
     line = " ".join(words)
-    return line if shlex.join(words) == line else Words(words)
+    return line if shlex.join(words) == line else FlowList(words)
 
 
 def _mount(there: Mount) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _one_or_all(told: list[dict[str, Any]]) -> Any:
 
 
 def _notice(key: str, to: str, notice: Notice) -> dict[str, Any]:
-    return {key: to} | ({} if notice.on == HOW_IT_ENDED else {"sendOn": Words(map(str, notice.on))})
+    return {key: to} | ({} if notice.on == HOW_IT_ENDED else {"sendOn": FlowList(map(str, notice.on))})
 
 
 # the other kinds
@@ -185,7 +185,7 @@ def _volume(volume: AskedVolume) -> dict[str, Any]:
         ("policy", "readonly" if volume.readonly else None),
         ("size", volume.size),
         ("storage_class", volume.storage_class),
-        ("access_modes", Words(map(str, volume.access_modes))),
+        ("access_modes", FlowList(map(str, volume.access_modes))),
     ]
     return only_said(said)
 
@@ -199,7 +199,7 @@ def _storage(storage: Storage) -> dict[str, Any]:
 def _node(host: Host) -> dict[str, Any]:
     said = [
         ("address", host.address),
-        ("allow", Words(map(str, host.allows)) if host.allows != tuple(Allows) else None),
+        ("allow", FlowList(map(str, host.allows)) if host.allows != tuple(Allows) else None),
         ("maintenance", host.maintenance or None),
         ("labels", host.labels),
         ("gpus", [_gpu(host.name, number, gpu) for number, gpu in enumerate(host.gpus)]),
@@ -207,13 +207,13 @@ def _node(host: Host) -> dict[str, Any]:
     return only_said(said)
 
 
-def _gpu(node: str, number: int, gpu: Gpu) -> OnOneLine:
+def _gpu(node: str, number: int, gpu: Gpu) -> FlowMapping:
     said: dict[str, Any] = {"product_name": gpu.product, "memory": show_size(gpu.memory_bytes)}
     if gpu.minor != number:
         said["minor_number"] = gpu.minor
     if gpu.uuid != declared_uuid(node, gpu.minor):
         said["uuid"] = gpu.uuid
-    return OnOneLine(said)
+    return FlowMapping(said)
 
 
 def _group(group: Group) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _membership(membership: Membership) -> dict[str, Any]:
     policy = membership.policy
     if isinstance(policy, str):
         return {"name": membership.name, "policy": policy}
-    return {"name": membership.name, "policy": {kind: Words(verbs) for kind, verbs in policy.items()}}
+    return {"name": membership.name, "policy": {kind: FlowList(verbs) for kind, verbs in policy.items()}}
 
 
 def _document(kind: str, name: str, group: str | None, spec: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.dialects.manifest.resources import resources
 from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.manifest.unsupported import CONTAINER_PLAIN, CONTAINER_REFUSED
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, lacks, read_fields, sequence, text
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, read_fields, sequence, text
 from penstock.dialects.task.program import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.yaml import Node
@@ -35,13 +35,12 @@ BASH = ("/bin/bash", "-c")
 OWN_COMMAND = "for example 'command: [python, train.py]': the image's own program is not started"
 
 
-def container(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
+def container(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec, and `volumeMounts` as it is."""
-    said = read_fields(reading, node, path, CONTAINER)
-    if lacks(node, "image"):
-        reading.problem("is missing", node, f"{path}.image", "for example 'image: python:3.13-slim'")
+    said = read_fields(context, node, path, CONTAINER)
+    context.require(node, path, "image", "for example 'image: python:3.13-slim'")
     envs, unknown, single = said.get("env", ({}, frozenset(), ()))
-    run = _run(reading, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
+    run = _run(context, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
     asked = said.get("resources", Resources())
     return {
         "run": run,
@@ -57,7 +56,7 @@ def container(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
 
 
 def _run(
-    reading: PlacedReading,
+    context: PlacedContext,
     said: dict[str, Any],
     envs: Mapping[str, str],
     unknown: set[str],
@@ -65,60 +64,59 @@ def _run(
     path: str,
 ) -> str | tuple[str, ...] | None:
     if "command" not in said:
-        if lacks(node, "command"):
-            reading.problem("is missing", node, f"{path}.command", OWN_COMMAND)
+        context.require(node, path, "command", OWN_COMMAND)
         return None
-    before = len(reading.problems)
-    items = [*sequence(reading, *said["command"]), *(sequence(reading, *said["args"]) if "args" in said else [])]
-    reading.says(said["command"][0], f"{path}.command", "run")
-    words = [_word(reading, *item, envs, unknown) for item in items[:ARGUMENTS_LIMIT]]
+    before = len(context.problems)
+    items = [*sequence(context, *said["command"]), *(sequence(context, *said["args"]) if "args" in said else [])]
+    context.says(said["command"][0], f"{path}.command", "run")
+    words = [_word(context, *item, envs, unknown) for item in items[:ARGUMENTS_LIMIT]]
     if len(items) > ARGUMENTS_LIMIT:
-        reading.problem(f"has {len(items):,} texts with args; {ARGUMENTS_LIMIT:,} at most", node, f"{path}.command")
+        context.problem(f"has {len(items):,} texts with args; {ARGUMENTS_LIMIT:,} at most", node, f"{path}.command")
     elif sum(expanded_length(word, envs) + 1 for word in words) > SCRIPT_LIMIT:
-        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB with args", node, f"{path}.command", TOO_LONG)
-    if len(reading.problems) > before:
+        context.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB with args", node, f"{path}.command", TOO_LONG)
+    if len(context.problems) > before:
         return None
     found = tuple(expanded(word, envs) for word in words)
     if not found or not found[0].strip():
-        reading.problem("names no program", node, f"{path}.command", OWN_COMMAND)
+        context.problem("names no program", node, f"{path}.command", OWN_COMMAND)
     return found[2] if len(found) == 3 and found[:2] == BASH and found[2].strip() else found
 
 
-def _word(reading: PlacedReading, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
-    word = argument(reading, node, path)
+def _word(context: PlacedContext, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
+    word = argument(context, node, path)
     for name in sorted(referenced(word) & unknown):
         message = f"asks for $({name}), which is not known before it runs"
-        reading.problem(message, node, path, f"let a shell ask: [sh, -c, 'program ${name}']")
+        context.problem(message, node, path, f"let a shell ask: [sh, -c, 'program ${name}']")
     if len(word) < ARGUMENT_LIMIT <= expanded_length(word, envs):
-        reading.problem(f"is longer than {ARGUMENT_LIMIT // 1024} KiB with its variables", node, path, TOO_LONG)
+        context.problem(f"is longer than {ARGUMENT_LIMIT // 1024} KiB with its variables", node, path, TOO_LONG)
     return word
 
 
 # the other fields
 
 
-def _image(reading: PlacedReading, node: Node, path: str) -> str | None:
-    name = reading.text(node, path)
+def _image(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = context.text(node, path)
     if name is None:
         return None
-    reading.says(node, path, "resources", "image_id")
+    context.says(node, path, "resources", "image_id")
     if not IMAGE.match(name):
-        reading.problem(f"'{shorten(name)}' is not an image", node, path, "for example python:3.13-slim")
+        context.problem(f"'{shorten(name)}' is not an image", node, path, "for example python:3.13-slim")
     return name
 
 
-def _directory(reading: PlacedReading, node: Node, path: str) -> str | None:
-    where = reading.text(node, path)
+def _directory(context: PlacedContext, node: Node, path: str) -> str | None:
+    where = context.text(node, path)
     if not where:
         return None
-    reading.says(node, path, "workdir")
+    context.says(node, path, "workdir")
     if not where.startswith("/") or not where.isprintable() or len(where.encode()) > 4096:
-        reading.problem(f"'{shorten(where)}' is not an absolute path", node, path, "for example /data")
+        context.problem(f"'{shorten(where)}' is not an absolute path", node, path, "for example /data")
     return where
 
 
 def _env(
-    reading: PlacedReading, node: Node, path: str
+    context: PlacedContext, node: Node, path: str
 ) -> tuple[dict[str, str], frozenset[str], tuple[FromSecret, ...]]:
     """The values, each with those before it put in, the names that have none before the program runs, and those of
     them whose values are in Secrets."""
@@ -126,42 +124,40 @@ def _env(
     ours: set[str] = set()
     hidden: dict[str, FromSecret] = {}
     total = 0
-    items = sequence(reading, node, path)
-    if len(items) > ENTRIES_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+    items = sequence(context, node, path)
+    if context.too_many(items, ENTRIES_LIMIT, node, path):
         return {}, frozenset(), ()
     for item, here in items:
-        said = read_fields(reading, item, here, VARIABLE)
+        said = read_fields(context, item, here, VARIABLE)
         name = said.get("name")
         if name is None:
-            if lacks(item, "name"):
-                reading.problem("is missing", item, f"{here}.name")
+            context.require(item, here, "name")
             continue
         if is_ours(name):
             ours.add(name)
-        elif reading.found(name_problem(name, field=f"{here}.name", where=reading.where(item))):
+        elif context.found(name_problem(name, field=f"{here}.name", where=context.where(item))):
             continue
         elif name in values or name in hidden:
-            reading.problem(f"the variable '{shorten(name)}' is here twice", item, f"{here}.name", "say it once")
+            context.problem(f"the variable '{shorten(name)}' is here twice", item, f"{here}.name", "say it once")
         elif "valueFrom" in said:
-            reading.says(item, here, "from_secrets")
+            context.says(item, here, "from_secrets")
             source, where = said["valueFrom"]
-            if found := variable_of(reading, source, where, name):
+            if found := variable_of(context, source, where, name):
                 hidden[name] = found
         else:
-            _add(reading, values, hidden.keys(), name, said.get("value", ""), item, here)
+            _add(context, values, hidden.keys(), name, said.get("value", ""), item, here)
             total += len(values.get(name, ""))
         if total > TOTAL_LIMIT:
             break
-    reading.found(total_problem(values, field=path, where=reading.where(node)))
-    reading.says(node, path, "envs")
+    context.found(total_problem(values, field=path, where=context.where(node)))
+    context.says(node, path, "envs")
     if ours:
-        reading.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
+        context.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
     return values, frozenset(ours) | hidden.keys(), tuple(hidden.values())
 
 
 def _add(
-    reading: PlacedReading,
+    context: PlacedContext,
     values: dict[str, str],
     hidden: Collection[str],
     name: str,
@@ -171,15 +167,15 @@ def _add(
 ) -> None:
     if asked := sorted(referenced(value) & set(hidden)):
         message = f"asks for $({asked[0]}), whose value is in a Secret"
-        reading.problem(message, node, f"{path}.value", "put the two together in the program")
+        context.problem(message, node, f"{path}.value", "put the two together in the program")
     elif expanded_length(value, values) > ENTRY_LIMIT:
-        reading.problem(f"is longer than {ENTRY_LIMIT // 1024} KiB", node, f"{path}.value")
-    elif not reading.found(value_problem(name, value, field=f"{path}.value", where=reading.where(node))):
+        context.problem(f"is longer than {ENTRY_LIMIT // 1024} KiB", node, f"{path}.value")
+    elif not context.found(value_problem(name, value, field=f"{path}.value", where=context.where(node))):
         values[name] = expanded(value, values)
 
 
-VARIABLE = Shape({"name": text, "value": text, "valueFrom": as_it_is})
-CONTAINER = Shape(
+VARIABLE = FieldRules({"name": text, "value": text, "valueFrom": as_it_is})
+CONTAINER = FieldRules(
     {
         "name": text,
         "image": _image,

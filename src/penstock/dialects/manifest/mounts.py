@@ -8,11 +8,11 @@ from typing import Any
 from penstock.dialects.manifest.metadata import reference
 from penstock.dialects.manifest.resources import size
 from penstock.dialects.manifest.unsupported import MOUNT_PLAIN, MOUNT_REFUSED, VOLUME_REFUSED
-from penstock.dialects.reader import PlacedReading, Shape, flag, lacks, read_fields, sequence, text
-from penstock.dialects.task.mounts import MOUNTS_LIMIT, Mounted
+from penstock.dialects.reader import FieldRules, PlacedContext, flag, read_fields, sequence, text
+from penstock.dialects.task.mounts import MOUNTS_LIMIT, Mounted, mount_target, mounted_apart
 from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.names import shorten
-from penstock.domain.paths import SHARED_MEMORY, NotAMountPath, mount_path
+from penstock.domain.paths import SHARED_MEMORY
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Medium, Mount, Scratch
 
@@ -22,7 +22,7 @@ Said = tuple[Node, str] | None
 
 
 @dataclass(slots=True)
-class _Source:
+class MountSource:
     node: Node
     path: str
     claim: str | None = None
@@ -32,23 +32,23 @@ class _Source:
     mounted: list[str] = field(default_factory=list)
 
 
-def mounted(reading: PlacedReading, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
+def mounted(context: PlacedContext, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
     """Every place, and /dev/shm as Kubernetes would have it."""
-    sources = _sources(reading, *volumes) if volumes else {}
+    sources = _sources(context, *volumes) if volumes else {}
     found: dict[str, Mount | Scratch] = {}
-    places = sequence(reading, *mounts) if mounts else []
+    places = sequence(context, *mounts) if mounts else []
     if len(places) > MOUNTS_LIMIT and mounts:
-        reading.problem(f"has {len(places):,} entries; {MOUNTS_LIMIT} at most", *mounts)
+        context.problem(f"has {len(places):,} entries; {MOUNTS_LIMIT} at most", *mounts)
         places = []
     for node, path in places:
-        there = _place(reading, node, path, sources, found)
+        there = _place(context, node, path, sources, found)
         if there:
             found[there.path] = there
     for name, source in sources.items():
-        if not source.mounted and not reading.problems:
-            reading.notices.append(f"{source.path}: the volume '{shorten(name)}' is mounted nowhere and not used")
-    scratch = tuple(_fitting(reading, there, memory_limit) for there in found.values() if isinstance(there, Scratch))
-    claims = tuple(there for there in found.values() if isinstance(there, Mount))
+        if not source.mounted and not context.problems:
+            context.notices.append(f"{source.path}: the volume '{shorten(name)}' is mounted nowhere and not used")
+    claims, asked = mounted_apart(found.values())
+    scratch = tuple(_fitting(context, there, memory_limit) for there in asked)
     return claims, scratch if SHARED_MEMORY in found else (*scratch, default_shared_memory(memory_limit))
 
 
@@ -64,120 +64,112 @@ def is_usual(scratch: Scratch, memory_limit: int | None) -> bool:
     return scratch == Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=half)
 
 
-def _fitting(reading: PlacedReading, scratch: Scratch, memory_limit: int | None) -> Scratch:
+def _fitting(context: PlacedContext, scratch: Scratch, memory_limit: int | None) -> Scratch:
     """Of a ramdisk larger than the memory limit Kubernetes makes one of just that limit."""
     if scratch.medium is Medium.disk or not memory_limit or (scratch.size_bytes or 0) <= memory_limit:
         return scratch
-    reading.notices.append(f"{scratch.path}: has the {show_bytes(memory_limit)} of the memory limit, not more")
+    context.notices.append(f"{scratch.path}: has the {show_bytes(memory_limit)} of the memory limit, not more")
     return scratch.model_copy(update={"size_bytes": memory_limit})
 
 
 # volumes
 
 
-def _sources(reading: PlacedReading, node: Node, path: str) -> dict[str, _Source]:
-    found: dict[str, _Source] = {}
-    for item, here in sequence(reading, node, path):
-        before = len(reading.problems)
-        said = read_fields(reading, item, here, VOLUME)
+def _sources(context: PlacedContext, node: Node, path: str) -> dict[str, MountSource]:
+    found: dict[str, MountSource] = {}
+    for item, here in sequence(context, node, path):
+        before = len(context.problems)
+        said = read_fields(context, item, here, VOLUME)
         keys = {key.text for key, _ in item.items} if isinstance(item, Pairs) else set()
         name = said.get("name")
         if name in found:
-            reading.problem(f"a volume '{shorten(name)}' is there already", item, f"{here}.name")
-        elif lacks(item, "name"):
-            reading.problem("is missing", item, f"{here}.name")
+            context.problem(f"a volume '{shorten(name)}' is there already", item, f"{here}.name")
+        context.require(item, here, "name")
         source = _source(said, keys, item, here)
-        if source is None and len(reading.problems) == before:
-            reading.problem("says no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
+        if source is None and len(context.problems) == before:
+            context.problem("says no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
         if name is not None:
-            found.setdefault(name, source or _Source(item, here))
+            found.setdefault(name, source or MountSource(item, here))
     return found
 
 
-def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> _Source | None:
+def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> MountSource | None:
     if "persistentVolumeClaim" in said:
         claim, read_only = said["persistentVolumeClaim"]
-        return _Source(node, path, claim=claim, read_only=read_only)
+        return MountSource(node, path, claim=claim, read_only=read_only)
     if "emptyDir" in keys:
         medium, amount = said.get("emptyDir", (Medium.disk, None))
-        return _Source(node, path, medium=medium, size_bytes=amount)
+        return MountSource(node, path, medium=medium, size_bytes=amount)
     return None
 
 
-def _claim(reading: PlacedReading, node: Node, path: str) -> tuple[str, bool] | None:
-    said = read_fields(reading, node, path, CLAIM)
+def _claim(context: PlacedContext, node: Node, path: str) -> tuple[str, bool] | None:
+    said = read_fields(context, node, path, CLAIM)
     if "claimName" in said:
         return said["claimName"], said.get("readOnly", False)
-    if lacks(node, "claimName"):
-        reading.problem("is missing", node, f"{path}.claimName", "for example 'claimName: ml-data'")
+    context.require(node, path, "claimName", "for example 'claimName: ml-data'")
     return None
 
 
-def _empty_dir(reading: PlacedReading, node: Node, path: str) -> tuple[Medium, int | None]:
-    said = read_fields(reading, node, path, EMPTY_DIR)
+def _empty_dir(context: PlacedContext, node: Node, path: str) -> tuple[Medium, int | None]:
+    said = read_fields(context, node, path, EMPTY_DIR)
     return said.get("medium", Medium.disk), said.get("sizeLimit")
 
 
-def _medium(reading: PlacedReading, node: Node, path: str) -> Medium | None:
-    name = reading.text(node, path)
+def _medium(context: PlacedContext, node: Node, path: str) -> Medium | None:
+    name = context.text(node, path)
     if name in ("", "Memory"):
         return Medium.memory if name else Medium.disk
     if name is not None:
-        reading.problem(f"'{shorten(name)}' is not carried: only '' (disk) and Memory are", node, path)
+        context.problem(f"'{shorten(name)}' is not carried: only '' (disk) and Memory are", node, path)
     return None
 
 
-VOLUME = Shape({"name": text, "persistentVolumeClaim": _claim, "emptyDir": _empty_dir}, VOLUME_REFUSED)
-CLAIM = Shape({"claimName": reference, "readOnly": flag})
-EMPTY_DIR = Shape({"medium": _medium, "sizeLimit": size})
+VOLUME = FieldRules({"name": text, "persistentVolumeClaim": _claim, "emptyDir": _empty_dir}, VOLUME_REFUSED)
+CLAIM = FieldRules({"claimName": reference, "readOnly": flag})
+EMPTY_DIR = FieldRules({"medium": _medium, "sizeLimit": size})
 
 
 # volumeMounts
 
 
 def _place(
-    reading: PlacedReading, node: Node, path: str, sources: dict[str, _Source], found: dict[str, Mount | Scratch]
+    context: PlacedContext, node: Node, path: str, sources: dict[str, MountSource], found: dict[str, Mount | Scratch]
 ) -> Mount | Scratch | None:
-    before = len(reading.problems)
-    said = read_fields(reading, node, path, MOUNT)
+    before = len(context.problems)
+    said = read_fields(context, node, path, MOUNT)
     missing = [key for key in ("name", "mountPath") if key not in said]
-    if missing and len(reading.problems) == before:
-        reading.problem("is missing", node, f"{path}.{missing[0]}")
+    if missing and len(context.problems) == before:
+        context.problem("is missing", node, f"{path}.{missing[0]}")
     if missing:
         return None
     name, (where, at) = said["name"], said["mountPath"]
     source = sources.get(name)
     if source is None:
         there = f"the volumes are {', '.join(sources)}" if sources else "there are no volumes"
-        reading.problem(f"there is no volume '{shorten(name)}'", node, f"{path}.name", shorten(there, 200))
+        context.problem(f"there is no volume '{shorten(name)}'", node, f"{path}.name", shorten(there, 200))
         return None
     if where in found:
-        reading.problem(f"'{where}' has something mounted already", at, f"{path}.mountPath")
-    reading.says(at, f"{path}.mountPath", "volumes", where)
+        context.problem(f"'{where}' has something mounted already", at, f"{path}.mountPath")
+    context.says(at, f"{path}.mountPath", "volumes", where)
     source.mounted.append(where)
     if source.claim is not None:
         return Mount(path=where, volume=source.claim, read_only=source.read_only or said.get("readOnly", False))
-    return _scratch(reading, node, path, source, said.get("readOnly", False))
+    return _scratch(context, node, path, source, said.get("readOnly", False))
 
 
-def _scratch(reading: PlacedReading, node: Node, path: str, source: _Source, read_only: bool) -> Scratch:
+def _scratch(context: PlacedContext, node: Node, path: str, source: MountSource, read_only: bool) -> Scratch:
     if len(source.mounted) > 1:
         message = f"an emptyDir has one path here, and this one is at '{source.mounted[0]}' already"
-        reading.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")
+        context.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")
     if read_only:
-        reading.problem("an emptyDir nobody may write to has no use", node, f"{path}.readOnly", "remove it")
+        context.problem("an emptyDir nobody may write to has no use", node, f"{path}.readOnly", "remove it")
     return Scratch(path=source.mounted[-1], medium=source.medium, size_bytes=source.size_bytes)
 
 
-def _path(reading: PlacedReading, node: Node, path: str) -> tuple[str, Node] | None:
-    where = reading.text(node, path)
-    if where is None:
-        return None
-    try:
-        return mount_path(where), node
-    except NotAMountPath as error:
-        reading.problem(str(error), node, path, error.hint)
-        return None
+def _path(context: PlacedContext, node: Node, path: str) -> tuple[str, Node] | None:
+    where = mount_target(context, node, path)
+    return None if where is None else (where, node)
 
 
-MOUNT = Shape({"name": text, "mountPath": _path, "readOnly": flag}, MOUNT_REFUSED, MOUNT_PLAIN)
+MOUNT = FieldRules({"name": text, "mountPath": _path, "readOnly": flag}, MOUNT_REFUSED, MOUNT_PLAIN)

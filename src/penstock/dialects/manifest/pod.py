@@ -9,7 +9,7 @@ from penstock.dialects.manifest.mounts import is_usual, mounted
 from penstock.dialects.manifest.placement import affinity, node_selector, products
 from penstock.dialects.manifest.secrets import pull_secrets
 from penstock.dialects.manifest.unsupported import POD_PLAIN, POD_REFUSED
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, read_fields, sequence, text, whole
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, read_fields, sequence, text, whole
 from penstock.dialects.task.fields import SECONDS_LIMIT
 from penstock.dialects.yaml import Node
 from penstock.domain.names import shorten
@@ -25,41 +25,41 @@ RESTARTS = {
 }
 
 
-def pod(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
+def pod(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec."""
-    said = pod_spec(reading, node, path)
+    said = pod_spec(context, node, path)
     policy = said.pop("restartPolicy", None) or "Always"
     if policy not in RESTARTS:
         message = f"must be Always, OnFailure or Never, not '{shorten(policy)}'"
-        reading.problem(message, node, f"{path}.restartPolicy")
+        context.problem(message, node, f"{path}.restartPolicy")
     restarts = RESTARTS.get(policy, {})
     if restarts:
-        told_of_restarts(reading, said, f"{path}.restartPolicy: {policy}")
+        told_of_restarts(context, said, f"{path}.restartPolicy: {policy}")
     if said.pop("subdomain"):
-        reading.problem("is not carried: only a Job's nodes have names", node, f"{path}.subdomain", "remove it")
+        context.problem("is not carried: only a Job's nodes have names", node, f"{path}.subdomain", "remove it")
     return {**said, **restarts}
 
 
-def only_node(reading: PlacedReading, node: Node, path: str) -> Node:
+def only_node(context: PlacedContext, node: Node, path: str) -> Node:
     return node
 
 
-def told_of_restarts(reading: PlacedReading, said: dict[str, Any], what: str) -> None:
+def told_of_restarts(context: PlacedContext, said: dict[str, Any], what: str) -> None:
     if said.get("max_duration"):
-        reading.notices.append(f"{what}: activeDeadlineSeconds ends an attempt, and the next begins")
+        context.notices.append(f"{what}: activeDeadlineSeconds ends an attempt, and the next begins")
     if any(there.path != SHARED_MEMORY for there in said["scratch"]):
-        reading.notices.append(f"{what}: each attempt begins with empty emptyDirs")
+        context.notices.append(f"{what}: each attempt begins with empty emptyDirs")
 
 
-def pod_spec(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
+def pod_spec(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     """As above, with `restartPolicy` and `subdomain` still as they are written."""
-    said = read_fields(reading, node, path, POD)
-    inside = _the_container(reading, said.get("containers"), node, path)
-    asked = inside["resources"].model_copy(update={"gpu_products": products(reading, said, node, path)})
+    said = read_fields(context, node, path, POD)
+    inside = _the_container(context, said.get("containers"), node, path)
+    asked = inside["resources"].model_copy(update={"gpu_products": products(context, said, node, path)})
     if asked.gpu_products and not asked.gpus:
         hint = "write 'nvidia.com/gpu: 1' under the container's limits"
-        reading.problem("chooses a GPU product and asks for no GPU", node, path, hint)
-    mounts, scratch = mounted(reading, said.get("volumes"), inside.pop("volumeMounts"), asked.memory_bytes)
+        context.problem("chooses a GPU product and asks for no GPU", node, path, hint)
+    mounts, scratch = mounted(context, said.get("volumes"), inside.pop("volumeMounts"), asked.memory_bytes)
     return {
         **inside,
         "resources": asked,
@@ -73,18 +73,18 @@ def pod_spec(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
     }
 
 
-def _the_container(reading: PlacedReading, said: tuple[Node, str] | None, node: Node, path: str) -> dict[str, Any]:
-    items = sequence(reading, *said) if said else []
+def _the_container(context: PlacedContext, said: tuple[Node, str] | None, node: Node, path: str) -> dict[str, Any]:
+    items = sequence(context, *said) if said else []
     if len(items) > 1:
         hint = "put each into a workload of its own"
-        reading.problem(f"has {len(items)} containers; a workload has one", *items[1], hint)
+        context.problem(f"has {len(items)} containers; a workload has one", *items[1], hint)
     if not items:
-        reading.problem("is missing", node, f"{path}.containers")
+        context.problem("is missing", node, f"{path}.containers")
         return {"resources": Resources(), "volumeMounts": None}
-    return container(reading, *items[0])
+    return container(context, *items[0])
 
 
-POD = Shape(
+POD = FieldRules(
     {
         "containers": as_it_is,
         "volumes": as_it_is,

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.dialects.manifest.mounts import default_shared_memory
 from penstock.dialects.manifest.resources import GPU
 from penstock.dialects.task.write import show_milli, show_size
-from penstock.dialects.writer import OnOneLine, Quoted, only_said
+from penstock.dialects.writer import FlowMapping, QuotedText, only_said
 from penstock.domain.names import suggest_name
 from penstock.domain.paths import SHARED_MEMORY
 from penstock.domain.workloads import FromSecret, Medium, Resources, Scratch, Spec
@@ -23,7 +23,7 @@ OF_SEVERAL_NODES = ("NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT")
 
 def kept_text(text: str) -> str:
     """In quotes where kubectl's reader of YAML would see a number or a truth value in it."""
-    return Quoted(text) if text[:1] in "0123456789+-." or text.lower() in WORDS else text
+    return QuotedText(text) if text[:1] in "0123456789+-." or text.lower() in WORDS else text
 
 
 # amounts
@@ -79,9 +79,9 @@ def _scratch(spec: Spec) -> list[Scratch]:
     return [scratch for scratch in found if scratch != default_shared_memory(limit)]
 
 
-def _empty_dir(scratch: Scratch) -> OnOneLine:
+def _empty_dir(scratch: Scratch) -> FlowMapping:
     medium = "Memory" if scratch.medium is Medium.memory else None
-    return OnOneLine(
+    return FlowMapping(
         only_said([("medium", medium), ("sizeLimit", scratch.size_bytes and show_size(scratch.size_bytes))])
     )
 
@@ -111,7 +111,7 @@ def from_secrets(spec: Spec) -> list[Mapping[str, Any]]:
         only_said(
             [
                 ("prefix", kept_text(each.prefix) if each.prefix else None),
-                ("secretRef", OnOneLine(name=kept_text(each.secret))),
+                ("secretRef", FlowMapping(name=kept_text(each.secret))),
             ]
         )
         for each in spec.from_secrets
@@ -119,8 +119,8 @@ def from_secrets(spec: Spec) -> list[Mapping[str, Any]]:
     ]
 
 
-def _key_of(each: FromSecret) -> OnOneLine:
-    return OnOneLine(name=kept_text(each.secret), key=kept_text(each.key or ""))
+def _key_of(each: FromSecret) -> FlowMapping:
+    return FlowMapping(name=kept_text(each.secret), key=kept_text(each.key or ""))
 
 
 # the variables Penstock would set
@@ -150,7 +150,9 @@ def _own(spec: Spec) -> dict[str, Mapping[str, Any]]:
     said: dict[str, Mapping[str, Any]] = {}
     for name in ("NODE_RANK", "SKYPILOT_NODE_RANK"):
         field = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
-        said[name] = {"name": name, "valueFrom": field} if spec.nodes > 1 else OnOneLine(name=name, value=Quoted("0"))
+        said[name] = (
+            {"name": name, "valueFrom": field} if spec.nodes > 1 else FlowMapping(name=name, value=QuotedText("0"))
+        )
     if spec.nodes == 1 and not spec.array:
         values["JOB_COMPLETION_INDEX"] = "0"
-    return said | {name: OnOneLine(name=name, value=kept_text(value)) for name, value in values.items()}
+    return said | {name: FlowMapping(name=name, value=kept_text(value)) for name, value in values.items()}

@@ -12,7 +12,7 @@ from penstock.dialects.manifest.placement import PRODUCT_LABEL, REQUIRED
 from penstock.dialects.manifest.sections import amounts, from_secrets, kept_text, own_variables, places, single_secrets
 from penstock.dialects.task.program import ARGUMENT_LIMIT
 from penstock.dialects.task.retries import ATTEMPTS_LIMIT
-from penstock.dialects.writer import OnOneLine, Words, dump, only_said
+from penstock.dialects.writer import FlowList, FlowMapping, dump, only_said
 from penstock.domain.environment import is_ours
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED, Spec
@@ -85,7 +85,7 @@ def _pod_spec(spec: Spec, volumes: Mapping[str, str], restart_policy: str) -> di
         ("automountServiceAccountToken", False),
         ("subdomain", kept_text(spec.name or NAME) if spec.nodes > 1 else None),
         ("affinity", _affinity(spec.resources.gpu_products)),
-        ("imagePullSecrets", [OnOneLine(name=kept_text(name)) for name in spec.pull_secrets]),
+        ("imagePullSecrets", [FlowMapping(name=kept_text(name)) for name in spec.pull_secrets]),
         ("containers", [_container(spec, mounts)]),
         ("volumes", sources),
     ]
@@ -95,7 +95,7 @@ def _pod_spec(spec: Spec, volumes: Mapping[str, str], restart_policy: str) -> di
 def _affinity(products: tuple[str, ...]) -> dict[str, Any] | None:
     if not products:
         return None
-    values = Words(kept_text(product.replace(" ", "-")) for product in products)
+    values = FlowList(kept_text(product.replace(" ", "-")) for product in products)
     expression = {"key": PRODUCT_LABEL, "operator": "In", "values": values}
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
 
@@ -115,18 +115,18 @@ def _container(spec: Spec, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     return only_said(said)
 
 
-def _program(spec: Spec) -> list[tuple[str, Words]]:
+def _program(spec: Spec) -> list[tuple[str, FlowList]]:
     if spec.run is None:
         return []
     if not isinstance(spec.run, str):
-        return [("command", Words(kept_text(escaped(word)) for word in spec.run))]
+        return [("command", FlowList(kept_text(escaped(word)) for word in spec.run))]
     script = f"set -e\n{spec.setup}\nset +e\n{spec.run}" if spec.setup else spec.run
-    return [("command", Words(map(kept_text, BASH))), ("args", Words([kept_text(escaped(script))]))]
+    return [("command", FlowList(map(kept_text, BASH))), ("args", FlowList([kept_text(escaped(script))]))]
 
 
 def _env(spec: Spec) -> list[Mapping[str, Any]]:
     theirs = {name: value for name, value in spec.envs.items() if not is_ours(name) and name not in spec.secrets}
-    said = [OnOneLine(name=kept_text(name), value=kept_text(escaped(value))) for name, value in theirs.items()]
+    said = [FlowMapping(name=kept_text(name), value=kept_text(escaped(value))) for name, value in theirs.items()]
     return [*said, *_secrets(spec), *single_secrets(spec), *own_variables(spec)]
 
 
@@ -134,7 +134,7 @@ def _secrets(spec: Spec) -> list[Mapping[str, Any]]:
     """Out of a Secret of the workload's name: no value is written out."""
     of = kept_text(spec.name or NAME)
     return [
-        {"name": kept_text(name), "valueFrom": {"secretKeyRef": OnOneLine(name=of, key=kept_text(name))}}
+        {"name": kept_text(name), "valueFrom": {"secretKeyRef": FlowMapping(name=of, key=kept_text(name))}}
         for name in spec.secrets
         if not is_ours(name)
     ]

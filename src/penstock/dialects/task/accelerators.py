@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 
@@ -22,49 +22,49 @@ ANY = "any"
 EXAMPLE = "for example 2, A10:1 or [A10:1, L4:1]"
 
 
-def accelerators(reading: Reading, node: Node, path: str) -> Wish | None:
+def accelerators(context: ReadContext, node: Node, path: str) -> Wish | None:
     if type(node) is Scalar:
-        return _one(reading, node, node.text, path)
+        return _one(context, node, node.text, path)
     wishes: list[Wish | None] = []
     if type(node) is Pairs:
-        wishes = [_pair(reading, key, value, path) for key, value in node.items]
+        wishes = [_pair(context, key, value, path) for key, value in node.items]
     elif type(node) is Items:
-        wishes = [_item(reading, item, path) for item in node.items]
+        wishes = [_item(context, item, path) for item in node.items]
     good = [wish for wish in wishes if wish is not None]
     if len(good) < len(wishes):
         return None
-    return _any_of(reading, node, path, good)
+    return _any_of(context, node, path, good)
 
 
-def _any_of(reading: Reading, node: Node, path: str, wishes: list[Wish]) -> Wish | None:
+def _any_of(context: ReadContext, node: Node, path: str, wishes: list[Wish]) -> Wish | None:
     counts = {count for count, _ in wishes}
     products = tuple(dict.fromkeys(product for _, named in wishes for product in named))
     if not 0 < len(wishes) <= PRODUCTS_LIMIT:
-        reading.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, EXAMPLE)
+        context.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, EXAMPLE)
     elif len(counts) > 1:
-        reading.problem("must ask for the same number of each product", node, path, "for example [A10:2, L4:2]")
+        context.problem("must ask for the same number of each product", node, path, "for example [A10:2, L4:2]")
     elif len(wishes) > 1 and not all(named for _, named in wishes):
-        reading.problem("must name a product in each of several", node, path, EXAMPLE)
+        context.problem("must name a product in each of several", node, path, EXAMPLE)
     else:
         return counts.pop(), products
     return None
 
 
-def _pair(reading: Reading, key: Scalar, value: Node, path: str) -> Wish | None:
+def _pair(context: ReadContext, key: Scalar, value: Node, path: str) -> Wish | None:
     if is_null(value):
-        return _one(reading, key, key.text, path)
+        return _one(context, key, key.text, path)
     if type(value) is not Scalar:
-        reading.problem("must be a number of GPUs", value, f"{path}.{shorten(key.text)}", EXAMPLE)
+        context.problem("must be a number of GPUs", value, f"{path}.{shorten(key.text)}", EXAMPLE)
         return None
-    return _one(reading, value, f"{key.text}:{value.text}", path)
+    return _one(context, value, f"{key.text}:{value.text}", path)
 
 
-def _item(reading: Reading, item: Node, path: str) -> Wish | None:
-    text = reading.text(item, path, EXAMPLE)
-    return None if text is None else _one(reading, item, text, path)
+def _item(context: ReadContext, item: Node, path: str) -> Wish | None:
+    text = context.text(item, path, EXAMPLE)
+    return None if text is None else _one(context, item, text, path)
 
 
-def _one(reading: Reading, node: Node, text: str, path: str) -> Wish | None:
+def _one(context: ReadContext, node: Node, text: str, path: str) -> Wish | None:
     """`2`, `any`, `any:2`, `A10`, `A10:1`."""
     product, colon, number = text.rpartition(":")
     if not colon:
@@ -72,10 +72,10 @@ def _one(reading: Reading, node: Node, text: str, path: str) -> Wish | None:
     product, number = product.strip(), number.strip()
     least = 1 if product else 0
     if (product or colon) and not PRODUCT.match(product):
-        reading.problem(f"'{shorten(text)}' names no GPU product", node, path, EXAMPLE)
+        context.problem(f"'{shorten(text)}' names no GPU product", node, path, EXAMPLE)
     elif not COUNT.match(number) or not least <= int(number) <= GPUS_LIMIT:
         message = f"'{shorten(text)}' is not a number of GPUs: they are given whole, {least} to {GPUS_LIMIT:,}"
-        reading.problem(message, node, path, EXAMPLE)
+        context.problem(message, node, path, EXAMPLE)
     else:
         return int(number), (product,) if product and product != ANY else ()
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.yaml import Items, Node
 from penstock.domain.names import NAME, NAME_LIMIT, VOLUME_REFERENCE, shorten
 
@@ -12,29 +12,28 @@ QUEUE_LIMIT = 63
 EXAMPLE = "for example 'after: prepare' or 'after: [prepare, abcd2345]'"
 
 
-def after(reading: Reading, node: Node, path: str) -> tuple[str, ...] | None:
+def after(context: ReadContext, node: Node, path: str) -> tuple[str, ...] | None:
     items = node.items if type(node) is Items else [node]
-    if len(items) > AFTER_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {AFTER_LIMIT} at most", node, path)
+    if context.too_many(items, AFTER_LIMIT, node, path):
         return None
     found: dict[str, None] = {}
     for number, item in enumerate(items):
         field = path if item is node else f"{path}[{number}]"
-        text = reading.text(item, field, EXAMPLE)
+        text = context.text(item, field, EXAMPLE)
         if text is None:
             continue
         if len(text) > NAME_LIMIT or not NAME.match(text):
-            reading.problem(f"'{shorten(text)}' is not a job's name or id", item, field, EXAMPLE)
+            context.problem(f"'{shorten(text)}' is not a job's name or id", item, field, EXAMPLE)
         elif text in found:
-            reading.problem(f"'{text}' is here twice", item, field)
+            context.problem(f"'{text}' is here twice", item, field)
         found[text] = None
     return tuple(found)
 
 
-def queue(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "for example 'queue: gpu-queue'")
+def queue(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "for example 'queue: gpu-queue'")
     if text is None:
         return None
     if len(text) > QUEUE_LIMIT or not VOLUME_REFERENCE.match(text):
-        reading.problem(f"'{shorten(text)}' is not a queue's name", node, path, "for example 'queue: gpu-queue'")
+        context.problem(f"'{shorten(text)}' is not a queue's name", node, path, "for example 'queue: gpu-queue'")
     return text

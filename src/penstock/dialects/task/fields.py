@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import name_problem, shorten
 from penstock.domain.quantities import NotAQuantity, parse_duration
@@ -18,55 +18,55 @@ HIGHEST = 1000
 REPOSITORY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
 
 
-def job_name(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path)
-    if text is None or reading.found(name_problem(text, field=path, where=reading.where(node))):
+def job_name(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path)
+    if text is None or context.found(name_problem(text, field=path, where=context.where(node))):
         return None
     return text
 
 
-def nodes(reading: Reading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 1, NODES_LIMIT)
+def nodes(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 1, NODES_LIMIT)
 
 
-def duration(reading: Reading, node: Node, path: str) -> int | None:
-    text = reading.text(node, path, "for example 12h")
+def duration(context: ReadContext, node: Node, path: str) -> int | None:
+    text = context.text(node, path, "for example 12h")
     if text is None:
         return None
     try:
         seconds = parse_duration(text)
     except NotAQuantity as error:
-        reading.problem(str(error), node, path, error.hint)
+        context.problem(str(error), node, path, error.hint)
         return None
     if seconds > SECONDS_LIMIT:
-        reading.problem(
+        context.problem(
             f"'{shorten(text)}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path
         )
     return seconds
 
 
-def duration_or_none(reading: Reading, node: Node, path: str) -> int | None:
+def duration_or_none(context: ReadContext, node: Node, path: str) -> int | None:
     """`0s` is "at once"."""
-    return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(reading, node, path)
+    return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(context, node, path)
 
 
-def priority(reading: Reading, node: Node, path: str) -> int | None:
-    text = reading.text(node, path, "for example 10")
+def priority(context: ReadContext, node: Node, path: str) -> int | None:
+    text = context.text(node, path, "for example 10")
     if text is None:
         return None
     if PRIORITY.match(text) and -HIGHEST <= int(text) <= HIGHEST:
         return int(text)
     message = f"must be a whole number from -{HIGHEST:,} to {HIGHEST:,}, not '{shorten(text)}'"
-    reading.problem(message, node, path, "for example 10; 0 is what others have")
+    context.problem(message, node, path, "for example 10; 0 is what others have")
     return None
 
 
-def workdir(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "a directory on this machine; clone repositories in 'setup'")
+def workdir(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "a directory on this machine; clone repositories in 'setup'")
     if text is None:
         return None
     if message := _not_a_directory(text):
-        reading.problem(message, node, path, "for example '.' for the directory of this file, or /data inside the job")
+        context.problem(message, node, path, "for example '.' for the directory of this file, or /data inside the job")
     return text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.task.keys import read_keys
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import shorten
@@ -13,16 +13,16 @@ ATTEMPTS_LIMIT = 1000
 EXAMPLE = "for example 'array: 4' or 'array: {count: 100, parallelism: 8}'"
 
 
-def array(reading: Reading, node: Node, path: str) -> Array | None:
+def array(context: ReadContext, node: Node, path: str) -> Array | None:
     if type(node) is Scalar:
-        count = _count(reading, node, path)
+        count = _count(context, node, path)
         return Array(count=count) if count else None
-    pairs = reading.pairs(node, path, EXAMPLE)
-    said = read_keys(reading, pairs, {"count": _count, "parallelism": _count}, (), f"{path}.")
+    pairs = context.pairs(node, path, EXAMPLE)
+    said = read_keys(context, pairs, {"count": _count, "parallelism": _count}, (), f"{path}.")
     if "count" in said:
         return array_of(said["count"], said.get("parallelism"))
     if type(node) is Pairs and not any(key.text == "count" for key, _ in pairs):
-        reading.problem("must say how many", node, f"{path}.count", EXAMPLE)
+        context.problem("must say how many", node, f"{path}.count", EXAMPLE)
     return None
 
 
@@ -31,34 +31,34 @@ def array_of(count: int, parallelism: int | None) -> Array:
     return Array(count=count, parallelism=parallelism if parallelism and parallelism < count else None)
 
 
-def _count(reading: Reading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 1, COUNT_LIMIT)
+def _count(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 1, COUNT_LIMIT)
 
 
-def retries(reading: Reading, node: Node, path: str) -> int | None:
+def retries(context: ReadContext, node: Node, path: str) -> int | None:
     if type(node) is not Scalar or node.text[:1].isdigit():
-        return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
+        return context.whole(node, path, 0, ATTEMPTS_LIMIT)
     if node.text == "unlimited":
         return UNLIMITED
     message = f"must be a whole number from 0 to {ATTEMPTS_LIMIT:,} or 'unlimited', not '{shorten(node.text)}'"
-    reading.problem(message, node, path, "for example 3")
+    context.problem(message, node, path, "for example 3")
     return None
 
 
-def recovery(reading: Reading, node: Node, path: str) -> None:
+def recovery(context: ReadContext, node: Node, path: str) -> None:
     """SkyPilot's `job_recovery`: restarts on errors are our `retries`, which the reader of the whole task takes. How
     it finds another place after a lost one is its cloud's business."""
     restarts = restarts_on_errors(node)
     for key, value in node.items if type(node) is Pairs else []:
         if key.text == "recover_on_exit_codes":
             hint = "'retries' counts all failures of the program, whatever their codes"
-            reading.problem(
+            context.problem(
                 "cannot be had: no exit code is told apart from the others", value, f"{path}.{key.text}", hint
             )
     if restarts is None:
-        reading.notices.append(f"{path}: has no effect on this engine; 'requeue' at the top level has")
+        context.notices.append(f"{path}: has no effect on this engine; 'requeue' at the top level has")
     elif restarts:
-        reading.notices.append(f"{path}: is taken as 'retries: {restarts.text}'")
+        context.notices.append(f"{path}: is taken as 'retries: {restarts.text}'")
 
 
 def restarts_on_errors(node: Node) -> Scalar | None:
@@ -67,17 +67,17 @@ def restarts_on_errors(node: Node) -> Scalar | None:
     return found if type(found) is Scalar else None
 
 
-def requeue(reading: Reading, node: Node, path: str) -> int | None:
-    return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
+def requeue(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, ATTEMPTS_LIMIT)
 
 
-def restart(reading: Reading, node: Node, path: str) -> bool | None:
-    text = reading.text(node, path, "for example 'restart: always'")
+def restart(context: ReadContext, node: Node, path: str) -> bool | None:
+    text = context.text(node, path, "for example 'restart: always'")
     if text is None:
         return None
     if text in ("always", "never"):
         return text == "always"
     after_failures = text.lower().replace("-", "").replace("_", "") == "onfailure"
     hint = "'retries: unlimited' starts it again when it fails" if after_failures else "for example 'restart: always'"
-    reading.problem(f"must be 'always' or 'never', not '{shorten(text)}'", node, path, hint)
+    context.problem(f"must be 'always' or 'never', not '{shorten(text)}'", node, path, hint)
     return None

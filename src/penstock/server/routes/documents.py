@@ -56,9 +56,9 @@ async def stop(body: Documents, asked: Asked) -> Response:
 @router.post("/v1/convert", response_model=Converted)
 async def convert(body: Conversion, asked: Asked) -> Response:
     """The same in another way of writing: a task, a document or a manifest of Kubernetes. Nothing is made."""
-    from penstock.dialects.convert import Target, convert
+    from penstock.dialects.convert import ConvertTarget, convert
 
-    image, to = asked.parts.settings.kubernetes_image, Target(body.to) if body.to else None
+    image, to = asked.parts.settings.kubernetes_image, ConvertTarget(body.to) if body.to else None
     claims = await asked.parts.volumes.claims(asked.caller)
     said = partial(convert, body.text, body.source, image=image, to=to, group=asked.caller.group, claims=claims)
     return answer(Converted(text=await asyncio.to_thread(said)))
