@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from penstock.dialects.convert import ConvertTarget, convert
 from penstock.dialects.documents import read_documents
 from penstock.dialects.manifest.container import escaped, expanded
-from penstock.dialects.manifest.mounts import default_shared_memory, is_usual
 from penstock.dialects.manifest.read import ManifestWorkload
+from penstock.dialects.manifest.volumes import default_shared_memory, is_usual
 from penstock.dialects.manifest.write import write_manifest
 from penstock.dialects.task.read import read_task
 from penstock.domain.environment import is_ours

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.dialects.document.metadata import DocumentMetadata
+from penstock.dialects.document.types import DocumentMetadata
 from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence
-from penstock.dialects.task.accelerators import GPUS_LIMIT, PRODUCT
 from penstock.dialects.task.mounts import size
+from penstock.dialects.task.resources import GPUS_LIMIT, PRODUCT
 from penstock.dialects.task.selectors import node_labels
 from penstock.dialects.yaml import Items, Node, Scalar
 from penstock.domain.names import shorten
@@ -26,7 +26,7 @@ MINORS = 255
 EXAMPLE = "unix:///var/run/docker.sock, ssh://user@host or tcp://host:2376"
 
 
-def node(context: PlacedContext, about: DocumentMetadata, top: Node, path: str) -> Host | None:
+def node_spec(context: PlacedContext, about: DocumentMetadata, top: Node, path: str) -> Host | None:
     said = read_fields(context, top, path, NODE)
     context.require(top, path, "address", f"one of {EXAMPLE}")
     gpus = _named(context, said.get("gpus", []), about.name or "")

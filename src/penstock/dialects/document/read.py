@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.dialects.document.group import group
-from penstock.dialects.document.metadata import EXAMPLES, DocumentMetadata, metadata
-from penstock.dialects.document.node import node
-from penstock.dialects.document.storage import storage
-from penstock.dialects.document.types import Noun, NounDocument, WorkloadDocument
-from penstock.dialects.document.user import user
-from penstock.dialects.document.volume import volume
-from penstock.dialects.document.workload import workload
+from penstock.dialects.document.node import node_spec
+from penstock.dialects.document.people import group_spec, user_spec
+from penstock.dialects.document.types import EXAMPLES, DocumentMetadata, Noun, NounDocument, WorkloadDocument, metadata
+from penstock.dialects.document.volumes import storage_spec, volume_spec
+from penstock.dialects.document.workload import workload_spec
 from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, lacks, placed, read_fields, text
 from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
 WORKLOAD, GROUP = "Workload", "Group"
 NOUNS: dict[str, Callable[[PlacedContext, DocumentMetadata, Node, str], Noun | None]] = {
-    "Volume": volume,
-    "Storage": storage,
-    "Node": node,
-    "User": user,
+    "Volume": volume_spec,
+    "Storage": storage_spec,
+    "Node": node_spec,
+    "User": user_spec,
 }
 
 
@@ -36,9 +33,9 @@ def document(context: PlacedContext, top: Pairs, kind: str, path: str) -> Worklo
             context.problem("is missing", top, f"{prefix}{key}", hint)
     about, spec = said.get("metadata", DocumentMetadata()), said.get("spec")
     if kind == WORKLOAD:
-        return workload(context, about, *spec) if spec else None
+        return workload_spec(context, about, *spec) if spec else None
     if kind == GROUP:
-        noun: Noun | None = group(context, about, spec[0] if spec else None, f"{prefix}spec")
+        noun: Noun | None = group_spec(context, about, spec[0] if spec else None, f"{prefix}spec")
     else:
         noun = NOUNS[kind](context, about, *spec) if spec else None
     if noun is None:

@@ -1,28 +1,48 @@
-"""Read `volumes` of a workload: a volume by name or, with a size or medium and no name, scratch.
+"""Read a Volume, a Storage, and the `volumes` that a Workload mounts.
 
-A volume with a `storage` is made there on its first use; one without, on the disk of the node that it is first used
-on. Only `autoCreate: false` says that it must be there, and a dataset of the shared group is never made by itself.
+A Workload mounts a volume by name or, with a size or medium and no name, scratch. A volume with a `storage` is made
+there on its first use; one without, on the disk of the node where it is first used. Only `autoCreate: false` says that
+it must exist, and a dataset of the shared group is never made by itself.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from penstock.dialects.reader import FieldRules, PlacedContext, flag, lacks, read_fields, sequence
+from penstock.dialects.document.types import AskedVolume, DocumentMetadata
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    ReadContext,
+    Refusal,
+    flag,
+    lacks,
+    matching,
+    placed,
+    read_fields,
+    sequence,
+    text,
+)
 from penstock.dialects.task.mounts import (
     MOUNTS_LIMIT,
     SCRATCH,
     Mounted,
+    access_modes,
     group,
     is_reference,
     made_on,
     mount_target,
     mounted_apart,
+    size_as_written,
+    storage,
     sub_path,
 )
-from penstock.dialects.yaml import Node, Pairs
+from penstock.dialects.task.selectors import node_name
+from penstock.dialects.yaml import Items, Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.users import EVERYTHING, SHARED_GROUP
+from penstock.domain.volumes import AccessMode, Storage, StorageKind
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 POLICIES = {"readonly": True, "rw": False}
@@ -111,3 +131,111 @@ VOLUMES = FieldRules(
     }
 )
 SCRATCHES = FieldRules({"target": mount_target, **SCRATCH})
+
+
+def volume_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> AskedVolume | None:
+    said = read_fields(context, node, path, VOLUME)
+    if "storage" in said and "storage_class" in said:
+        message = "cannot be together with 'storage': it is made on one or by the other"
+        context.problem(message, node, f"{path}.storage_class", "say one of them")
+    if context.problems or about.name is None:
+        return None
+    renamed = {"subPath": "sub_path", "policy": "readonly"}
+    return AskedVolume(name=about.name, **{renamed.get(key, key): value for key, value in said.items()})
+
+
+def _modes(context: ReadContext, node: Node, path: str) -> tuple[AccessMode, ...]:
+    items = node.items if isinstance(node, Items) else [node]
+    return access_modes(context, [(item, path) for item in items])
+
+
+ELSEWHERE: dict[str, Refusal] = {
+    "target": ("a workload says where it mounts it", "write it in the workload's spec.volumes"),
+    "storageClassName": ("the storage class has our own word here", "write storage_class"),
+    "accessModes": ("the access modes have our own word here", "write access_modes"),
+    "status": ("the server wrote it", "remove it"),
+}
+VOLUME = FieldRules(
+    {
+        "storage": placed(made_on, "storage"),
+        "subPath": placed(sub_path, "sub_path"),
+        "policy": placed(policy, "readonly"),
+        "size": placed(size_as_written, "size"),
+        "storage_class": placed(storage, "storage_class"),
+        "access_modes": placed(_modes, "access_modes"),
+    },
+    ELSEWHERE,
+)
+
+
+SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z|\[?[0-9A-Fa-f:]{2,39}\]?\Z")
+"""A host or an address, and nothing that a list of mount options could take for an option."""
+PATH_LIMIT = 1024
+EXAMPLE = "for example 'nfs: {server: 10.0.0.5, path: /export}' or 'local: {node: gpu01}'"
+
+
+def storage_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> Storage | None:
+    before = len(context.problems)
+    said = read_fields(context, node, path, STORAGE)
+    kinds = [kind for kind in StorageKind if kind in said]
+    hint = f"write {' or '.join(StorageKind)}, as the key beside it"
+    if "kind" in said and said["kind"] not in list(StorageKind):
+        context.problem(f"'{shorten(said['kind'])}' is not a kind of storage", node, f"{path}.kind", hint)
+    elif len(kinds) != 1 and len(context.problems) == before:
+        message = "says where it is twice" if kinds else "says neither an NFS export nor a node"
+        context.problem(message, node, path, EXAMPLE)
+    elif "kind" in said and said["kind"] not in kinds and len(context.problems) == before:
+        context.problem(
+            f"is '{shorten(said['kind'])}', and there is '{kinds[0]}' beside it", node, f"{path}.kind", hint
+        )
+    if context.problems or about.name is None:
+        return None
+    return Storage(name=about.name, group=about.group or "", kind=kinds[0], **said[kinds[0]])
+
+
+def _nfs(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    return _whole(context, node, path, NFS, {"server": "10.0.0.5", "path": "/export"})
+
+
+def _local(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    return _whole(context, node, path, LOCAL, {"node": "gpu01"})
+
+
+def _whole(context: PlacedContext, node: Node, path: str, shape: FieldRules, needed: dict[str, str]) -> dict[str, Any]:
+    said = read_fields(context, node, path, shape)
+    for key, example in needed.items():
+        context.require(node, path, key, f"for example '{key}: {example}'")
+    return said
+
+
+def _server(context: PlacedContext, node: Node, path: str) -> str | None:
+    return matching(context, node, path, SERVER, "is not a host or address", "for example 10.0.0.5")
+
+
+def _export(context: PlacedContext, node: Node, path: str) -> str | None:
+    where = context.text(node, path)
+    if where is None:
+        return None
+    parts = [part for part in where.split("/") if part not in ("", ".")]
+    wrong = not where.startswith("/") or ".." in parts or not where.isprintable() or "," in where
+    if wrong or len(where.encode()) > PATH_LIMIT:
+        message = f"'{shorten(where)}' is not an export: an absolute path without '..' and ','"
+        context.problem(message, node, path, "for example /export/data")
+        return None
+    return "/" + "/".join(parts)
+
+
+def _a_node(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = node_name(context, node, path)
+    if name is None and not context.problems:
+        context.problem("must be one node", node, path, "for example gpu01")
+    return name
+
+
+SEEN: Refusal = ("it is seen where the storage is", "remove it")
+NFS = FieldRules({"server": _server, "path": _export})
+LOCAL = FieldRules({"node": _a_node})
+STORAGE = FieldRules(
+    {"kind": text, "nfs": placed(_nfs, "server"), "local": placed(_local, "node")},
+    {"accessModes": SEEN, "capacity": SEEN, "status": ("the server wrote it", "remove it")},
+)

@@ -10,14 +10,14 @@ from penstock.dialects.document.types import AskedVolume, Noun
 from penstock.dialects.document.volumes import unsaid_storage
 from penstock.dialects.document.workload import DRIVERS
 from penstock.dialects.task.notify import HOW_IT_ENDED, TELEGRAM
-from penstock.dialects.task.ports import show_port
+from penstock.dialects.task.program import show_port
 from penstock.dialects.task.write import (
+    first_keys,
+    last_keys,
     plain,
     secrets,
-    show_array,
     show_milli,
     show_requests,
-    show_retries,
     show_scratch,
     show_seconds,
     show_size,
@@ -39,11 +39,7 @@ def write_workload(spec: Spec, group: str | None = None) -> str:
     """A document needs a name, an image or a command: what is missing stands in a comment above it."""
     said = {
         "driver": DRIVERS[0],
-        "num_nodes": spec.nodes if spec.nodes != 1 else None,
-        "array": spec.array and show_array(spec.array),
-        "after": spec.after[0] if len(spec.after) == 1 else FlowList(spec.after),
-        "queue": spec.queue,
-        "workdir": spec.workdir,
+        **first_keys(spec),
         "selectors": _selectors(spec),
         "resources": _resources(spec.resources),
         "image": {"image": spec.resources.image} if spec.resources.image else None,
@@ -52,14 +48,7 @@ def write_workload(spec: Spec, group: str | None = None) -> str:
         "plugins": _plugins(spec.notify),
         "setup": spec.setup,
         "run": spec.run if isinstance(spec.run, str) else None,
-        "max_duration": spec.max_duration and show_seconds(spec.max_duration),
-        "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
-        "retries": show_retries(spec),
-        "requeue": spec.requeue,
-        "restart": "always" if spec.restart else None,
-        "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
-        "priority": spec.priority or None,
-        "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
+        **last_keys(spec),
     }
     comment = "" if spec.name else f"# name: the task has none; a document needs one, here '{NAME}'\n"
     if named := sorted({*(each.secret for each in spec.from_secrets), *spec.pull_secrets}):

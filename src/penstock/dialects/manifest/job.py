@@ -9,8 +9,7 @@ from penstock.dialects.manifest.metadata import ManifestMetadata, template_metad
 from penstock.dialects.manifest.pod import pod_spec, told_of_restarts
 from penstock.dialects.manifest.unsupported import JOB_PLAIN, JOB_REFUSED, SUBDOMAIN
 from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, fields_of, mapping, read_fields, text, whole
-from penstock.dialects.task.fields import NODES_LIMIT, SECONDS_LIMIT
-from penstock.dialects.task.retries import ATTEMPTS_LIMIT, COUNT_LIMIT, array_of
+from penstock.dialects.task.runs import ATTEMPTS_LIMIT, COUNT_LIMIT, NODES_LIMIT, SECONDS_LIMIT, array_of
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED

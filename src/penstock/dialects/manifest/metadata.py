@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, read_fields
-from penstock.dialects.task.after import queue
 from penstock.dialects.task.mounts import is_reference
+from penstock.dialects.task.runs import queue
 from penstock.dialects.yaml import Node
 from penstock.domain.names import name_problem, shorten
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.manifest.claim import claim
 from penstock.dialects.manifest.job import Services, job, service
 from penstock.dialects.manifest.metadata import ManifestMetadata, metadata
 from penstock.dialects.manifest.pod import pod
+from penstock.dialects.manifest.volumes import claim
 from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, placed, read_fields, text
 from penstock.dialects.task.read import Task
 from penstock.dialects.yaml import Node, Pairs, Scalar

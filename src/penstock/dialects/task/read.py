@@ -6,17 +6,27 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock.dialects.reader import ReadContext
-from penstock.dialects.task.after import after, queue
 from penstock.dialects.task.checks import Place, check_run, check_together, nearest, places_in
-from penstock.dialects.task.environment import envs, merged
-from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, priority, workdir
 from penstock.dialects.task.keys import IGNORED, RESOURCES, Reader, read_keys
 from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.notify import notify
-from penstock.dialects.task.ports import ports, terminal
-from penstock.dialects.task.program import run, setup
+from penstock.dialects.task.program import envs, merged, ports, run, setup, terminal
 from penstock.dialects.task.resources import resources
-from penstock.dialects.task.retries import array, requeue, restart, restarts_on_errors, retries
+from penstock.dialects.task.runs import (
+    after,
+    array,
+    duration,
+    duration_or_none,
+    job_name,
+    nodes,
+    priority,
+    queue,
+    requeue,
+    restart,
+    restarts_on_errors,
+    retries,
+    workdir,
+)
 from penstock.dialects.task.selectors import labels, selectors
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.dialects.task.notify import HOW_IT_ENDED
-from penstock.dialects.task.ports import show_port
+from penstock.dialects.task.program import show_port
 from penstock.dialects.writer import FlowList, FlowMapping, dump, only_said
 from penstock.domain.quantities import BINARY, show_cpus
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Notice, Port, Resources, Scratch, Selectors, Spec
@@ -21,11 +21,7 @@ def as_task(spec: Spec) -> dict[str, Any]:
     """What the YAML says."""
     said = {
         "name": spec.name,
-        "num_nodes": spec.nodes if spec.nodes != 1 else None,
-        "array": spec.array and show_array(spec.array),
-        "after": spec.after[0] if len(spec.after) == 1 else FlowList(spec.after),
-        "queue": spec.queue,
-        "workdir": spec.workdir,
+        **first_keys(spec),
         "resources": _resources(spec.resources),
         "selectors": _selectors(spec.selectors),
         "labels": spec.labels,
@@ -36,17 +32,35 @@ def as_task(spec: Spec) -> dict[str, Any]:
         "run": spec.run if isinstance(spec.run, str) else FlowList(spec.run or ()),
         "terminal": spec.terminal or None,
         "ports": _ports(spec.ports),
+        **last_keys(spec),
+        "notify": _notify(spec.notify),
+    }
+    return only_said(said.items())
+
+
+def first_keys(spec: Spec) -> dict[str, Any]:
+    """The keys that a task and a document begin with."""
+    return {
+        "num_nodes": spec.nodes if spec.nodes != 1 else None,
+        "array": spec.array and _array(spec.array),
+        "after": spec.after[0] if len(spec.after) == 1 else FlowList(spec.after),
+        "queue": spec.queue,
+        "workdir": spec.workdir,
+    }
+
+
+def last_keys(spec: Spec) -> dict[str, Any]:
+    """The keys of a task and a document that say how long and how often it runs."""
+    return {
         "max_duration": spec.max_duration and show_seconds(spec.max_duration),
         "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
-        "retries": show_retries(spec),
+        "retries": _retries(spec),
         "requeue": spec.requeue,
         "restart": "always" if spec.restart else None,
         "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
         "priority": spec.priority or None,
         "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
-        "notify": _notify(spec.notify),
     }
-    return only_said(said.items())
 
 
 def plain(spec: Spec) -> dict[str, str]:
@@ -58,7 +72,7 @@ def secrets(spec: Spec) -> dict[str, None]:
     return dict.fromkeys(spec.secrets)
 
 
-def show_array(array: Array) -> int | FlowMapping:
+def _array(array: Array) -> int | FlowMapping:
     if array.parallelism is None:
         return array.count
     return FlowMapping(count=array.count, parallelism=array.parallelism)
@@ -86,7 +100,7 @@ def _notify(notices: tuple[Notice, ...]) -> str | FlowList | dict[str, Any]:
     return {notice.to: FlowList(map(str, notice.on)) for notice in notices}
 
 
-def show_retries(spec: Spec) -> int | str | None:
+def _retries(spec: Spec) -> int | str | None:
     """`restart: always` says "unlimited" by itself."""
     if spec.restart or not spec.retries:
         return None

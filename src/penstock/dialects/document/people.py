@@ -1,13 +1,14 @@
-"""Read a User: the groups they are in and their rights in each."""
+"""Read a Group with its limits and defaults, and a User with their groups and rights."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 
-from penstock.dialects.document.metadata import DocumentMetadata
+from penstock.dialects.document.types import DocumentMetadata
 from penstock.dialects.reader import (
     FieldRules,
     PlacedContext,
+    ReadContext,
     Refusal,
     flag,
     mapping,
@@ -15,12 +16,76 @@ from penstock.dialects.reader import (
     read_fields,
     sequence,
 )
-from penstock.dialects.task.mounts import group
+from penstock.dialects.task.mounts import group, size
+from penstock.dialects.task.resources import cpus
+from penstock.dialects.task.runs import HIGHEST, duration
 from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Scalar
 from penstock.domain.kinds import ALIASES
 from penstock.domain.names import shorten
 from penstock.domain.policy import WORDS
-from penstock.domain.users import EVERYTHING, LARGEST_UID, Membership, User
+from penstock.domain.users import EVERYTHING, LARGEST_UID, Group, Limits, Membership, User
+
+LARGEST = 1_000_000
+
+
+def group_spec(context: PlacedContext, about: DocumentMetadata, node: Node | None, path: str) -> Group | None:
+    """A group needs no spec."""
+    said = read_fields(context, node, path, GROUP) if node else {}
+    defaults = said.pop("defaults", {})
+    return None if context.problems or about.name is None else Group(name=about.name, **said, **defaults)
+
+
+def _limits(context: PlacedContext, node: Node, path: str) -> Limits:
+    said = read_fields(context, node, path, LIMITS)
+    return Limits(
+        gpus=said.get("gpus"),
+        cpus_milli=said.get("cpus"),
+        workloads=said.get("workloads"),
+        volume_bytes=said.get("volume_size"),
+    )
+
+
+def _defaults(context: PlacedContext, node: Node, path: str) -> dict[str, int]:
+    return read_fields(context, node, path, DEFAULTS)
+
+
+def _count(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, LARGEST)
+
+
+def _priority(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, HIGHEST)
+
+
+def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else cpus(context, node, path)
+
+
+def _size(context: ReadContext, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else size(context, node, path)
+
+
+def _is_none(node: Node) -> bool:
+    """0 lets nothing be held at all."""
+    return isinstance(node, Scalar) and node.text == "0"
+
+
+LIMITS = FieldRules({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
+DEFAULTS = FieldRules({"max_duration": duration, "idle_timeout": duration})
+GROUP = FieldRules(
+    {
+        "limits": placed(_limits, "limits"),
+        "limits_each": placed(_limits, "limits_each"),
+        "max_priority": _priority,
+        "defaults": _defaults,
+        "stop_idle": flag,
+    },
+    {
+        "max_duration": ("it is what workloads have that say none", "write it under 'defaults'"),
+        "idle_timeout": ("it is what workloads have that say none", "write it under 'defaults'"),
+    },
+)
+
 
 GROUPS_LIMIT = 1000
 KINDS = (*ALIASES, "Token", "Audit")
@@ -31,7 +96,7 @@ VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
 Policy = dict[str, tuple[str, ...]] | str
 
 
-def user(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> User | None:
+def user_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> User | None:
     said = read_fields(context, node, path, USER)
     return None if context.problems or about.name is None else User(name=about.name, **said)
 
