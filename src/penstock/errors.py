@@ -1,27 +1,29 @@
-"""Every error a user can meet, once, for server and client.
+"""Every error a user can meet, once, for server and client, with its HTTP status and the command's exit code.
 
-PenstockError
-├── Invalid            422  the input is wrong; lists every problem with its place
-├── BadRequest         400  not a request we can read
-├── Unauthenticated    401  no or bad identity
-├── Forbidden          403  known, but not allowed
-├── NotFound           404  not there, or not yours: they read the same
-├── Conflict           409  the present state forbids it
-│   ├── NameTaken           the name exists already
-│   ├── Ambiguous           a name that several things share
-│   └── InUse               a workload uses it
-├── TooSlow            408  the rest of the request did not come
-├── TooLarge           413  over a limit of size
-│   └── HeadTooLarge   431  the headers are
-├── WrongMediaType     415  not JSON where JSON is asked
-├── FilesNeeded        428  the server read the text; the client must send these local files
-├── Unavailable        503  an outside part does not answer
-├── StorageFull        507  no room on the disk
-├── SettingsError      exit 2, a setting is wrong
-├── BadName            exit 2, what was written cannot be a name (client only)
-├── StartRefused       exit 1, the server cannot start here
-├── Unreachable        exit 1, no server answers (client only)
-└── ServerFault        exit 1, the server asks for what no server may (client only)
+PenstockError           500  1
+├── Invalid             422  2  the input is wrong; lists every problem with its place
+├── BadRequest          400  1  the request cannot be read
+├── Unauthenticated     401  4  no identity, or a wrong one
+├── Forbidden           403  4  known, but not allowed
+├── NotFound            404  3  not there, or not yours: they read the same
+├── Conflict            409  6  the present state forbids it
+│   ├── NameTaken               the name exists already
+│   ├── Ambiguous               several things share the name
+│   └── InUse                   a workload uses it
+├── TooSlow             408  1  the rest of the request did not come
+├── TooLarge            413  1  over a limit of size
+│   └── HeadTooLarge    431     the headers are
+├── WrongMediaType      415  1  not JSON where JSON is asked for
+├── FilesNeeded         428  1  the server read the text; the client must send these local files
+├── Unavailable         503  5  something outside the server does not answer
+├── StorageFull         507  1  no room on the disk
+├── SettingsError            2  a setting is wrong
+├── BadName                  2  the text cannot be a name (client only)
+├── StartRefused             1  the server cannot start here
+├── Unreachable              5  no server answers (client only)
+└── ServerFault              1  the server asks for what no server may (client only)
+
+Commands that end with the exit code of a program in a job end with 125 instead, but for wrong usage (2).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from typing import Any, ClassVar
 
 
 class Problem(dict[str, Any]):
-    """One thing wrong in an input: `message`, and where known `where` (file:line:column), `field` and `hint`."""
+    """One thing wrong in an input: `message` and, where known, `where` (file:line:column), `field` and `hint`."""
 
     def __init__(
         self, message: str, *, where: str | None = None, field: str | None = None, hint: str | None = None
@@ -46,11 +48,11 @@ class Problem(dict[str, Any]):
 
 
 class PenstockError(Exception):
-    """The root; `message` is one sentence for a person, `hint` the command or change that mends it."""
+    """The root of all errors; `message` is one sentence for a person, `hint` the command or change that mends it."""
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init__(
         self, message: str, *, hint: str | None = None, problems: Sequence[Problem] = (), **details: Any
@@ -62,7 +64,7 @@ class PenstockError(Exception):
         self.details = details
 
     def body(self) -> dict[str, Any]:
-        """The one shape of an error on the wire; `detail` is the text k8s-cli's clients print."""
+        """Return the one shape of an error on the wire; `detail` is the text that k8s-cli's clients print."""
         lines = [self.message, *(f"  {problem}" for problem in self.problems), *([self.hint] if self.hint else [])]
         body: dict[str, Any] = {"detail": "\n".join(lines), "code": self.code, "message": self.message}
         if self.hint:
@@ -75,7 +77,7 @@ class PenstockError(Exception):
 
 
 class Invalid(PenstockError):
-    code, status = "invalid", 422
+    code, status, exit_code = "invalid", 422, 2
 
 
 class BadRequest(PenstockError):
@@ -83,23 +85,23 @@ class BadRequest(PenstockError):
 
 
 class Unauthenticated(PenstockError):
-    code, status = "unauthenticated", 401
+    code, status, exit_code = "unauthenticated", 401, 4
 
 
 class Forbidden(PenstockError):
-    code, status = "forbidden", 403
+    code, status, exit_code = "forbidden", 403, 4
     noted = False
-    """Is it in the audit already?"""
+    """Is the refusal in the audit already?"""
     about = ""
-    """Whom or what it was about, where the address of the request does not say it."""
+    """Whom or what the refusal was about, where the address of the request does not say it."""
 
 
 class NotFound(PenstockError):
-    code, status = "not_found", 404
+    code, status, exit_code = "not_found", 404, 3
 
 
 class Conflict(PenstockError):
-    code, status = "conflict", 409
+    code, status, exit_code = "conflict", 409, 6
 
 
 class NameTaken(Conflict):
@@ -137,7 +139,7 @@ class FilesNeeded(PenstockError):
 
 
 class Unavailable(PenstockError):
-    code, status = "unavailable", 503
+    code, status, exit_code = "unavailable", 503, 5
 
 
 class StorageFull(PenstockError):
@@ -157,7 +159,7 @@ class StartRefused(PenstockError):
 
 
 class Unreachable(PenstockError):
-    code = "unreachable"
+    code, exit_code = "unreachable", 5
 
 
 class ServerFault(PenstockError):
@@ -172,7 +174,7 @@ def _tree(root: type[PenstockError]) -> dict[str, type[PenstockError]]:
 
 
 def from_body(status: int, body: Any) -> PenstockError:
-    """The exception the server raised, made again in the client from its answer."""
+    """Make the exception that the server raised again in the client, from the response."""
     if not isinstance(body, dict):
         return PenstockError(f"The server answered {status}.")
     kind = _tree(PenstockError).get(str(body.get("code")), PenstockError)
@@ -190,7 +192,7 @@ _NAMED = frozenset({"self", "message", "hint", "problems"})
 
 
 def _problems(bodies: list[Any]) -> list[Problem]:
-    """A proxy between client and server may answer anything; only what has our shape is kept."""
+    """Keep what has our shape: a proxy between client and server may answer anything."""
     return [
         Problem(str(body["message"]), where=body.get("where"), field=body.get("field"), hint=body.get("hint"))
         for body in bodies

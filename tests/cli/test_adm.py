@@ -49,7 +49,7 @@ def test_the_first_admin_is_made_once_and_lets_others_in(alone):
     assert (made.code, made.out[:4]) == (0, "pst_")
     assert f"{me} is the admin of this server; the token is shown this once:\n" in made.err
     again = alone("init", name="pwmadm")
-    assert again.code == 1
+    assert again.code == 6
     assert "has its admin already" in again.err
 
     (alone.folder / "users.yaml").write_text(USERS)
@@ -71,7 +71,7 @@ def test_the_first_admin_is_made_once_and_lets_others_in(alone):
         shown = alone("get", kind, name="pwmcli", XDG_CONFIG_HOME=str(alone.folder / "ada"))
         assert (shown.code, shown.err) == (0, ""), kind
     refused = alone("audit", name="pwmadm", XDG_CONFIG_HOME=str(alone.folder / "ada"))
-    assert refused.code == 1
+    assert refused.code == 4
     assert "You may not get an Audit here" in refused.err
 
     users = alone("users", name="pwmadm").out
@@ -99,15 +99,15 @@ spec: {driver: pwm.docker, run: sleep 60}
 def test_users_and_groups_alone_are_taken_and_tokens_made_for_them_alone(alone):
     assert alone("init", name="pwmadm").code == 0
     typo = alone("token", "create", "ada", name="pwmadm")
-    assert (typo.code, typo.out) == (1, "")
+    assert (typo.code, typo.out) == (3, "")
     assert "User ada not found" in typo.err
 
     (alone.folder / "users.yaml").write_text(USERS + STOWAWAY)
     refused = alone("user", "apply", "-f", "users.yaml", name="pwmadm")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "users.yaml:27:7: kind: a Workload is not taken here, only User and Group" in refused.err
     assert "penstock apply -f FILE takes it" in refused.err
-    assert alone("get", "user", "ada").code == 1
+    assert alone("get", "user", "ada").code == 3
     assert "stowaway" not in alone("get", "wk").out
     (alone.folder / "users.yaml").write_text(USERS)
     assert alone("user", "apply", "-f", "users.yaml", name="pwmadm").code == 0

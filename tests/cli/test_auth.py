@@ -34,7 +34,7 @@ def test_over_tcp_without_a_token_nobody_is_logged_in(penstock, server):
     assert (shown.code, shown.out) == (0, "Not logged in\n")
     assert shown.err.startswith("Hint: ")
     listed = penstock("jobs", "list", "--api-url", server.address)
-    assert listed.code == 1
+    assert listed.code == 4
     assert "penstock token create" in listed.err
     assert "--auth header" in listed.err
     assert f"Hint: penstock auth login NAME --api-url {server.address}, with --token -" in listed.err

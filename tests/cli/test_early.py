@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.ui import relay, terminal
 from penstock.cli.ui.relay import Relay
-from penstock.cli.ui.terminal import Conversation
+from penstock.cli.ui.terminal import TerminalSession
 from penstock.client.websocket import BINARY, WebSocket
 from tests.client.test_websocket import frame
 
@@ -32,7 +32,7 @@ def said(channel: int, data: bytes) -> bytes:
 
 def test_a_program_that_has_ended_already(silent, capfd):
     early = said(terminal.STDOUT, b"hello\n") + said(terminal.RESULT, json.dumps({"exit_code": 3}).encode())
-    assert Conversation(WebSocket(silent, early), terminal=False, stdin=False).run() == 3
+    assert TerminalSession(WebSocket(silent, early), terminal=False, stdin=False).run() == 3
     assert capfd.readouterr().out == "hello\n"
 
 

@@ -67,9 +67,9 @@ def test_an_empty_group_is_not_taken_for_ones_own(penstock, words):
 
 def test_an_empty_name_is_not_taken_for_none(penstock):
     refused = penstock("jobs", "submit", "-", "--name", "", stdin="name: x\nrun: 'true'\n")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (125, "")
     assert "--name: '' is not a name" in refused.err
     refused = penstock("adm", "init", "")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (2, "")
     assert "'' is not a user name" in refused.err
     assert json.loads(penstock("adm", "users", "-o", "json").out) == []

@@ -207,8 +207,8 @@ def test_a_terminal_can_be_asked_for_in_a_pipe(penstock, job):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("exec", "nosuch", "ls"), 1, "Error: Task nosuch not found\n"),
-        (("exec", "--node", "3", "train", "ls"), 1, "it has one node only and is no array (leave it out)"),
+        (("exec", "nosuch", "ls"), 125, "Error: Task nosuch not found\n"),
+        (("exec", "--node", "3", "train", "ls"), 125, "it has one node only and is no array (leave it out)"),
         (("exec", "--node", "1", "--index", "2", "train", "ls"), 2, "--node and --index cannot be used together."),
         (
             ("exec", "train", "--node", "1", "--", "ls"),
@@ -216,7 +216,7 @@ def test_a_terminal_can_be_asked_for_in_a_pipe(penstock, job):
             "'--node' stands where the program begins; options come before the name.",
         ),
         (("exec",), 2, "Missing argument 'NAME_OR_ID'."),
-        (("volumes", "shell", "nosuch"), 1, "Error: Volume nosuch not found\n"),
+        (("volumes", "shell", "nosuch"), 125, "Error: Volume nosuch not found\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -232,7 +232,7 @@ def test_a_job_that_is_over_is_not_entered(penstock, server):
     server.ended(over["id"])
     done = penstock("exec", "over", "--", "ls")
     assert (done.code, done.err.splitlines()) == (
-        1,
+        125,
         [f"Error: over ({over['id']}) is not running: completed", f"Hint: penstock jobs logs {over['id']}"],
     )
 
@@ -359,7 +359,7 @@ def test_a_server_that_goes_away_leaves_the_terminal_as_it_was(alone, open_termi
         assert alone("server", "stop").code == 0
     else:
         os.kill(json.loads(alone("server", "status", "-o", "json").out)["pid"], signal.SIGKILL)
-    assert terminal.ended() == 1
+    assert terminal.ended() == 125
     said = {
         "stop": "Error: The server is stopping, and the program was ended with it.",
         "kill": "Error: The connection to the server broke.",
@@ -395,5 +395,5 @@ def test_over_tcp_with_a_token(penstock, server, job):
     everything = "".join(map(chr, range(32, 127))) * 1000
     assert penstock("exec", "train", "--", "cat", stdin=everything, **environ).out == everything
     refused = penstock("exec", "train", "ls", PENSTOCK_API_URL=server.address)
-    assert refused.code == 1
+    assert refused.code == 125
     assert "Nobody knows who you are." in refused.err

@@ -59,7 +59,7 @@ def test_of_one_that_does_not_wait_it_says_what_is_the_case(penstock):
 
 def test_one_that_is_not_there(penstock):
     done = penstock("explain", "none-such")
-    assert (done.code, done.out, done.err) == (1, "", "Error: Task none-such not found\n")
+    assert (done.code, done.out, done.err) == (3, "", "Error: Task none-such not found\n")
     assert penstock("explain", "volume", "x").code == 2
 
 

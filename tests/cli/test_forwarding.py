@@ -182,7 +182,7 @@ def test_a_port_that_is_taken_here_is_said_with_a_way_out(penstock, echo):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         done = penstock("port-forward", "echo", f"{taken}:{echo}")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (6, "")
     assert done.err == (
         f"Error: Port {taken} of this machine cannot be used: Address already in use.\nHint: another one: 0:{echo}\n"
     )
@@ -200,7 +200,7 @@ def test_a_job_that_is_not_there_or_has_ended_is_said_at_once(penstock, server):
     job = server.submit("name: over\nrun: exit 0\n")
     server.ended(job["id"])
     done = penstock("port-forward", "over", "80")
-    assert (done.code, done.err) == (1, f"Error: over ({job['id']}) is not running: completed.\n")
+    assert (done.code, done.err) == (6, f"Error: over ({job['id']}) is not running: completed.\n")
 
 
 def test_while_the_server_restarts_connections_end_and_afterwards_work_again(place: Path, tmp_path: Path):
@@ -256,7 +256,7 @@ def test_one_who_has_gone_is_not_waited_for(penstock, echo):
 def test_what_cannot_be_reached_is_said_and_is_a_failure(penstock, echo):
     process = proxied(penstock, "echo")
     out, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, out) == (1, b"")
+    assert (process.returncode, out) == (6, b"")
     assert err.endswith(b"Nothing of it listens on port 22.\n")
 
 

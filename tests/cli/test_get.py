@@ -33,5 +33,5 @@ def test_one_job_and_one_volume_are_tables_unless_something_else_is_asked_for(pe
 @pytest.mark.parametrize("kind", ["jobs", "volumes", "nodes", "gpus"])
 def test_what_is_not_there_is_said(penstock, kind):
     done = penstock("get", kind, "none-such")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (3, "")
     assert "none-such not found" in done.err

@@ -10,15 +10,9 @@ import pytest
 DEAR = {
     *("pydantic", "fastapi", "sqlalchemy", "alembic", "uvicorn", "rich", "yaml", "pathspec", "httpx"),
     *("http", "ssl", "asyncio", "urllib", "email", "logging", "subprocess", "tempfile", "dataclasses", "pathlib"),
-    *("shutil", "decimal", "secrets", "concurrent", "multiprocessing", "importlib.metadata", "ast", "dis"),
-    *(
-        "penstock.config",
-        "penstock.settings",
-        "penstock.domain",
-        "penstock.server",
-        "penstock.store",
-        "penstock.services",
-    ),
+    *("shutil", "decimal", "secrets", "concurrent", "multiprocessing", "importlib.metadata"),
+    *("penstock.config", "penstock.settings", "penstock.domain", "penstock.server", "penstock.store"),
+    "penstock.services",
 }
 SCRIPT = """
 import sys

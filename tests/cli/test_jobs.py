@@ -275,7 +275,7 @@ def test_somebody_elses_token_is_deleted_only_after_a_question(penstock, server)
 def test_a_wrong_task_names_file_line_key_and_the_right_one(penstock):
     (penstock.folder / "task.yaml").write_text("name: wrong\nrunn: echo\n")
     done = penstock("jobs", "submit", "task.yaml")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (125, "")
     assert done.err.startswith("Error: ")
     assert "\n  task.yaml:2" in done.err
     assert "did you mean 'run'" in done.err
@@ -309,7 +309,7 @@ def test_an_image_is_named_in_one_line(penstock):
     made = penstock("run", "--image", "busybox:1", "-d", "-o", "name", "--", "true").out.strip()
     assert json.loads(penstock("jobs", "status", made, "-o", "json").out)["spec"]["resources"]["image"] == "busybox:1"
     refused = penstock("run", "--image", "not an image", "--", "true")
-    assert refused.code == 1
+    assert refused.code == 125
     assert "--image: " in refused.err
 
 
@@ -344,20 +344,20 @@ def test_code_beside_the_task_file_goes_along(penstock):
 
 def test_a_workdir_that_is_not_there_is_named(penstock):
     done = penstock("run", "--workdir", "nowhere", "--", "ls")
-    assert done.code == 1
+    assert done.code == 125
     assert done.err == "Error: The workdir nowhere is not a directory.\nHint: it is relative to the task file\n"
 
 
 def test_a_finished_job_is_deleted_and_a_running_one_is_not(penstock):
     job = submitted(penstock, "name: going\nrun: sleep 100\n")
     refused = penstock("jobs", "delete", "going", "--force")
-    assert refused.code == 1
+    assert refused.code == 6
     assert "jobs stop" in refused.err
     penstock("jobs", "stop", "going")
     penstock("jobs", "wait", "going")
     deleted = penstock("jobs", "delete", job["id"], "-f")
     assert (deleted.code, deleted.out) == (0, f"Task {job['id']} deleted successfully\n"), deleted.err
-    assert penstock("jobs", "status", job["id"]).code == 1
+    assert penstock("jobs", "status", job["id"]).code == 3
 
 
 def test_watching_shows_what_changes(penstock):
@@ -443,7 +443,7 @@ def test_the_log_of_a_job_that_waits_says_why(penstock):
 
 def test_a_wrong_option_of_run_is_named_as_it_was_written(penstock):
     refused = penstock("run", "--memory", "8", "--name", "Bad Name", "--volume", "v:/etc", "--", "true")
-    assert refused.code == 1
+    assert refused.code == 125
     first, *problems = refused.err.splitlines()
     assert first == "Error: The command line has 3 problems."
     assert sorted(problem.split(":")[0] for problem in problems) == ["  --memory", "  --name", "  --volume"]
@@ -453,7 +453,7 @@ def test_a_wrong_option_of_run_is_named_as_it_was_written(penstock):
 def test_a_dry_run_looks_at_the_workdir(penstock):
     (penstock.folder / "task.yaml").write_text("workdir: ./code\nrun: ls\n")
     missing = penstock("jobs", "submit", "task.yaml", "--dry-run")
-    assert missing.code == 1
+    assert missing.code == 125
     assert missing.err == "Error: The workdir code is not a directory.\nHint: it is relative to the task file\n"
     (penstock.folder / "code").mkdir()
     (penstock.folder / "code" / "a.py").write_text("x" * 2048)
@@ -484,7 +484,7 @@ def test_a_dry_run_packs_what_would_be_sent(alone):
     for words in (("apply", "-f", "task.yaml"), ("jobs", "submit", "task.yaml")):
         for dry in ((), ("--dry-run",)):
             refused = alone(*words, *dry)
-            assert refused.code == 1, refused
+            assert refused.code == (1 if words[0] == "apply" else 125), refused
             said = "Error: The workdir code is over the limit of 2Ki, packed. Its largest: data.bin (4Ki)."
             assert said in refused.err.splitlines()
     assert alone("jobs", "list", "--name", "coded").out == "No tasks found\n"
@@ -498,14 +498,14 @@ def test_a_dry_run_as_a_name_is_the_name(penstock):
 def test_a_task_that_is_no_text_is_an_error_with_its_place(penstock):
     (penstock.folder / "task.yaml").write_bytes(b"name: a\nrun: \xff\n")
     refused = penstock("jobs", "submit", "task.yaml")
-    assert refused.code == 1
+    assert refused.code == 125
     assert refused.err == "Error: task.yaml is not UTF-8 text.\n  task.yaml:2: invalid start byte\n"
 
 
 def test_a_task_file_that_is_too_large_is_named(penstock):
     (penstock.folder / "task.yaml").write_text("run: " + "a" * (5 << 20))
     refused = penstock("jobs", "submit", "task.yaml")
-    assert refused.code == 1
+    assert refused.code == 125
     assert refused.err.startswith("Error: task.yaml is too large. ")
 
 
@@ -513,18 +513,18 @@ def test_jobs_are_stopped_and_deleted_one_by_one_whatever_becomes_of_the_others(
     jobs = [submitted(penstock, "name: several\nrun: sleep 100\n") for _ in range(2)]
     ids = [job["id"] for job in jobs]
     stopped = penstock("jobs", "stop", ids[0], "none-such", ids[1], "-o", "name")
-    assert (stopped.code, stopped.out.split()) == (1, ids)
+    assert (stopped.code, stopped.out.split()) == (3, ids)
     assert "none-such" in stopped.err
     penstock("jobs", "wait", *ids)
     deleted = penstock("jobs", "delete", "--force", "none-such", *ids, "-o", "json")
-    assert deleted.code == 1
+    assert deleted.code == 3
     assert [job["id"] for job in json.loads(deleted.out)] == ids
 
 
 def test_a_name_that_several_share_lists_them(penstock):
     ids = {submitted(penstock, "name: twin\nrun: sleep 100\n")["id"] for _ in range(2)}
     refused = penstock("jobs", "status", "twin")
-    assert refused.code == 1
+    assert refused.code == 6
     assert all(job in refused.err for job in ids)
     penstock("jobs", "stop", *ids)
 

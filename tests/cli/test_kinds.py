@@ -7,12 +7,10 @@ import re
 import pytest
 
 from penstock.cli.nodes import node_columns
-from penstock.cli.pwm.ages import age, last_seen
-from penstock.cli.pwm.nodes import cpus, gpus, short_uuid
+from penstock.cli.pwm.nodes import age, cpus, gpus, last_seen, short_uuid
 from penstock.cli.pwm.volumes import storage_columns
-from penstock.cli.ui.kinds import Kind, kind_of
+from penstock.cli.ui.kinds import KindChoice, kind_of, view_of
 from penstock.cli.ui.table import table
-from penstock.cli.ui.views import view_of
 from penstock.domain.kinds import ALIASES
 
 DOCUMENT = """
@@ -31,16 +29,16 @@ WORDS = [(kind, word) for kind, words in ROWS for word in words.split(",")]
 
 @pytest.mark.parametrize(("kind", "word"), WORDS)
 def test_the_alias_table_of_document_003(kind, word):
-    assert kind_of(word, document=True) == Kind(kind)
-    assert kind_of(word.upper(), document=True) == Kind(kind)
+    assert kind_of(word, document=True) == KindChoice(kind)
+    assert kind_of(word.upper(), document=True) == KindChoice(kind)
     meant = kind_of(word, document=False)
     assert meant
     assert meant.noun == kind
 
 
 def test_workloads_by_what_they_ask_for():
-    assert kind_of("gpuw", document=True) == Kind("Workload", asking="gpu")
-    assert kind_of("cpuw", document=False) == Kind("Workload", asking="cpu")
+    assert kind_of("gpuw", document=True) == KindChoice("Workload", asking="gpu")
+    assert kind_of("cpuw", document=False) == KindChoice("Workload", asking="cpu")
 
 
 @pytest.mark.parametrize("word", ["jobs", "Job", "pods", "task", "pvc", "volumes", "gpus", "nodes"])
@@ -90,19 +88,19 @@ HEADERS = {
 def test_the_columns_are_the_documents_and_stand_without_any_value(monkeypatch, noun):
     monkeypatch.delenv("COLUMNS", raising=False)
     bare = {"name": "bare", "id": "abcdefgh"}
-    header, rule, row = table([bare], view_of(Kind(noun), wide=False).columns([bare]), ruled=True)
+    header, rule, row = table([bare], view_of(KindChoice(noun), wide=False).columns([bare]), ruled=True)
     assert header.split() == HEADERS[noun].split()
     assert set(rule) == {"-"}
     assert row.split()[0] == noun
     assert "bare" in row
-    assert len(table([bare], view_of(Kind(noun), wide=True).columns([bare]))) == 2
+    assert len(table([bare], view_of(KindChoice(noun), wide=True).columns([bare]))) == 2
 
 
 def test_the_load_of_a_node_is_what_is_taken_though_nothing_can_be_had(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     away = {"name": "away", "ready": False, "message": "ssh: connection refused", "cpus": "8", "cpus_free": "0"}
     away |= {"cpus_taken": "2", "memory_bytes": 16 << 30, "memory_free_bytes": 0, "memory_taken_bytes": 8 << 30}
-    header, row = table([away], view_of(Kind("Node"), wide=False).columns([away]))
+    header, row = table([away], view_of(KindChoice("Node"), wide=False).columns([away]))
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["cpusLoad"], shown["memLoad"], shown["status"]) == ("25%", "50%", "NOT_READY")
 
@@ -111,10 +109,10 @@ def test_of_a_node_that_never_answered_nothing_is_counted(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     dark = {"name": "dark", "ready": False, "message": "no route to host", "cpus": "0", "cpus_free": "0"}
     dark |= {"memory_bytes": 0, "memory_free_bytes": 0, "gpu_pools": [], "gpus": [], "limits_enforced": False}
-    header, row = table([dark], view_of(Kind("Node"), wide=False).columns([dark]))
+    header, row = table([dark], view_of(KindChoice("Node"), wide=False).columns([dark]))
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["cpus"], shown["mem"], shown["gpus"]) == ("-", "-", "-")
-    header, row = table(cpus([dark]), view_of(Kind("CPU"), wide=False).columns([dark]))
+    header, row = table(cpus([dark]), view_of(KindChoice("CPU"), wide=False).columns([dark]))
     assert row.split() == ["CPU", "dark", "-", "-", "-", "dark", "-"]
     assert table([dark], node_columns(wide=False))[1].split()[-4:] == ["-", "-", "-", "advisory"]
 
@@ -122,7 +120,7 @@ def test_of_a_node_that_never_answered_nothing_is_counted(monkeypatch):
 def test_limits_are_counted_in_words(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     lab = {"name": "lab", "limits": {"gpus": 1, "cpus_milli": 1000}, "limits_each": {"gpus": 2, "workloads": 1}}
-    _, row = table([lab], view_of(Kind("Group"), wide=False).columns([lab]))
+    _, row = table([lab], view_of(KindChoice("Group"), wide=False).columns([lab]))
     assert re.split(r"  +", row) == ["Group", "lab", "1 GPU, 1 CPU", "2 GPUs, 1 workload"]
 
 
@@ -133,7 +131,7 @@ def test_no_table_is_wider_than_its_terminal(monkeypatch, noun, width):
     long = {"name": "a-name-of-forty-characters-is-rather-lon", "id": "abcdefgh", "state": "REQUESTED_PULLING"}
     long |= {"reason": "NO_AVAILABLE_RESOURCES", "product": "NVIDIA A100-SXM4-80GB", "memory_bytes": 10**11}
     for wide in (False, True):
-        lines = table([long], view_of(Kind(noun), wide=wide).columns([long]), ruled=True)
+        lines = table([long], view_of(KindChoice(noun), wide=wide).columns([long]), ruled=True)
         assert max(map(len, lines)) <= width
         assert "a-name-o" in "".join(lines)
 
@@ -148,7 +146,7 @@ def test_gpus_a_cluster_only_counts_are_shown_by_product(monkeypatch):
     pool = {"product": "NVIDIA A10", "total": 8, "taken": 3, "free": 5}
     [row] = gpus([{"name": "n1", "gpu_pools": [pool], "gpus": []}])
     assert row["name"] == "n1/NVIDIA A10"
-    shown = table([row], view_of(Kind("GPU"), wide=True).columns([row]))[1]
+    shown = table([row], view_of(KindChoice("GPU"), wide=True).columns([row]))[1]
     assert "3 of 8" in shown
 
 

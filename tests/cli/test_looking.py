@@ -45,7 +45,7 @@ def test_the_machine_is_shown_by_node(penstock, job):
     assert re.split(" {2,}", shown.splitlines()[0])[-2:] == ["Disk r / w", "Network in / out"]
     assert node["disk_written_per_second"] >= 0
     assert node["received_per_second"] >= 0
-    assert penstock("top", "node", "elsewhere").code == 1
+    assert penstock("top", "node", "elsewhere").code == 3
 
 
 def test_all_of_it_fits_a_terminal_of_the_usual_width(monkeypatch):

@@ -149,7 +149,7 @@ def test_no_directory_is_sent_that_the_text_does_not_name(victim, lying, text, p
     for asked in (path, absolute):
         done = asked_for(victim, lying, text, wants(asked))
         assert lying.sent() == []
-        assert done.code == 1
+        assert done.code == 125
         assert "The server asks for" in done.err
         assert "nothing was sent" in done.err
 
@@ -157,20 +157,20 @@ def test_no_directory_is_sent_that_the_text_does_not_name(victim, lying, text, p
 @pytest.mark.parametrize("asked", [["../.ssh"], {"workdir": ["../.ssh"]}, {"workdir": None}, "../.ssh", 7])
 def test_a_request_for_files_that_makes_no_sense_is_a_fault_of_the_server(victim, lying, asked):
     done = asked_for(victim, lying, "workdir: code\nrun: ls\n", asked)
-    assert (done.code, lying.uploads) == (1, [])
+    assert (done.code, lying.uploads) == (125, [])
     assert done.err.startswith("Error: The server asks for ")
 
 
 def test_no_flag_and_no_dry_run_sends_what_it_does_not_name(victim, lying):
     lying.files = wants("../.ssh")
-    assert victim("run", "-d", "--", "echo", "hello").code == 1
-    assert victim("run", "-d", "--workdir", "code", "--", "echo", "hello").code == 1
-    assert victim("run", "-d", "--env", "workdir=../.ssh", "--", "echo", "workdir: ../.ssh").code == 1
+    assert victim("run", "-d", "--", "echo", "hello").code == 125
+    assert victim("run", "-d", "--workdir", "code", "--", "echo", "hello").code == 125
+    assert victim("run", "-d", "--env", "workdir=../.ssh", "--", "echo", "workdir: ../.ssh").code == 125
     done = asked_for(victim, lying, "run: ls\n", wants("../.ssh"), "apply", "-f", "task.yaml")
     assert done.code == 1
     lying.files = wants("code")
     (victim.folder / "task.yaml").write_text("workdir: code\nrun: ls\n")
-    assert victim("jobs", "submit", "task.yaml", "--dry-run").code == 1
+    assert victim("jobs", "submit", "task.yaml", "--dry-run").code == 125
     assert victim("apply", "-f", "task.yaml", "--dry-run").code == 1
     assert lying.uploads == []
 
@@ -214,7 +214,7 @@ def test_a_redirect_is_not_followed_and_no_token_goes_elsewhere(victim, lying):
     try:
         lying.answer = lambda method, path: (307, None, {"Location": elsewhere.url + path})
         done = victim("jobs", "list", PENSTOCK_TOKEN="secret")
-        assert (done.code, elsewhere.requests) == (1, [])
+        assert (done.code, elsewhere.requests) == (5, [])
         assert done.err.startswith(f"Error: {lying.url} answered 307")
         assert elsewhere.url in done.err
     finally:

@@ -47,7 +47,7 @@ def test_one_that_is_alive_goes_before_those_that_ended(pwmcli, server):
     alive = server.submit("name: again\nrun: sleep 600\n")["id"]
     assert json.loads(pwmcli("get", "wk", "again", "-j").out)["id"] == alive
     refused = pwmcli("delete", "wk", "again")
-    assert refused.code == 1
+    assert refused.code == 6
     assert f"again ({alive}) is " in refused.err
     assert len(json.loads(pwmcli("get", "wk", "-j").out)) >= 3, "none is deleted while one of them is alive"
 
@@ -56,7 +56,7 @@ def test_a_name_is_deleted_with_all_that_ended_under_it(pwmcli, server):
     newest, *_ = ran(server, "gone", 3)
     assert pwmcli("delete", "wk", "gone").out == f"Workload gone ({newest}) deleted: all 3 of that name\n"
     missing = pwmcli("get", "wk", "gone")
-    assert (missing.code, "gone not found" in missing.err) == (1, True)
+    assert (missing.code, "gone not found" in missing.err) == (3, True)
 
 
 def test_an_id_deletes_that_one_only(pwmcli, server):
@@ -81,14 +81,14 @@ def test_more_of_a_name_than_are_looked_up_at_once_are_deleted(server):
 def test_gpuw_names_no_workload_that_asks_for_none(pwmcli, server, word):
     [id_] = ran(server, f"on-cpu-{word}", 1)
     refused = pwmcli(word, "gpuw", f"on-cpu-{word}")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (125 if word == "shell" else 3, "")
     assert f"Workload on-cpu-{word} asks for no GPUs" in refused.err
     assert server.request("GET", f"/v1/workloads/{id_}")[0] == 200
 
 
 def test_cpuw_is_what_asks_for_no_gpus(pwmcli, penstock, server):
     [id_] = ran(server, "on-cpu", 1)
-    assert penstock("explain", "gpuw", "on-cpu").code == 1
+    assert penstock("explain", "gpuw", "on-cpu").code == 3
     assert penstock("explain", "cpuw", "on-cpu", "-o", "name").out == f"{id_}\n"
     assert id_ in pwmcli("describe", "cpuw", "on-cpu").out
     assert pwmcli("logs", "cpuw", "on-cpu").out == "0\n"
@@ -103,7 +103,7 @@ def test_cpuw_is_what_asks_for_no_gpus(pwmcli, penstock, server):
 @pytest.mark.parametrize("kind", ["wk", "vol", "gpu", "node"])
 def test_what_is_not_there_is_not_watched(pwmcli, kind):
     refused = pwmcli("get", kind, "typo", "-w")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (3, "")
     assert "typo not found" in refused.err
 
 

@@ -80,7 +80,7 @@ def test_the_list_marks_the_one_in_use_and_keeps_secrets(penstock):
 def test_without_any_that_is_said(penstock):
     assert penstock("profile", "list").out == "No profiles found\n"
     refused = penstock("profile", "use", "prom")
-    assert refused.code == 1
+    assert refused.code == 3
     assert refused.err == (
         "Error: There is no profile prom.\nHint: make one: penstock profile init NAME --api-server URL --token TOKEN\n"
     )
@@ -90,7 +90,7 @@ def test_what_is_there_is_not_overwritten(penstock):
     penstock("profile", "init", "prom", "--api-server", NOBODY, "--token", "a")
     for word in ("init", "add"):
         refused = penstock("profile", word, "prom", "--api-server", "http://127.0.0.1:2", "--token", "b")
-        assert (refused.code, refused.out) == (1, "")
+        assert (refused.code, refused.out) == (6, "")
         assert f"Error: Profile prom is there already, for {NOBODY}.\n" in refused.err
     forced = penstock("profile", "init", "prom", "--force", "--api-server", "http://127.0.0.1:2", "--token", "b")
     assert forced.code == 0
@@ -134,7 +134,7 @@ def test_two_ways_to_name_a_server_in_one_command_are_refused(penstock):
 def test_a_refused_token_says_how_to_give_another(penstock, server):
     penstock("profile", "init", "prom", "--api-server", server.address, "--token", "wrong")
     refused = penstock("get", "wk")
-    assert refused.code == 1
+    assert refused.code == 4
     assert f"penstock profile init prom --force --api-server {server.address} --token -" in refused.err
 
 

@@ -119,9 +119,9 @@ def test_nodes_and_cpus(pwmcli):
 def test_what_there_is_not_is_said(pwmcli):
     for kind in ("gpu", "cpu", "node", "group", "user"):
         done = pwmcli("get", kind, "none-such")
-        assert (done.code, done.out) == (1, "")
+        assert (done.code, done.out) == (3, "")
         assert "none-such not found" in done.err
-        assert pwmcli("describe", kind, "none-such").code == 1
+        assert pwmcli("describe", kind, "none-such").code == 3
 
 
 # -- workloads ----------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_workloads_by_what_they_ask_for(pwmcli, begun):
     assert pwmcli("get", "gpuw", "on-gpu").out.splitlines()[2].split()[1] == "on-gpu"
     for more in ([], ["-j"], ["-o", "yaml"]):
         done = pwmcli("get", "gpuw", "on-cpu", *more)
-        assert (done.code, done.out) == (1, "")
+        assert (done.code, done.out) == (3, "")
         assert "Workload on-cpu asks for no GPUs" in done.err
         assert "Workload on-gpu asks for GPUs" in pwmcli("get", "cpuw", "on-gpu", *more).err
 
@@ -218,7 +218,7 @@ def test_a_storage(pwmcli):
     assert "group:  pwm.resource\n" in pwmcli("describe", "storage", "pwmzfs01").out
     assert pwmcli("stop", "-f", "-", stdin=STORAGE).out == "Storage pwmzfs01 not running\n"
     assert pwmcli("delete", "storage", "pwmzfs01").out == "Storage pwmzfs01 deleted\n"
-    assert pwmcli("get", "storage", "pwmzfs01").code == 1
+    assert pwmcli("get", "storage", "pwmzfs01").code == 3
 
 
 def test_the_group_is_asked_for(pwmcli, penstock, begun):
@@ -227,7 +227,7 @@ def test_the_group_is_asked_for(pwmcli, penstock, begun):
     assert "grouped" in pwmcli("get", "wk", "-g", mine).out
     assert pwmcli("describe", "wk", "grouped", "-g", mine).code == 0
     refused = pwmcli("describe", "wk", "grouped", "-g", "no-such-group")
-    assert refused.code == 1
+    assert refused.code == 3
     assert "not found" in refused.err
 
 
@@ -311,9 +311,9 @@ def test_a_file_of_many_documents_is_applied_stopped_and_deleted(pwmcli, penstoc
 def test_a_mistake_in_one_document_leaves_the_others_unmade(pwmcli, penstock):
     (penstock.folder / "wrong.yaml").write_text(BATCH.replace("batch-7", "Not A Name").replace("batch", "wrong"))
     refused = pwmcli("apply", "-f", "wrong.yaml")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "Not A Name" in refused.err
-    assert pwmcli("get", "wk", "wrong-1").code == 1
+    assert pwmcli("get", "wk", "wrong-1").code == 3
 
 
 @pytest.mark.parametrize("word", ["stop", "delete"])
@@ -393,7 +393,7 @@ def test_top_of_the_nodes(pwmcli):
     ]
     assert row.startswith(NODE)
     assert pwmcli("top", "node", NODE).out.splitlines()[1].startswith(NODE)
-    assert pwmcli("top", "node", "none-such").code == 1
+    assert pwmcli("top", "node", "none-such").code == 3
 
 
 def test_top_at_a_terminal_goes_on(penstock, begun, open_terminal: Open):

@@ -116,7 +116,7 @@ def test_a_machines_server_that_is_down_is_not_replaced_by_ones_own(alone):
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
     refused = alone("jobs", "list")
-    assert refused.code == 1
+    assert refused.code == 5
     assert refused.err == (
         "Error: The machine's server is down.\n"
         f"Hint: sudo penstock server start --system (if it is gone for good: sudo rm {path}; "
@@ -134,13 +134,13 @@ def test_a_machines_server_that_was_stopped_is_not_replaced_and_keeps_its_port(a
     assert alone("server", "start", "--system", **systems).code == 0
     stopped = alone("server", "stop")
     refused = alone("jobs", "list")
-    assert (refused.code, refused.err.splitlines()[0]) == (1, "Error: The machine's server is down.")
+    assert (refused.code, refused.err.splitlines()[0]) == (5, "Error: The machine's server is down.")
     assert stopped.err.endswith(f"Commands on this machine wait for it; if it is gone for good: sudo rm {path}\n")
     asked = alone("server", "start", "--port", "8000")
     assert asked.out.endswith(", no TCP port\n"), asked.err
     assert "Note: Port 8000 is that of this machine's own server, so this one has no TCP port." in asked.err
     assert asked.err.endswith("Commands use yours with: export PENSTOCK_MODE=user\n")
-    assert alone("jobs", "list").code == 1
+    assert alone("jobs", "list").code == 5
     assert alone("jobs", "list", PENSTOCK_MODE="user").out == "No tasks found\n"
     assert alone("server", "stop", PENSTOCK_MODE="user").code == 0
     del alone.environ["PENSTOCK_PORT"]
@@ -157,7 +157,7 @@ def test_a_machine_configured_for_one_server_starts_no_other(alone, place):
     for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache"):
         shutil.copy(f"/etc/{name}", etc)
     script = (
-        "import os, sys, tomllib, penstock.cli.main, penstock.cli.server, penstock.cli.launch\n"
+        "import os, sys, tomllib, penstock.cli.main, penstock.cli.server\n"
         "os.seteuid(65534)\n"
         "sys.argv = ['penstock', 'jobs', 'list']\n"
         "sys.exit(penstock.cli.main.main())"
@@ -169,7 +169,7 @@ def test_a_machine_configured_for_one_server_starts_no_other(alone, place):
         'take mode = "system" out of /etc/penstock/config.toml; '
         "for a server of your own beside it: export PENSTOCK_MODE=user)\n"
     )
-    assert done.returncode == 1
+    assert done.returncode == 5
     assert not Path(alone.environ["PENSTOCK_DATA_DIR"]).exists()
 
 
@@ -214,7 +214,7 @@ def test_of_a_system_servers_data_others_can_read_nothing_but_what_is_theirs(alo
 
 def test_a_server_for_everyone_needs_root(alone):
     script = (
-        "import os, sys, penstock.cli.main, penstock.cli.server, penstock.cli.launch\n"
+        "import os, sys, penstock.cli.main, penstock.cli.server\n"
         "if os.geteuid() == 0: os.seteuid(65534)\n"
         "sys.argv = ['penstock', 'server', 'start', '--system']\n"
         "sys.exit(penstock.cli.main.main())"
@@ -233,5 +233,5 @@ def test_the_doctor_is_content_with_a_server_that_works(alone):
 
 def test_the_server_logs_of_a_machine_without_one(alone):
     missing = alone("server", "logs")
-    assert missing.code == 1
+    assert missing.code == 5
     assert missing.err.endswith("Hint: penstock server start\n")

@@ -89,9 +89,9 @@ def test_what_cannot_be_entered_is_said(penstock, server):
     server.ended(over["id"])
     refused = penstock("shell", "wk", "shell-over", name="pwmcli")
     assert (refused.code, refused.err.splitlines()[0]) == (
-        1,
+        125,
         f"Error: shell-over ({over['id']}) is not running: completed",
     )
-    assert penstock("shell", "wk", "none-such", name="pwmcli").code == 1
+    assert penstock("shell", "wk", "none-such", name="pwmcli").code == 125
     assert "'gpu' is not one of: wk" in penstock("shell", "gpu", "x", name="pwmcli").err
     assert "Name one thing: pwmcli shell KIND NAME." in penstock("shell", "a", "b", "c", name="pwmcli").err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.jobs.follow import Shown, ShownBytes, ShownLines
+from penstock.cli.ui.follow import Shown, ShownBytes, ShownLines
 
 
 def shown(shows: Shown, *streams: list[bytes]) -> bytes:

@@ -104,7 +104,28 @@ def test_a_reader_that_goes_away_is_no_error(penstock):
 
 def test_a_traceback_is_only_for_those_who_ask(penstock):
     without = penstock("jobs", "status", "nothing")
-    assert without.code == 1
+    assert without.code == 3
     assert without.err.startswith("Error: ")
     assert "Traceback" not in without.err
     assert "Traceback" in penstock("jobs", "status", "nothing", PENSTOCK_DEBUG="1").err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("volumes", "get", "nope"), 3),
+        (("jobs", "status", "nope"), 3),
+        (("jobs", "logs", "nope"), 3),
+        (("get", "wk", "nope"), 3),
+        (("profile", "use", "nope"), 3),
+        (("jobs", "list", "--api-url", "http://127.0.0.1:1"), 5),
+        (("volumes", "create", "v", "10GB"), 2),
+        (("jobs", "list", "--no-such-option"), 2),
+        (("exec", "nope", "--", "true"), 125),
+        (("jobs", "wait", "nope"), 125),
+        (("run", "--cpus", "none", "--", "true"), 125),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_the_exit_code_says_what_went_wrong(penstock, words, code):
+    assert penstock(*words).code == code

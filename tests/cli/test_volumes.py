@@ -105,21 +105,21 @@ def test_one_volume_with_everything_known_of_it(penstock):
 def test_a_name_that_is_taken_names_the_one_that_has_it(penstock):
     volume = made(penstock, "taken")
     again = penstock("volumes", "create", "taken", "1Gi")
-    assert again.code == 1
+    assert again.code == 6
     assert again.out == ""
     assert volume["id"] in again.err
 
 
 def test_a_wrong_size_is_refused_with_the_right_one(penstock):
     refused = penstock("volumes", "create", "sized", "10GB")
-    assert refused.code == 1
+    assert refused.code == 2
     assert refused.err.startswith("Error: ")
     assert "10Gi" in refused.err
 
 
 def test_what_is_not_there_is_said_to_be_not_there(penstock):
     missing = penstock("volumes", "delete", "nothing", "--force")
-    assert (missing.code, missing.out) == (1, "")
+    assert (missing.code, missing.out) == (3, "")
     assert "nothing" in missing.err
 
 
@@ -155,7 +155,7 @@ def test_a_volume_in_use_stays_and_the_way_out_is_named(penstock):
     made(penstock, "busy")
     job = json.loads(penstock("run", "--volume", "busy:/data", "-o", "json", "--", "sleep", "100").out)
     refused = penstock("volumes", "delete", "busy", "--force")
-    assert refused.code == 1
+    assert refused.code == 6
     assert f"penstock jobs stop {job['id']}" in refused.err
     assert penstock("jobs", "stop", job["id"]).code == 0
     assert penstock("jobs", "wait", job["id"]).code == 1
@@ -193,7 +193,7 @@ def test_storage_classes_are_listed(penstock):
 def test_one_that_is_missing_does_not_keep_the_others(penstock):
     ids = [made(penstock, f"several-{number}")["id"] for number in range(2)]
     deleted = penstock("volumes", "delete", "--force", "several-0", "several-none", "several-1")
-    assert deleted.code == 1
+    assert deleted.code == 3
     assert deleted.out == "".join(f"Volume {each} deleted successfully\n" for each in ids)
     assert "several-none" in deleted.err
 

@@ -86,7 +86,7 @@ def test_a_task_is_read_back_as_a_document_that_changes_nothing(penstock, name):
     assert again(penstock, shown) == ["not changed"]
     assert penstock("get", "job", "full", "-o", "yaml").out == shown
     changed = penstock("apply", "-f", "-", stdin=shown.replace("retries: 2", "retries: 3"))
-    assert changed.code == 1
+    assert changed.code == 2
     assert "retries: 2 → 3" in changed.err
 
 
@@ -146,7 +146,7 @@ def test_what_no_document_made_is_shown_as_the_server_answers_it(penstock):
 @pytest.mark.parametrize("kind", ["wk", "vol", "user", "group", "storage", "node"])
 def test_one_that_is_not_there_is_said(penstock, kind):
     done = penstock("get", kind, "none-such", "-o", "yaml")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (3, "")
     assert "none-such not found" in done.err
 
 
@@ -174,7 +174,7 @@ def test_what_runs_is_read_back_as_a_task(penstock):
 def test_what_the_other_way_has_no_word_for_is_an_error_that_names_it(penstock):
     theirs = "apiVersion: v1\nkind: Workload\nmetadata: {name: a, group: vision}\nspec: {driver: pwm.docker, run: b}\n"
     refused = penstock("convert", "-", "--to", "task", stdin=theirs)
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (2, "")
     assert "metadata.group: 'vision' cannot be said in a task" in refused.err
     assert "kind: a Group cannot be said as a manifest" in penstock("convert", "-", "--to", "kubernetes", stdin=LAB).err
 

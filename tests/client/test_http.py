@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client.api import Client
-from penstock.client.http import Send
+from penstock.client.http import SendPiece
 from penstock.errors import Invalid, PenstockError, TooLarge, Unreachable
 
 
@@ -174,7 +174,7 @@ def test_nobody_there_says_which_address_and_what_to_do():
 
 
 def test_an_upload_goes_out_in_chunks():
-    def fill(send: Send) -> None:
+    def fill(send: SendPiece) -> None:
         for piece in (b"abc", b"", b"de"):
             send(piece)
 
@@ -187,7 +187,7 @@ def test_a_refused_upload_says_why_though_it_was_not_read_to_its_end():
     body = b'{"code":"too_large","message":"Too much."}'
     answered = threading.Event()
 
-    def fill(send: Send) -> None:
+    def fill(send: SendPiece) -> None:
         send(b"x")
         assert answered.wait(10)
         while True:

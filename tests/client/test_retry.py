@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from penstock.client.api import Client
-from penstock.client.retry import AWAY, Patience
+from penstock.client.retry import AWAY, ServerWait
 from penstock.errors import NotFound, Unreachable
 from tests.client.test_http import hangs_up, ok, peer, says
 
@@ -26,7 +26,7 @@ def test_it_asks_until_there_is_an_answer_and_says_so_once():
         hangs_up, hangs_up, gone, hangs_up, ok(b'{"a": 1}'), hangs_up, ok(b"{}"), *[hangs_up] * 2, ok(b"[]")
     ) as it:
         client = Client(it.url)
-        patience = Patience(client, said.append)
+        patience = ServerWait(client, said.append)
         assert patience.ask(lambda: client.get("/x")) == {"a": 1}
         assert (said, patience.absences) == ([AWAY], 1)
         assert patience.ask(lambda: client.get("/x")) == {}
@@ -40,14 +40,14 @@ def test_an_error_of_the_server_is_an_answer():
     with peer(says(b"HTTP/1.1 404 x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))) as server:
         client = Client(server.url)
         with pytest.raises(NotFound):
-            Patience(client, pytest.fail).ask(lambda: client.get("/x"))
+            ServerWait(client, pytest.fail).ask(lambda: client.get("/x"))
 
 
 def test_it_gives_up_in_the_end():
     said: list[str] = []
     client = Client("http://127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"The server did not come back within 0s: No server answers at ") as caught:
-        Patience(client, said.append, seconds=0.1).ask(lambda: client.get("/x"))
+        ServerWait(client, said.append, seconds=0.1).ask(lambda: client.get("/x"))
     assert said == [AWAY]
     assert caught.value.hint
     assert caught.value.hint.startswith("the jobs go on; ")
@@ -56,7 +56,7 @@ def test_it_gives_up_in_the_end():
 def test_it_waits_no_longer_than_whoever_asks():
     client = Client("http://127.0.0.1:1")
     with pytest.raises(Unreachable, match="The server did not come back within 0s"):
-        Patience(client, lambda _: None).ask(lambda: client.get("/x"), until=monotonic())
+        ServerWait(client, lambda _: None).ask(lambda: client.get("/x"), until=monotonic())
 
 
 def listener(path: Path) -> socket.socket:

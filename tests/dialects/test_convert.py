@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.dialects.convert import Target, convert
+from penstock.dialects.convert import ConvertTarget, convert
 from penstock.dialects.task.read import read_task
 from penstock.errors import Invalid
 from tests.dialects.documents import a, spec_of, under_workload
@@ -70,17 +70,17 @@ SWEEP = "name: sweep\narray: {count: 10, parallelism: 2}\nrun: echo $JOB_COMPLET
 
 @pytest.mark.parametrize("text", [FIRST_TEST, CPU_TEST, TENSORFLOW])
 def test_every_workload_of_document_003_comes_back_from_a_task_as_it_was(text):
-    task = convert(text, "d.yaml", to=Target.task)
-    back = convert(task, "t.yaml", to=Target.document)
+    task = convert(text, "d.yaml", to=ConvertTarget.task)
+    back = convert(task, "t.yaml", to=ConvertTarget.document)
     assert spec_of(back) == spec_of(text)
-    assert convert(back, "d.yaml", to=Target.task) == task
+    assert convert(back, "d.yaml", to=ConvertTarget.task) == task
 
 
 @pytest.mark.parametrize("task", [EVERYTHING, SCRIPT, SWEEP])
 def test_a_task_comes_back_from_a_document_letter_for_letter(task):
-    document = convert(task, "t.yaml", to=Target.document)
+    document = convert(task, "t.yaml", to=ConvertTarget.document)
     assert spec_of(document) == read_task(task, "t.yaml").spec
-    assert convert(document, "d.yaml", to=Target.task) == task
+    assert convert(document, "d.yaml", to=ConvertTarget.task) == task
     assert convert(document, "d.yaml") == task
 
 
@@ -93,13 +93,13 @@ def test_what_a_manifest_cannot_say_is_said_above_it():
 # what cannot be said
 
 
-def problems(text: str, to: Target | None, group: str | None = None) -> list[str]:
+def problems(text: str, to: ConvertTarget | None, group: str | None = None) -> list[str]:
     with pytest.raises(Invalid) as caught:
         convert(text, "d.yaml", to=to, group=group)
     return [str(problem) for problem in caught.value.problems]
 
 
-@pytest.mark.parametrize("to", [None, Target.task])
+@pytest.mark.parametrize("to", [None, ConvertTarget.task])
 def test_another_group_is_not_lost_in_a_task(to):
     text = CPU_TEST.replace("  name: test-ubuntu-01", "  name: test-ubuntu-01\n  group: vision")
     (problem,) = problems(text, to, group="alice")
@@ -109,10 +109,10 @@ def test_another_group_is_not_lost_in_a_task(to):
     )
     task = convert(text, "d.yaml", to=to, group="vision")
     assert read_task(task, "t.yaml").spec == spec_of(CPU_TEST)
-    assert "group: vision\n" in convert(text, "d.yaml", to=Target.document, group="alice")
+    assert "group: vision\n" in convert(text, "d.yaml", to=ConvertTarget.document, group="alice")
 
 
-@pytest.mark.parametrize(("to", "word"), [(Target.task, "task"), (Target.kubernetes, "manifest")])
+@pytest.mark.parametrize(("to", "word"), [(ConvertTarget.task, "task"), (ConvertTarget.kubernetes, "manifest")])
 def test_only_a_document_can_say_who_there_is_and_all_that_is_wrong_is_told_at_once(to, word):
     group, user = problems(USER_FILE, to)
     assert group == (

@@ -11,16 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dialects.document.config import CONFIG
-from penstock.dialects.document.group import GROUP, LIMITS
+from penstock.dialects.document.config import CONFIG, NETWORK, PORT
 from penstock.dialects.document.node import GPU, NODE
-from penstock.dialects.document.ports import NETWORK, PORT
-from penstock.dialects.document.selectors import CPU, SELECTORS
-from penstock.dialects.document.storage import NFS, STORAGE
+from penstock.dialects.document.people import GROUP, LIMITS, MEMBERSHIP, USER
 from penstock.dialects.document.types import AskedVolume, NounDocument, WorkloadDocument
-from penstock.dialects.document.user import MEMBERSHIP, USER
-from penstock.dialects.document.volume import VOLUME
-from penstock.dialects.document.volumes import VOLUMES
+from penstock.dialects.document.volumes import NFS, STORAGE, VOLUME, VOLUMES
+from penstock.dialects.document.workload import CPU, SELECTORS
 from penstock.dialects.document.workload import WORKLOAD as WORKLOAD_SHAPE
 from penstock.dialects.documents import TaskDocument, read_documents
 from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.dialects.convert import Target, convert
+from penstock.dialects.convert import ConvertTarget, convert
 from penstock.dialects.document.types import AskedVolume, NounDocument, WorkloadDocument
 from penstock.dialects.document.write import write_noun, write_workload
 from penstock.dialects.documents import read_documents
@@ -51,7 +51,7 @@ def test_a_workload_reads_back_to_the_same(spec):
 def test_the_documents_own_workloads_are_two_spellings_of_one(text):
     task = convert(text, "d.yaml")
     assert read_task(task, "t.yaml").spec == spec_of(text)
-    assert spec_of(convert(task, "t.yaml", to=Target.document)) == spec_of(text)
+    assert spec_of(convert(task, "t.yaml", to=ConvertTarget.document)) == spec_of(text)
 
 
 def test_a_workload_is_written_as_the_document_has_it():
@@ -256,8 +256,8 @@ def test_a_group_that_says_nothing_has_no_spec():
 
 @pytest.mark.parametrize("text", DOCUMENTS)
 def test_a_document_as_a_document_is_the_same_and_the_shortest(text):
-    written = convert(text, "d.yaml", to=Target.document)
-    assert convert(written, "d.yaml", to=Target.document) == written
+    written = convert(text, "d.yaml", to=ConvertTarget.document)
+    assert convert(written, "d.yaml", to=ConvertTarget.document) == written
     assert len(read_documents(written, "d.yaml")) == len(read_documents(text, "d.yaml"))
 
 
@@ -265,13 +265,15 @@ def test_a_document_as_a_document_is_the_same_and_the_shortest(text):
 def test_a_manifest_becomes_a_document(manifest):
     task = read_task(convert(manifest, "m.yaml"), "t.yaml").spec
     text = "".join(
-        line for line in convert(manifest, "m.yaml", to=Target.document).splitlines(True) if not line.startswith("#")
+        line
+        for line in convert(manifest, "m.yaml", to=ConvertTarget.document).splitlines(True)
+        if not line.startswith("#")
     )
     assert spec_of(text) == task
 
 
 def test_a_claim_becomes_a_volume():
-    assert noun_of(convert(CLAIM, "m.yaml", to=Target.document)) == AskedVolume(
+    assert noun_of(convert(CLAIM, "m.yaml", to=ConvertTarget.document)) == AskedVolume(
         name="results-alice",
         size="1Gi",
         storage_class="rook-cephfs",
@@ -280,7 +282,7 @@ def test_a_claim_becomes_a_volume():
 
 
 def test_a_document_becomes_a_manifest_with_what_that_cannot_say_above_it():
-    text = convert(TENSORFLOW, "d.yaml", to=Target.kubernetes)
+    text = convert(TENSORFLOW, "d.yaml", to=ConvertTarget.kubernetes)
     assert text.startswith(
         "# selectors, terminal: cannot be said in a manifest that Penstock reads\n# exclusive_cpus: "
     )
@@ -288,4 +290,4 @@ def test_a_document_becomes_a_manifest_with_what_that_cannot_say_above_it():
 
 
 def test_a_task_stays_a_task_where_that_is_asked_for():
-    assert convert("run:   a\n", "t.yaml", to=Target.task) == "run: a\n"
+    assert convert("run:   a\n", "t.yaml", to=ConvertTarget.task) == "run: a\n"

@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dialects.document.config import CONFIG, IMAGE_SHAPE
-from penstock.dialects.document.group import DEFAULTS, GROUP, LIMITS
+from penstock.dialects.document.config import CONFIG, IMAGE_SHAPE, NETWORK
 from penstock.dialects.document.node import GPU, NODE
-from penstock.dialects.document.notify import PLUGINS
-from penstock.dialects.document.ports import NETWORK
-from penstock.dialects.document.selectors import CPU, SELECTORS
-from penstock.dialects.document.selectors import GPU as GPU_SELECTOR
-from penstock.dialects.document.storage import LOCAL, NFS, STORAGE
-from penstock.dialects.document.user import KINDS, MEMBERSHIP, USER, VERBS
-from penstock.dialects.document.volume import VOLUME
-from penstock.dialects.document.volumes import SCRATCHES, VOLUMES
-from penstock.dialects.document.workload import RESOURCES, WORKLOAD
+from penstock.dialects.document.people import DEFAULTS, GROUP, KINDS, LIMITS, MEMBERSHIP, USER, VERBS
+from penstock.dialects.document.volumes import LOCAL, NFS, SCRATCHES, STORAGE, VOLUME, VOLUMES
+from penstock.dialects.document.workload import CPU, PLUGINS, RESOURCES, SELECTORS, WORKLOAD
+from penstock.dialects.document.workload import GPU as GPU_SELECTOR
 from penstock.dialects.documents import read_documents
 from penstock.domain.kinds import APPLIED
 

@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dialects.documents import TaskDocument, read_documents
-from penstock.dialects.manifest.claim import PVC
-from penstock.dialects.manifest.container import CONTAINER
+from penstock.dialects.manifest.container import AMOUNTS, CONTAINER, RESOURCES
 from penstock.dialects.manifest.job import JOB, SERVICE
 from penstock.dialects.manifest.metadata import METADATA
-from penstock.dialects.manifest.mounts import EMPTY_DIR, MOUNT, VOLUME
-from penstock.dialects.manifest.placement import AFFINITY
+from penstock.dialects.manifest.pod import AFFINITY
 from penstock.dialects.manifest.pod import POD as POD_SHAPE
 from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload, NewClaim
-from penstock.dialects.manifest.resources import AMOUNTS, RESOURCES
+from penstock.dialects.manifest.volumes import EMPTY_DIR, MOUNT, PVC, VOLUME
 from penstock.dialects.yaml import FILE_LIMIT, SIZE_LIMIT
 from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Requests, Resources, Scratch, Spec

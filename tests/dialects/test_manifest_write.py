@@ -7,11 +7,11 @@ import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from penstock.dialects.convert import Target, convert
+from penstock.dialects.convert import ConvertTarget, convert
 from penstock.dialects.documents import read_documents
 from penstock.dialects.manifest.container import escaped, expanded
-from penstock.dialects.manifest.mounts import default_shared_memory, is_usual
 from penstock.dialects.manifest.read import ManifestWorkload
+from penstock.dialects.manifest.volumes import default_shared_memory, is_usual
 from penstock.dialects.manifest.write import write_manifest
 from penstock.dialects.task.read import read_task
 from penstock.domain.environment import is_ours
@@ -351,21 +351,21 @@ def test_what_the_reader_should_know_of_a_task_stands_above_its_manifest():
 
 def test_a_secret_is_written_without_its_value_in_every_way_of_writing():
     text = "name: a\nresources: {image_id: b}\nsecrets: {LICENCE: hunter2}\nenvs: {EPOCHS: 3}\nrun: c\n"
-    for to in Target:
+    for to in ConvertTarget:
         written = convert(text, "t.yaml", to=to)
         assert "hunter2" not in written
         assert "LICENCE" in written
         assert "EPOCHS" in written
-    assert "secrets:\n  LICENCE: null\n" in convert(text, "t.yaml", to=Target.task)
-    assert "    secrets:\n      LICENCE: null\n" in convert(text, "t.yaml", to=Target.document)
-    manifest = convert(text, "t.yaml", to=Target.kubernetes)
+    assert "secrets:\n  LICENCE: null\n" in convert(text, "t.yaml", to=ConvertTarget.task)
+    assert "    secrets:\n      LICENCE: null\n" in convert(text, "t.yaml", to=ConvertTarget.document)
+    manifest = convert(text, "t.yaml", to=ConvertTarget.kubernetes)
     assert "# secrets: before it, kubectl create secret generic a --from-literal=LICENCE=…\n" in manifest
     assert "- name: LICENCE\n          valueFrom:\n            secretKeyRef: {name: a, key: LICENCE}\n" in manifest
 
 
 def test_a_secret_that_is_named_reads_back_as_one_that_is_kept_elsewhere():
     text = "name: a\nresources: {image_id: b}\nsecrets: {LICENCE: hunter2}\nrun: c\n"
-    for to in (Target.task, Target.document):
+    for to in (ConvertTarget.task, ConvertTarget.document):
         [read] = read_documents(convert(text, "t.yaml", to=to), "w.yaml")
         assert (read.task.spec.envs, read.task.spec.open_secrets) == ({}, ("LICENCE",))
 

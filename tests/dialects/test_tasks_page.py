@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dialects.manifest.claim import PVC
 from penstock.dialects.manifest.container import CONTAINER
 from penstock.dialects.manifest.job import JOB
-from penstock.dialects.manifest.mounts import EMPTY_DIR
 from penstock.dialects.manifest.pod import POD
+from penstock.dialects.manifest.volumes import EMPTY_DIR, PVC
 from penstock.dialects.task import keys
 from penstock.dialects.task.read import read_task
 

@@ -132,7 +132,7 @@ def test_an_admin_describes_and_stops_by_name(full):
     code, out, err = penstock(full, "admin", "describe", "wk", "in-other")
     assert (code, "in-other" in out) == (0, True), err
     code, _, err = penstock(full, "admin", "describe", "wk", "in-both")
-    assert code == 1
+    assert code == 6
     assert "lab/in-both (" in err
     assert "-g" in err
     _, made = full.ask("has", "POST", "/v1/workloads", {"text": SLEEPS.format(name="to-stop")})
@@ -156,5 +156,5 @@ def test_what_ended_under_one_name_in_two_groups_is_still_not_one(full):
 def test_who_may_not_see_what_they_ask_for_is_told_of_that(full, kind):
     for words in (["get", kind.lower()], ["get", kind.lower(), "-o", "yaml"], ["describe", kind.lower(), "any"]):
         code, out, err = penstock(full, "blind", *words, "-g", "lab")
-        assert (code, out) == (1, "")
+        assert (code, out) == (4, "")
         assert f"You may not get a {kind} here." in err, words

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.dialects.convert import Target, convert
+from penstock.dialects.convert import ConvertTarget, convert
 from tests.engines.contract.inspect import ECHO
 from tests.running import RunningServer, start_server
 from tests.server.test_attempts import until
@@ -77,7 +77,7 @@ def test_what_a_task_calls_a_secret_is_never_shown_and_reads_back(module_server)
     assert status == 422
     assert "different: secrets.MODEL_LICENCE" in refused["problems"][0]["message"]
     assert "-secret" not in json.dumps(refused)
-    for written in (text, convert(text, "t.yaml", to=Target.document)):
+    for written in (text, convert(text, "t.yaml", to=ConvertTarget.document)):
         assert module_server.request("POST", "/v1/apply", {"text": written})[1]["results"][0]["result"] == "not changed"
     module_server.request("POST", f"/v1/workloads/{job['id']}/stop")
 

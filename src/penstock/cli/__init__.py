@@ -2,5 +2,3 @@
 
 What `jobs list` imports decides how fast every command feels, so modules are imported when their command is used.
 """
-
-from penstock.cli import lean  # noqa: F401 - before anyone imports click

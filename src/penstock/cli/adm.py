@@ -6,8 +6,8 @@ import click
 
 from penstock.cli.completion import user_names
 from penstock.cli.token import lifetime_options, make_token
-from penstock.cli.ui.batch import documents_body, file_option, show_results
 from penstock.cli.ui.command import HELP, LazyGroup, command, version_option
+from penstock.cli.ui.documents import documents_body, file_option, show_results
 from penstock.cli.ui.options import api_url_option, connect, output_option
 from penstock.cli.ui.output import echo, note, print_data, print_items, print_total
 from penstock.cli.ui.table import Column, Row, field, moment

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from penstock.cli.jobs.submit import active_venv, folder_of, send
-from penstock.cli.ui.batch import documents_body, file_option, show_results
 from penstock.cli.ui.command import command
+from penstock.cli.ui.documents import documents_body, file_option, show_results
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import note
 

@@ -63,7 +63,7 @@ def names_of_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`describe <Tab>` offers kinds and jobs, `describe volume <Tab>` what there is of them."""
-    from penstock.cli.ui.kinds import KindWord, kind_of, speaks_document
+    from penstock.cli.ui.kinds import KindParam, kind_of, speaks_document
 
     words = ctx.params.get(param.name or "") or ()
     workloads = active_job_names if ctx.info_name in OF_ACTIVE else job_names
@@ -72,12 +72,14 @@ def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str)
         if kind and kind.noun == "Workload":
             return workloads(ctx, param, incomplete)
         return _names_of(kind.noun, ctx, incomplete) if kind else []
-    kinds = [word for word in KindWord(*TAKEN.get(ctx.info_name or "", ())).offered(ctx) if word.startswith(incomplete)]
+    kinds = [
+        word for word in KindParam(*TAKEN.get(ctx.info_name or "", ())).offered(ctx) if word.startswith(incomplete)
+    ]
     return kinds + workloads(ctx, param, incomplete)
 
 
 def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:
-    from penstock.cli.ui.views import PATHS
+    from penstock.cli.ui.kinds import PATHS
 
     return _names(PATHS[noun], {"limit": 500}, ctx, incomplete)
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from penstock.cli.ui.batch import documents_body, optional_file
 from penstock.cli.ui.command import command
+from penstock.cli.ui.documents import documents_body, optional_file
 from penstock.cli.ui.options import api_url_option, connect, group_option
 from penstock.cli.ui.output import echo, note
 

@@ -8,21 +8,19 @@ import sys
 import click
 
 from penstock.cli.completion import kinds_and_names
-from penstock.cli.jobs.outcome import is_over
-from penstock.cli.ui.batch import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.ui.command import command
-from penstock.cli.ui.confirm import confirmed, each
-from penstock.cli.ui.kinds import Kind, KindWord, one_thing, speaks_document
+from penstock.cli.ui.confirm import confirmed, each, of_others
+from penstock.cli.ui.documents import documents_body, optional_file, show_results, thing_or_file
+from penstock.cli.ui.follow import is_over
+from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_document
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import echo, note
-from penstock.cli.ui.owners import of_others
 from penstock.cli.ui.table import Row
-from penstock.cli.ui.views import PATHS, SINGLE, asked_for
 from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS, Client
 from penstock.errors import Forbidden
 
-KINDS = KindWord("Workload", "Volume", "Node", "Group", "User", "Storage")
+KINDS = KindParam("Workload", "Volume", "Node", "Group", "User", "Storage")
 VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 
 
@@ -95,7 +93,7 @@ def _agreed(question: str, *, volumes: bool) -> bool:
     return confirmed(question, "--yes")
 
 
-def _others(client: Client, kind: Kind, named: str, group: str | None, force: bool) -> str | None:
+def _others(client: Client, kind: KindChoice, named: str, group: str | None, force: bool) -> str | None:
     """Say whose it is, or who loses what with it; None where that is nobody but oneself: a group, a storage, and a node
     that answers are not deleted as long as anybody has something there."""
     if kind.noun in SINGLE and not force:
@@ -114,12 +112,12 @@ def _others(client: Client, kind: Kind, named: str, group: str | None, force: bo
     return None
 
 
-def _loss(kind: Kind) -> str:
+def _loss(kind: KindChoice) -> str:
     losses = {"Workload": " and its log", "Volume": " and all its data"}
     return losses.get(kind.noun, "")
 
 
-def _said(kind: Kind, gone: Row) -> str:
+def _said(kind: KindChoice, gone: Row) -> str:
     id_ = f" ({gone['id']})" if gone.get("id") and kind.noun in SINGLE else ""
     more = f": {gone['message']}" if gone.get("message") else ""
     done = "is being deleted" if more and kind.noun == "Volume" else "deleted"

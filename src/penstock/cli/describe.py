@@ -9,15 +9,23 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.get import named
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import Kind, KindWord, one_thing
+from penstock.cli.ui.kinds import (
+    PATHS,
+    SINGLE,
+    KindChoice,
+    KindParam,
+    check_asking,
+    one_thing,
+    refused_as_asked,
+    view_of,
+)
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, field, moment, table
-from penstock.cli.ui.views import PATHS, SINGLE, check_asking, refused_as_asked, view_of
 from penstock.client.address import segment
 from penstock.client.api import Client
 
-KINDS = KindWord()
+KINDS = KindParam()
 EVENTS = [
     moment("Time", "at"),
     field("About", "about", drop=1, least=8),
@@ -63,9 +71,9 @@ def describe(words: tuple[str, ...], group: str | None, output: str, api_url: st
             echo_styled(f"  {line}")
 
 
-def _describe_listed(client: Client, kind: Kind, ref: str, group: str | None, output: str) -> None:
+def _describe_listed(client: Client, kind: KindChoice, ref: str, group: str | None, output: str) -> None:
     """What only a list knows: all its columns, one below the other."""
-    view = view_of(Kind(kind.noun), wide=True)
+    view = view_of(KindChoice(kind.noun), wide=True)
     rows = named(client, kind, view, {"group": group}, ref)
     if output not in ("table", "wide"):
         print_data(rows[0] if len(rows) == 1 else rows, output)
@@ -82,7 +90,7 @@ def _facts(column: Column, row: Row) -> list[tuple[str, str]]:
     return [(column.title, first), *(("", line) for line in further)]
 
 
-def _show(kind: Kind, thing: Row) -> None:
+def _show(kind: KindChoice, thing: Row) -> None:
     if kind.noun == "Workload":
         from penstock.cli.jobs.status import show_job
 

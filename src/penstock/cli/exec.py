@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.completion import active_job_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import Function, api_url_option, connect
+from penstock.cli.ui.options import Function, api_url_option, connect, part_options
 from penstock.client.address import segment
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def session_options(function: Function) -> Function:
 
 @command(
     "exec",
+    passes_code=True,
     examples="""
     penstock exec train
     penstock exec train -- nvidia-smi -l 5
@@ -47,15 +48,13 @@ def session_options(function: Function) -> Function:
 )
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=active_job_names)
 @click.argument("words", metavar="[--] [COMMAND]...", nargs=-1)
-@click.option("--node", type=click.IntRange(0), metavar="N", help="In this node. [default: the first that runs]")
-@click.option("--index", type=click.IntRange(0), metavar="I", help="In this index of an array.")
+@part_options
 @session_options
 @api_url_option()
 def execute(
     ref: str,
     words: Sequence[str],
-    node: int | None,
-    index: int | None,
+    part: int | None,
     stdin: bool | None,
     tty: bool | None,
     api_url: str | None,
@@ -64,9 +63,7 @@ def execute(
 
     It sees what the job sees: its files, variables and processes. It ends with the connection, and with the job.
     """
-    if node is not None and index is not None:
-        raise click.UsageError("--node and --index cannot be used together.")
-    query = {"part": node if index is None else index}
+    query = {"part": part}
     return converse(connect(api_url), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
 
 
@@ -74,7 +71,7 @@ def converse(
     client: Client, path: str, query: Query, words: Sequence[str], stdin: bool | None, tty: bool | None
 ) -> int:
     """Talk to the program at the other end until it ends; its exit code."""
-    from penstock.cli.ui.terminal import Conversation, size_of
+    from penstock.cli.ui.terminal import TerminalSession, size_of
 
     given = list(words[1:] if words[:1] == ("--",) else words)
     if given == list(words) and given and given[0].startswith("-"):
@@ -89,4 +86,4 @@ def converse(
         raise click.UsageError("The command is longer than 256 KiB; put it into a file, or pass it as standard input.")
     socket = client.websocket(path, {**query, "tty": tty, "columns": columns, "rows": rows}, PROTOCOL)
     socket.send(command)  # not in the address, which the server and every proxy on the way may write down
-    return Conversation(socket, terminal=tty, stdin=stdin).run()
+    return TerminalSession(socket, terminal=tty, stdin=stdin).run()

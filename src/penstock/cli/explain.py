@@ -6,14 +6,13 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindWord, one_thing
+from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, field, short_time, table
-from penstock.cli.ui.views import asked_for
 from penstock.client.address import segment
 
-KINDS = KindWord("Workload")
+KINDS = KindParam("Workload")
 
 
 @command(

@@ -8,11 +8,19 @@ import click
 
 from penstock.cli.completion import names_of_kind
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import Kind, KindWord
+from penstock.cli.ui.kinds import (
+    SINGLE,
+    KindChoice,
+    KindParam,
+    TableView,
+    check_asking,
+    is_called,
+    refused_as_asked,
+    view_of,
+)
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import echo, note, print_data, print_items
 from penstock.cli.ui.table import Row
-from penstock.cli.ui.views import SINGLE, View, check_asking, is_called, refused_as_asked, view_of
 from penstock.client.address import segment
 from penstock.client.api import Client
 from penstock.domain.kinds import ALIASES, APPLIED
@@ -32,7 +40,7 @@ SHOWN = 100
     penstock get vol -g pwm.resource
     penstock get wk train -o yaml > train.yaml""",
 )
-@click.argument("kind", type=KindWord())
+@click.argument("kind", type=KindParam())
 @click.argument("ref", metavar="[NAME_OR_ID]", required=False, shell_complete=names_of_kind)
 @group_option
 @click.option("-w", "--watch", is_flag=True, help="Go on showing changes until Ctrl-C.")
@@ -47,7 +55,7 @@ SHOWN = 100
 @output_option
 @api_url_option(short=True)
 def get(
-    kind: Kind,
+    kind: KindChoice,
     ref: str | None,
     group: str | None,
     watch: bool,
@@ -81,7 +89,9 @@ def get(
             _one(client, kind, view, asked, ref, output)
 
 
-def _documents(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str | None, limit: int) -> bool:
+def _documents(
+    client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str | None, limit: int
+) -> bool:
     """Prints what there is as documents. False where there are none: GPUs, and nodes that a cluster or machine has by
     itself, were made by no document."""
     if kind.noun not in APPLIED:
@@ -104,7 +114,7 @@ def _documents(client: Client, kind: Kind, view: View, asked: dict[str, Any], re
     return bool(newest)
 
 
-def _list(client: Client, kind: Kind, view: View, asked: dict[str, Any], limit: int, output: str) -> None:
+def _list(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], limit: int, output: str) -> None:
     most = limit if view.told else 0
     keep = (lambda item: bool(view.rows([item]))) if kind.asking else None
     listing = client.list(view.path, asked, most, keep)
@@ -113,7 +123,7 @@ def _list(client: Client, kind: Kind, view: View, asked: dict[str, Any], limit: 
         note(f"The newest {limit}; all with: --limit 0")
 
 
-def _one(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str, output: str) -> None:
+def _one(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str, output: str) -> None:
     if kind.noun not in SINGLE:
         _print(client, view, named(client, kind, view, asked, ref), output)
         return
@@ -124,13 +134,13 @@ def _one(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str
         print_data(thing, output)
 
 
-def _single(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> Row:
+def _single(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str) -> Row:
     thing: Row = client.get(f"{view.path}/{segment(ref)}", asked)
     check_asking(kind, ref, thing)
     return thing
 
 
-def named(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str) -> list[Row]:
+def named(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str) -> list[Row]:
     """Those of a list that are called so; that there are none is an error."""
     rows = [row for row in view.rows(client.list(view.path, asked, 0).items) if is_called(row, ref)]
     if not rows:
@@ -139,14 +149,14 @@ def named(client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: st
     return rows
 
 
-def _print(client: Client, view: View, rows: list[Row], output: str) -> None:
+def _print(client: Client, view: TableView, rows: list[Row], output: str) -> None:
     if output in ("table", "wide"):
         rows = view.shown(client, rows)
     print_items(rows, output, view.columns(rows), ruled=view.ruled)
 
 
 def _watch(
-    client: Client, kind: Kind, view: View, asked: dict[str, Any], ref: str | None, limit: int, output: str
+    client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str | None, limit: int, output: str
 ) -> None:
     """What is named must be there when it begins; of all that are called so only those are asked for."""
     from penstock.cli.ui.watch import watch

@@ -6,10 +6,9 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindWord, one_thing
+from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
 from penstock.cli.ui.options import api_url_option, connect, group_option
 from penstock.cli.ui.output import print_data
-from penstock.cli.ui.views import asked_for
 from penstock.client.address import segment
 
 
@@ -28,7 +27,7 @@ def inspect(words: tuple[str, ...], group: str | None, output: str, api_url: str
 
     What looks secret is masked.
     """
-    kind, ref = one_thing(words, KindWord("Workload"))
+    kind, ref = one_thing(words, KindParam("Workload"))
     client = connect(api_url)
     named = asked_for(client, kind, ref, group)
     print_data(client.get(f"/v1/workloads/{segment(named)}/inspect", {"group": group}), output)

@@ -9,9 +9,8 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.jobs.logs import log_options, show_log
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindWord, one_thing, speaks_document
+from penstock.cli.ui.kinds import KindParam, check_asking, one_thing, speaks_document
 from penstock.cli.ui.options import group_option
-from penstock.cli.ui.views import check_asking
 
 
 @command(
@@ -30,7 +29,7 @@ def logs(words: tuple[str, ...], group: str | None, follow: bool | None, **asked
     penstock goes on until it ends, pwmcli shows what is there; --follow and --no-follow say which. Ctrl-C ends only
     the following: the workload goes on, and the exit code is 0.
     """
-    kind, ref = one_thing(words, KindWord("Workload"))
+    kind, ref = one_thing(words, KindParam("Workload"))
     if follow is None:
         follow = not speaks_document(click.get_current_context())
     show_log(ref, group=group, follow=follow, check=lambda job: check_asking(kind, ref, job), **asked)

@@ -73,7 +73,7 @@ def program_name() -> str:
 
 
 def main() -> int:
-    """Run, and turn what happened into an exit code: 0; 1 for an error; 2 for wrong usage; or the workload's own."""
+    """Run the program and return its exit code: 0, that of the error (see `penstock.errors`), or a job's own."""
     gc.set_threshold(UNCOLLECTED)
     try:
         name = program_name()

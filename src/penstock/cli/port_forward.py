@@ -11,10 +11,10 @@ import click
 
 from penstock.cli.completion import active_job_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, group_option
+from penstock.cli.ui.options import api_url_option, connect, group_option, part_options
 from penstock.cli.ui.output import note, show_error
 from penstock.client.address import segment
-from penstock.errors import Conflict, PenstockError, Unavailable
+from penstock.errors import Conflict, PenstockError
 
 if TYPE_CHECKING:
     from penstock.client.api import Client, Query
@@ -53,15 +53,13 @@ class Ports(click.ParamType["tuple[int, int]"]):
 )
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=active_job_names)
 @click.argument("ports", type=Ports(), nargs=-1, required=True)
-@click.option("--node", type=click.IntRange(0), metavar="N", help="Of this node. [default: the first that runs]")
-@click.option("--index", type=click.IntRange(0), metavar="I", help="Of this index of an array.")
+@part_options
 @group_option
 @api_url_option()
 def port_forward(
     ref: str,
     ports: tuple[tuple[int, int], ...],
-    node: int | None,
-    index: int | None,
+    part: int | None,
     group: str | None,
     api_url: str | None,
 ) -> None:
@@ -69,14 +67,11 @@ def port_forward(
 
     It listens on 127.0.0.1 alone, takes as many connections as come, and goes on while the server is restarted.
     """
-    if node is not None and index is not None:
-        raise click.UsageError("--node and --index cannot be used together.")
     client = connect(api_url)
     found = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     if found["status"] != "running":
         raise Conflict(f"{found['name']} ({found['id']}) is not running: {found['status']}.")
     client.stay()  # a server that somebody stopped is not started again by a browser's next click
-    part = node if index is None else index
     listening = [_listen(here, there) for here, there in ports]
     for each, (_, there) in zip(listening, ports, strict=True):
         query: Query = {"port": there, "part": part, "group": group}
@@ -92,7 +87,7 @@ def _listen(here: int, there: int) -> socket.socket:
     try:
         return socket.create_server((HOST, here), backlog=BACKLOG)
     except OSError as error:
-        raise Unavailable(
+        raise Conflict(
             f"Port {here} of this machine cannot be used: {os.strerror(error.errno or 0)}.",
             hint=f"another one: 0:{there}",
         ) from error

@@ -117,10 +117,7 @@ def using(output: str) -> None:
 def list_profiles(output: str) -> None:
     """List the profiles; the one in use is *marked*."""
     rows = [_row(found) for found in all_profiles()]
-    if output in ("table", "wide") and not rows:
-        echo("No profiles found")
-    else:
-        print_items(rows, output, COLUMNS)
+    print_items(rows, output, COLUMNS, noun="profiles")
 
 
 def _add(name: str, api_server: str, token: str | None, *, use: bool, replace: bool = False) -> None:

@@ -35,6 +35,7 @@ OPTIONS = {
 
 @command(
     "run",
+    passes_code=True,
     examples="""
     penstock run -- python3 -c 'print(6 * 7)'
     penstock run --gpus A10:1 --volume ml-data:/data --workdir . -- python3 train.py --data /data

@@ -1,10 +1,22 @@
-"""`penstock server`: start, stop and look at the server of this machine."""
+"""`penstock server`: start, stop and show the server of this machine.
+
+A server that is started in the background gets the write end of a pipe (PENSTOCK_READY_FD) and writes one line of JSON
+to it: where it listens once it is healthy, or the error that stopped it. End of file without a line means it died; its
+log says why. A lock keeps two commands from starting two servers for one data directory.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
-from contextlib import suppress
-from typing import Any
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
 
 import click
 
@@ -12,8 +24,11 @@ from penstock.cli.ui.command import LazyGroup, command
 from penstock.cli.ui.options import output_option
 from penstock.cli.ui.output import echo, note, print_data, print_facts, show_hint
 from penstock.cli.ui.table import short_time
+from penstock.client.address import connect_unix
 from penstock.client.api import Client
-from penstock.errors import Conflict, NotFound, StartRefused, Unreachable
+from penstock.config import load, machine_port, wants_own_server
+from penstock.errors import Conflict, NotFound, StartRefused, Unreachable, from_body
+from penstock.settings import Settings
 
 STOP_SECONDS = 60.0
 
@@ -27,9 +42,6 @@ def server() -> None:
 
 def start_on_demand() -> None:
     """For a command that found no server: start it and say so in one line."""
-    from penstock.cli.launch import start_local
-    from penstock.config import load
-
     said = start_local()
     if said is None:
         return
@@ -52,8 +64,6 @@ def start_on_demand() -> None:
 @click.option("--foreground", is_flag=True, help="Stay in this terminal, as systemd wants it.")
 def start(system: bool, auth: str | None, host: str | None, port: int | None, foreground: bool) -> None:
     """Start the server. Jobs that ran before go on and are found again."""
-    from penstock.cli.launch import start_local
-
     if system and os.geteuid() != 0:
         raise StartRefused("--system needs root.", hint="sudo penstock server start --system")
     given = {"auth": auth, "host": host, "port": port}
@@ -81,15 +91,11 @@ def _mode(system: bool) -> str | None:
 
 
 def _tell_of_the_machines(overrides: dict[str, Any]) -> None:
-    from penstock.config import load, machine_port, wants_own_server
-
     if machine_port(load(overrides)) is not None and not wants_own_server():
         note("Note: This machine has a server for everyone. Commands use yours with: export PENSTOCK_MODE=user")
 
 
 def _become_server(overrides: dict[str, Any]) -> None:
-    from penstock.cli.launch import checked_settings, server_command, server_environment
-
     checked_settings(overrides)
     line = server_command()
     os.execve(line[0], line, server_environment(overrides))  # noqa: S606
@@ -112,12 +118,10 @@ def stop() -> None:
 
 def _stop_and_wait(client: Client, pid: int) -> None:
     """Until the process has ended: before that its lock on the data directory keeps the next one from starting."""
-    from select import select
-
     process = os.pidfd_open(pid)
     try:
         client.post("/v1/server/stop")
-        if not select([process], [], [], STOP_SECONDS)[0]:
+        if not select.select([process], [], [], STOP_SECONDS)[0]:
             raise Conflict(f"The server still runs after {STOP_SECONDS:.0f}s.", hint="penstock server logs")
     finally:
         os.close(process)
@@ -129,7 +133,6 @@ def restart() -> None:
 
     It reads its settings again; flags it was started with stay. Nobody can take its port meanwhile.
     """
-    from select import select
     from time import sleep
 
     client = Client(as_account=True)
@@ -139,7 +142,7 @@ def restart() -> None:
         _ask_to_restart(client)
         facts = before
         while facts["started_at"] == before["started_at"]:
-            if select([process], [], [], 0)[0]:
+            if select.select([process], [], [], 0)[0]:
                 raise StartRefused("The server did not start again.", hint="penstock server logs")
             sleep(0.05)
             with suppress(Unreachable):
@@ -187,9 +190,6 @@ def status(output: str) -> int:
 @click.option("--system", is_flag=True, help="Of the server for everyone on this machine.")
 def logs(tail: int, follow: bool, system: bool) -> None:
     """Show the server's own log."""
-    from penstock.cli.launch import log_path
-    from penstock.config import load
-
     path = log_path(load({"mode": "system"} if system else None))
     try:
         file = path.open("rb")
@@ -204,3 +204,115 @@ def logs(tail: int, follow: bool, system: bool) -> None:
         while follow:
             echo(file.read().decode(errors="replace"), nl=False)
             sleep(0.2)
+
+
+START_SECONDS = 60
+Overrides = dict[str, Any]
+
+
+def start_local(overrides: Overrides | None = None) -> dict[str, Any] | None:
+    """Start the server of this machine and give what it said when healthy; None if it runs already."""
+    settings = checked_settings(overrides)
+    with _start_lock(settings):
+        if answers(settings):
+            return None
+        return _spawn(settings, overrides or {})
+
+
+def checked_settings(overrides: Overrides | None) -> Settings:
+    """Wrong settings are told here, by name, before anything is started."""
+    if sys.platform != "linux":
+        raise StartRefused(
+            "The embedded engine needs Linux.", hint="name a server instead: export PENSTOCK_API_URL=https://…"
+        )
+    return load(overrides)
+
+
+def answers(settings: Settings) -> bool:
+    try:
+        connect_unix(str(settings.socket_path)).close()
+    except OSError:
+        return False
+    return True
+
+
+def log_path(settings: Settings) -> Path:
+    return settings.data_dir / "server.log"
+
+
+def server_command() -> list[str]:
+    """-P: a file called like one of ours in the current directory must not be run."""
+    return [sys.executable, "-P", "-m", "penstock.server"]
+
+
+def server_environment(overrides: Overrides) -> dict[str, str]:
+    return os.environ | {f"PENSTOCK_{key.upper()}": str(value) for key, value in overrides.items() if value is not None}
+
+
+@contextmanager
+def _start_lock(settings: Settings) -> Iterator[None]:
+    """Commands that find no server at the same moment start one between them."""
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o711 if settings.mode == "system" else 0o700)
+        handle = os.open(settings.data_dir / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StartRefused(
+            f"The server cannot keep its data in {settings.data_dir}: {error.strerror}.",
+            hint="choose another directory: PENSTOCK_DATA_DIR, or data_dir in config.toml",
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _spawn(settings: Settings, overrides: Overrides) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    environment = server_environment(overrides) | {"PENSTOCK_READY_FD": str(writer)}
+    try:
+        with _opened_log(settings) as log:
+            before = log.tell()
+            subprocess.Popen(
+                server_command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=environment,
+                pass_fds=[writer],
+                start_new_session=True,
+            ).returncode = 0  # not ours to wait for: it outlives this command
+    except OSError as error:
+        os.close(reader)
+        raise StartRefused(f"The server could not be started: {error}.") from error
+    finally:
+        os.close(writer)
+    return _said(reader, settings, before)
+
+
+def _opened_log(settings: Settings) -> IO[bytes]:
+    """For its owner alone, also where an older one was made for all: it names people and what they do."""
+    handle = os.open(log_path(settings), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.fchmod(handle, 0o600)
+    return os.fdopen(handle, "ab")
+
+
+def _said(reader: int, settings: Settings, before: int) -> dict[str, Any]:
+    with os.fdopen(reader, "rb") as pipe:
+        if not select.select([pipe], [], [], START_SECONDS)[0]:
+            raise StartRefused(f"The server was not healthy after {START_SECONDS}s.", hint="penstock server logs")
+        line = pipe.readline()
+    if not line.endswith(b"\n"):
+        hint = f"its log is {log_path(settings)}; the checks are: penstock doctor"
+        raise StartRefused("The server ended before it was healthy" + _last_words(settings, before), hint=hint)
+    said: dict[str, Any] = json.loads(line)
+    if "error" in said:
+        raise from_body(500, said["error"])
+    return said
+
+
+def _last_words(settings: Settings, before: int) -> str:
+    """The last line it wrote to its log, which for a Python program is the error."""
+    lines = log_path(settings).read_bytes()[before:].decode(errors="replace").strip().splitlines()
+    return f": {lines[-1]}" if lines else "."

@@ -15,6 +15,7 @@ PLACES = {"Workload": "/v1/workloads/{}/exec", "Volume": "/v1/volumes/{}/shell"}
 
 @command(
     "shell",
+    passes_code=True,
     examples="""
     penstock shell wk first-test -g your-group
     penstock shell train
@@ -30,10 +31,9 @@ def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bo
     With a terminal it is a terminal: every key is the shell's, Ctrl-C too, and it is as large as this one. Of a volume
     it is a shell in its directory; no workload need run.
     """
-    from penstock.cli.ui.kinds import KindWord, one_thing
-    from penstock.cli.ui.views import asked_for
+    from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
 
-    kind, ref = one_thing(words, KindWord(*PLACES))
+    kind, ref = one_thing(words, KindParam(*PLACES))
     client = connect(api_url)
     path = PLACES[kind.noun].format(segment(asked_for(client, kind, ref, group)))
     return converse(client, path, {"group": group}, (), stdin, tty)

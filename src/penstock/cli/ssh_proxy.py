@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.completion import active_job_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, group_option
+from penstock.cli.ui.options import api_url_option, connect, group_option, part_options
 from penstock.client.address import segment
 
 
@@ -20,20 +20,17 @@ from penstock.client.address import segment
 )
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=active_job_names)
 @click.argument("port", type=click.IntRange(1, 65535), default=22)
-@click.option("--node", type=click.IntRange(0), metavar="N", help="Of this node. [default: the first that runs]")
-@click.option("--index", type=click.IntRange(0), metavar="I", help="Of this index of an array.")
+@part_options
 @group_option
 @api_url_option()
-def ssh_proxy(ref: str, port: int, node: int | None, index: int | None, group: str | None, api_url: str | None) -> None:
+def ssh_proxy(ref: str, port: int, part: int | None, group: str | None, api_url: str | None) -> None:
     """Connect standard input and output to a port of a running job: what ssh wants as its ProxyCommand.
 
     An ssh server must run in the job; the port is 22 unless another is named.
     """
     from penstock.cli.ui.relay import PROTOCOL, Relay
 
-    if node is not None and index is not None:
-        raise click.UsageError("--node and --index cannot be used together.")
-    query = {"port": port, "part": node if index is None else index, "group": group}
+    query = {"port": port, "part": part, "group": group}
     there = connect(api_url).websocket(f"/v1/workloads/{segment(ref)}/connect", query, PROTOCOL)
     before = [os.get_blocking(descriptor) for descriptor in (0, 1)]
     try:

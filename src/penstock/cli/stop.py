@@ -6,18 +6,16 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.jobs.stop import becomes
-from penstock.cli.ui.batch import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.ui.command import command
-from penstock.cli.ui.confirm import each
-from penstock.cli.ui.kinds import KindWord, one_thing
+from penstock.cli.ui.confirm import each, stop_agreed
+from penstock.cli.ui.documents import documents_body, optional_file, show_results, thing_or_file
+from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
-from penstock.cli.ui.owners import stop_agreed
 from penstock.cli.ui.table import Row
-from penstock.cli.ui.views import asked_for
 from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS
 
-KINDS = KindWord("Workload")
+KINDS = KindParam("Workload")
 
 
 @command(

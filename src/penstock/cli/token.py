@@ -82,13 +82,10 @@ def _show(made: Row, output: str) -> None:
 def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
     """List your tokens, without the secret."""
     listing = connect(api_url).list(PATH, {"user": user}, 0)
-    if output in ("table", "wide") and not listing.items:
-        echo("No tokens found")
-        return
     columns = [field("Token ID", "id"), field("User", "user", drop=3), field("Description", "description", least=16)]
     columns += [moment("Created", "created_at", drop=2), moment("Expires", "expires_at")]
     columns.append(moment("Last Used", "last_used_at", drop=1))
-    print_items(listing.items, output, columns)
+    print_items(listing.items, output, columns, noun="tokens")
 
 
 @command("rotate", examples="penstock token rotate tabcdefg")

@@ -11,15 +11,14 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindWord, one_thing
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
+from penstock.cli.ui.options import api_url_option, connect, group_option, output_option, part_options
 from penstock.cli.ui.output import echo_styled, note, print_data
 from penstock.cli.ui.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
-from penstock.cli.ui.views import asked_for
 from penstock.cli.ui.watch import redraw
 from penstock.client.address import segment
 from penstock.client.api import Client
-from penstock.client.retry import Patience
+from penstock.client.retry import ServerWait
 from penstock.domain.quantities import show_bytes
 from penstock.errors import NotFound
 
@@ -27,7 +26,7 @@ PAUSE_SECONDS = 2
 WAIT_SECONDS = 20
 """Who looks once waits so long for what will be known then; who goes on looking sees it later."""
 NODES = ("node", "nodes")
-KINDS = KindWord("Workload", "Node")
+KINDS = KindParam("Workload", "Node")
 
 Ask = Callable[[], Any]
 
@@ -41,27 +40,22 @@ Ask = Callable[[], Any]
 )
 @click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, required=True, shell_complete=kinds_and_names)
 @group_option
-@click.option("--node", type=click.IntRange(0), metavar="N", help="Of this node of the workload.")
-@click.option("--index", type=click.IntRange(0), metavar="N", help="Of this index of an array.")
+@part_options
 @click.option("-w", "--watch/--no-watch", default=None, help="Go on until Ctrl-C. [default: at a terminal]")
 @output_option
 @api_url_option(short=True)
 def top(
     words: tuple[str, ...],
     group: str | None,
-    node: int | None,
-    index: int | None,
+    part: int | None,
     watch: bool | None,
     output: str,
     api_url: str | None,
 ) -> None:
     """Show what a workload or the nodes use now: CPUs, memory, GPUs, disk and network, and a workload's processes."""
-    if node is not None and index is not None:
-        raise click.UsageError("--node and --index cannot be used together.")
     client = connect(api_url)
     if watch is None:
         watch = output in ("table", "wide") and sys.stdout.isatty()
-    part = node if index is None else index
     ask, lines = _asked(client, words, {"group": group, "part": part}, 0 if watch else WAIT_SECONDS)
     if not watch:
         _print(ask(), output, lines)
@@ -97,7 +91,7 @@ def _go_on(client: Client, ask: Ask, output: str, lines: Callable[[Any], list[st
     from time import sleep
 
     found = ask()
-    patience = Patience(client, note)
+    patience = ServerWait(client, note)
     while True:
         if output in ("table", "wide") and sys.stdout.isatty():
             redraw(lines(found))

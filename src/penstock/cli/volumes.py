@@ -10,7 +10,7 @@ from penstock.cli.completion import volume_names
 from penstock.cli.exec import converse, session_options
 from penstock.cli.ui.command import LazyGroup, command
 from penstock.cli.ui.options import api_url_option, connect, list_options, output_option
-from penstock.cli.ui.output import echo, note, print_data, print_facts, print_items, print_total
+from penstock.cli.ui.output import echo, note, print_data, print_facts, print_items, show_list
 from penstock.cli.ui.table import NAME, Column, Row, field, moment, short_time
 from penstock.client.address import segment
 
@@ -89,22 +89,11 @@ def list_volumes(
     api_url: str | None,
 ) -> None:
     """List volumes; --details shows what is used of them."""
-    client = connect(api_url)
     details = details or output == "wide"
     query = {"status": status, "name": name, "all_users": all_users, "usage": details}
     columns = volume_columns(details=details, all_users=all_users)
-    if watch:
-        from penstock.cli.ui.views import View
-        from penstock.cli.ui.watch import watch as follow
-
-        follow(client, View(PATH, lambda _: columns, told=True), query, limit, output)
-        return
-    listing = client.list(PATH, query, limit)
-    if output in ("table", "wide") and not listing.items:
-        echo("No volumes found")
-        return
-    print_items(listing.items, output, columns)
-    print_total("volumes", listing, output)
+    client = connect(api_url)
+    show_list(client, PATH, query, lambda _: columns, "volumes", limit=limit, watch=watch, output=output)
 
 
 def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
@@ -238,6 +227,7 @@ def _share(volume: Row) -> str:
 
 @command(
     "shell",
+    passes_code=True,
     examples="""
     penstock volumes shell training-data
     penstock volumes shell training-data -- du -sh .
@@ -268,8 +258,7 @@ def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, 
 @api_url_option()
 def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -> int:
     """Delete volumes and all their data, for good. Refused while a job uses one."""
-    from penstock.cli.ui.confirm import confirmed, each
-    from penstock.cli.ui.owners import of_others
+    from penstock.cli.ui.confirm import confirmed, each, of_others
 
     client = connect(api_url)
 

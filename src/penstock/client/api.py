@@ -19,7 +19,7 @@ from penstock.client.address import (
     quote,
 )
 from penstock.client.credentials import LOCAL, read_credentials
-from penstock.client.http import Answer, Fill, exchange
+from penstock.client.http import BodyWriter, Response, exchange
 from penstock.client.profiles import Profile, chosen_profile
 from penstock.errors import PenstockError, Unauthenticated, Unreachable, from_body
 
@@ -37,7 +37,7 @@ Query = Mapping[str, str | int | bool | list[str] | None]
 """A list is the same key several times."""
 
 
-class Listing(NamedTuple):
+class ListPage(NamedTuple):
     items: list[dict[str, Any]]
     more: bool
     """There are others, beyond the limit."""
@@ -104,13 +104,13 @@ class Client:
             extra["Content-Type"] = "application/json"
         return self._json("POST", path, query, data, extra, retry=create, timeout=timeout)
 
-    def put(self, path: str, body: bytes | Fill) -> Any:
+    def put(self, path: str, body: bytes | BodyWriter) -> Any:
         return self._json("PUT", path, None, body, {"Content-Type": "application/octet-stream"}, retry=True)
 
     def delete(self, path: str, query: Query | None = None) -> Any:
         return self._json("DELETE", path, query)
 
-    def stream(self, path: str, query: Query | None = None) -> Answer:
+    def stream(self, path: str, query: Query | None = None) -> Response:
         """An answer to follow as it comes, for as long as it comes."""
         answer = self._answer("GET", _target(path, query), None, {}, retry=True, timeout=None)
         if answer.status >= 300:
@@ -134,7 +134,7 @@ class Client:
 
     def list(
         self, path: str, query: Query, limit: int, keep: Callable[[dict[str, Any]], bool] | None = None
-    ) -> Listing:
+    ) -> ListPage:
         """The first `limit` items, or the first that are to be kept, over as many pages as that takes; 0 is all."""
         items: list[dict[str, Any]] = []
         cursor, version = None, None
@@ -145,20 +145,20 @@ class Client:
             version = version or page.get("version")
             cursor = page.get("next")
             if not cursor or (limit and len(items) >= limit):
-                return Listing(items[: limit or None], bool(cursor) or 0 < limit < len(items), version)
+                return ListPage(items[: limit or None], bool(cursor) or 0 < limit < len(items), version)
 
-    def changed(self, path: str, query: Query, limit: int, seen: str | None, seconds: int) -> Listing:
+    def changed(self, path: str, query: Query, limit: int, seen: str | None, seconds: int) -> ListPage:
         """The first page again, once something differs from `seen` or after `seconds`."""
         asked = {**query, "limit": min(limit or LARGEST_PAGE, LARGEST_PAGE), "wait": seconds, "seen": seen}
         page = self.get(path, asked, timeout=seconds + self._timeout)
-        return Listing(page["items"], bool(page.get("next")), page.get("version"))
+        return ListPage(page["items"], bool(page.get("next")), page.get("version"))
 
     def _json(
         self,
         method: str,
         path: str,
         query: Query | None = None,
-        body: bytes | Fill | None = None,
+        body: bytes | BodyWriter | None = None,
         extra: Mapping[str, str] | None = None,
         *,
         retry: bool = False,
@@ -180,12 +180,12 @@ class Client:
         self,
         method: str,
         target: str,
-        body: bytes | Fill | None,
+        body: bytes | BodyWriter | None,
         extra: Mapping[str, str],
         *,
         retry: bool,
         timeout: float | None,
-    ) -> Answer:
+    ) -> Response:
         """Ask; ask once more where the connection broke before an answer and a second time can do no harm."""
         connection = self._connect()
         try:
@@ -274,7 +274,7 @@ class Client:
         self._socket = path
         return connection
 
-    def _error(self, answer: Answer) -> PenstockError:
+    def _error(self, answer: Response) -> PenstockError:
         """The server's exception, made again; a proxy's page of HTML becomes its status. Nobody is sent elsewhere: the
         token would go along."""
         if answer.status < 400:

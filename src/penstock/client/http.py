@@ -15,8 +15,8 @@ PIECE = 64 * 1024
 SWITCHED = 101
 """The connection speaks another protocol from here on."""
 
-Send = Callable[[bytes], None]
-Fill = Callable[[Send], None]
+SendPiece = Callable[[bytes], None]
+BodyWriter = Callable[[SendPiece], None]
 """A body of unknown length: called with a function that sends the next piece."""
 
 
@@ -24,7 +24,7 @@ class NotHttp(ConnectionError):
     """Something answered, but not in HTTP."""
 
 
-class Answer:
+class Response:
     """Status and headers, read; the body still to come."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -110,8 +110,8 @@ class Answer:
 
 
 def exchange(
-    connection: socket.socket, method: str, target: str, headers: Mapping[str, str], body: bytes | Fill | None
-) -> Answer:
+    connection: socket.socket, method: str, target: str, headers: Mapping[str, str], body: bytes | BodyWriter | None
+) -> Response:
     """Send one request, read the head of its answer. The connection belongs to the answer from here on."""
     lines = [f"{method} {target} HTTP/1.1", *(() if "Connection" in headers else ("Connection: close",))]
     lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -129,7 +129,7 @@ def exchange(
             connection.sendall(head + (body or b""))
     except (BrokenPipeError, ConnectionResetError):
         pass  # a server that refuses a body answers before it has read it all: the answer says why
-    return Answer(connection)
+    return Response(connection)
 
 
 def _send_chunk(connection: socket.socket, piece: bytes) -> None:

@@ -21,7 +21,7 @@ AWAY = "The server went away; waiting for it (the job goes on)."
 T = TypeVar("T")
 
 
-class Patience:
+class ServerWait:
     """`say` is told once each time the server goes away."""
 
     def __init__(self, client: Client, say: Callable[[str], None], seconds: float = SECONDS) -> None:

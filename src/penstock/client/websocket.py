@@ -10,7 +10,7 @@ import socket
 from binascii import b2a_base64
 from collections.abc import Iterator
 
-from penstock.client.http import PIECE, SWITCHED, Answer
+from penstock.client.http import PIECE, SWITCHED, Response
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -34,7 +34,7 @@ class Handshake:
             "Sec-WebSocket-Protocol": protocol,
         }
 
-    def accepted(self, answer: Answer) -> bool:
+    def accepted(self, answer: Response) -> bool:
         from hashlib import sha1
 
         proof = b2a_base64(sha1(self._key + GUID, usedforsecurity=False).digest(), newline=False).decode()

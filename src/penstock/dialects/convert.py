@@ -17,7 +17,7 @@ from penstock.domain.volumes import AccessMode
 from penstock.errors import Problem
 
 
-class Target(StrEnum):
+class ConvertTarget(StrEnum):
     task = "task"
     document = "document"
     kubernetes = "kubernetes"
@@ -28,7 +28,7 @@ def convert(
     source: str,
     *,
     image: str = IMAGE,
-    to: Target | None = None,
+    to: ConvertTarget | None = None,
     group: str | None = None,
     claims: Mapping[str, str] | None = None,
 ) -> str:
@@ -45,7 +45,7 @@ def convert(
     return "---\n".join(_converted(document, image, to, claims or {}) for document in documents)
 
 
-def _converted(document: Document, image: str, to: Target | None, claims: Mapping[str, str]) -> str:
+def _converted(document: Document, image: str, to: ConvertTarget | None, claims: Mapping[str, str]) -> str:
     if isinstance(document, ManifestVolume):
         return _volume(document.claim, to)
     if isinstance(document, NounDocument):
@@ -53,35 +53,39 @@ def _converted(document: Document, image: str, to: Target | None, claims: Mappin
     task = document.task
     notes = "".join(f"# {notice}\n" for notice in task.notices)
     target = _target(document, to)
-    if target is Target.kubernetes:
+    if target is ConvertTarget.kubernetes:
         return notes + write_manifest(task.spec, claims, image=image)
-    if target is Target.document:
+    if target is ConvertTarget.document:
         return notes + write_workload(task.spec, document.group if isinstance(document, WorkloadDocument) else None)
     return notes + write_task(task.spec)
 
 
-def _target(document: Document, to: Target | None) -> Target:
-    return to or (Target.kubernetes if isinstance(document, TaskDocument) else Target.task)
+def _target(document: Document, to: ConvertTarget | None) -> ConvertTarget:
+    return to or (ConvertTarget.kubernetes if isinstance(document, TaskDocument) else ConvertTarget.task)
 
 
-def _unsayable(document: Document, to: Target | None, group: str | None) -> Problem | None:
+def _unsayable(document: Document, to: ConvertTarget | None, group: str | None) -> Problem | None:
     """A task has no group, and is nothing but a workload; no more is a manifest."""
     if isinstance(document, NounDocument):
-        if to in (None, Target.document):
+        if to in (None, ConvertTarget.document):
             return None
         message = f"a {document.kind} cannot be said as a {WORDS[to]}: only a document can"
         return Problem(message, where=document.place()[0], field="kind", hint="convert it with: --to document")
     target = _target(document, to)
-    if isinstance(document, ManifestWorkload) and target is not Target.kubernetes:
+    if isinstance(document, ManifestWorkload) and target is not ConvertTarget.kubernetes:
         return _of_secrets(document.task, target)
-    if not isinstance(document, WorkloadDocument) or target is Target.document or document.group in (None, group):
+    if (
+        not isinstance(document, WorkloadDocument)
+        or target is ConvertTarget.document
+        or document.group in (None, group)
+    ):
         return None
     task, said = document.task, document.group
     message = f"'{said}' cannot be said in a {WORDS[target]}, which belongs to the group of whoever applies it"
     return Problem(message, where=task.where("group"), field=task.field("group"), hint=f"name that group: -g {said}")
 
 
-def _of_secrets(task: Task, target: Target) -> Problem | None:
+def _of_secrets(task: Task, target: ConvertTarget) -> Problem | None:
     keys = [key for key in ("from_secrets", "pull_secrets") if getattr(task.spec, key)]
     if not keys:
         return None
@@ -89,11 +93,11 @@ def _of_secrets(task: Task, target: Target) -> Problem | None:
     return Problem(message, where=task.where(keys[0]), field=task.field(keys[0]), hint="keep it as a manifest")
 
 
-WORDS = {Target.task: "task", Target.document: "document", Target.kubernetes: "manifest"}
+WORDS = {ConvertTarget.task: "task", ConvertTarget.document: "document", ConvertTarget.kubernetes: "manifest"}
 
 
-def _volume(claim: NewClaim, to: Target | None) -> str:
-    if to is not Target.document:
+def _volume(claim: NewClaim, to: ConvertTarget | None) -> str:
+    if to is not ConvertTarget.document:
         return f"# {_command(claim)}\n"
     asked = AskedVolume(
         name=claim.name, size=claim.size, storage_class=claim.storage_class, access_modes=claim.access_modes

@@ -23,7 +23,7 @@ from penstock.dialects.manifest.read import (
     manifest,
     services,
 )
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, read_fields, sequence, text
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, read_fields, sequence, text
 from penstock.dialects.task.checks import Place
 from penstock.dialects.task.read import Task, task_of
 from penstock.dialects.yaml import Node, Pairs, Scalar, invalid, read_mappings
@@ -45,7 +45,7 @@ class TaskDocument(NamedTuple):
 Document = TaskDocument | ManifestWorkload | ManifestVolume | WorkloadDocument | NounDocument
 
 
-class Whole(NamedTuple):
+class ReadResult(NamedTuple):
     """What was read of a text."""
 
     documents: list[Document]
@@ -64,7 +64,7 @@ def read_documents(text: str | bytes, source: str) -> list[Document]:
     return read.documents
 
 
-def read_whole(text: str | bytes, source: str) -> Whole:
+def read_whole(text: str | bytes, source: str) -> ReadResult:
     """Raises Invalid only for what is wrong with the text as a whole."""
     tops, problems, doubtful = read_mappings(text, source)
     opened = [one for top in tops for one in _opened(top, source, problems)]
@@ -77,7 +77,7 @@ def read_whole(text: str | bytes, source: str) -> Whole:
             doubtful.update(_names(one[0]))
         elif read is not None:
             found.append(read)
-    return Whole(found, problems, doubtful)
+    return ReadResult(found, problems, doubtful)
 
 
 def _names(top: Pairs) -> Iterator[str]:
@@ -91,69 +91,69 @@ def _names(top: Pairs) -> Iterator[str]:
 
 def _opened(top: Pairs, source: str, problems: list[Problem], path: str = "") -> Iterator[Read]:
     """What a List holds stands in its place. A task has no kind."""
-    reading = PlacedReading(source)
+    context = PlacedContext(source)
     keys = {key.text: node for key, node in top.items}
     if "kind" not in keys and "apiVersion" not in keys and not {"metadata", "spec"} <= keys.keys():
         yield top, "", path
         return
-    kind = _kind(reading, keys, top, path)
-    inside = read_fields(reading, top, path, LISTED).get("items") if kind == LIST else None
-    items = sequence(reading, *inside) if inside else []
-    problems += reading.problems
+    kind = _kind(context, keys, top, path)
+    inside = read_fields(context, top, path, LISTED).get("items") if kind == LIST else None
+    items = sequence(context, *inside) if inside else []
+    problems += context.problems
     if kind is not None and kind != LIST:
         yield top, kind, path
     for node, here in items:
         if isinstance(node, Pairs):
             yield from _opened(node, source, problems, here)
         else:
-            problems.append(Problem("must be a mapping", where=reading.where(node), field=here))
+            problems.append(Problem("must be a mapping", where=context.where(node), field=here))
 
 
-def _kind(reading: PlacedReading, keys: Mapping[str, Node], top: Pairs, path: str) -> str | None:
+def _kind(context: PlacedContext, keys: Mapping[str, Node], top: Pairs, path: str) -> str | None:
     prefix = f"{path}." if path else ""
     kind = keys.get("kind")
     if not isinstance(kind, Scalar) or not kind.text:
-        reading.problem("is missing", kind or top, f"{prefix}kind", KINDS)
+        context.problem("is missing", kind or top, f"{prefix}kind", KINDS)
         return None
     if kind.text not in VERSION_OF:
-        _refuse_kind(reading, kind, f"{prefix}kind")
+        _refuse_kind(context, kind, f"{prefix}kind")
         return None
     version, right = keys.get("apiVersion"), VERSION_OF[kind.text]
     if not isinstance(version, Scalar) or version.text != right:
-        reading.problem(f"must be '{right}' for a {kind.text}", version or top, f"{prefix}apiVersion", f"write {right}")
+        context.problem(f"must be '{right}' for a {kind.text}", version or top, f"{prefix}apiVersion", f"write {right}")
     return kind.text
 
 
-def _refuse_kind(reading: PlacedReading, kind: Scalar, path: str) -> None:
+def _refuse_kind(context: PlacedContext, kind: Scalar, path: str) -> None:
     if kind.text in READ_ONLY:
         hint = f"penstock get {kind.text.lower()} shows them"
-        reading.problem(f"a {kind.text} is not applied: {READ_ONLY[kind.text]}", kind, path, hint)
+        context.problem(f"a {kind.text} is not applied: {READ_ONLY[kind.text]}", kind, path, hint)
         return
     instead = INSTEAD.get(kind.text)
     near = kind_named(kind.text) or next(iter(get_close_matches(kind.text[:60], VERSION_OF, n=1, cutoff=0.7)), None)
     hint = f"{instead}; {KINDS}" if instead else f"did you mean {near}? {KINDS}" if near else KINDS
-    reading.problem(f"'{shorten(kind.text)}' is not a kind Penstock knows", kind, path, hint)
+    context.problem(f"'{shorten(kind.text)}' is not a kind Penstock knows", kind, path, hint)
 
 
 def _document(one: Read, source: str, problems: list[Problem], known: Services) -> Document | None:
     top, kind, path = one
     if kind == SERVICE:
         return None
-    reading = PlacedReading(source)
+    context = PlacedContext(source)
     read: Document | None
     if kind in APPLIED:
-        read = document(reading, top, kind, path)
+        read = document(context, top, kind, path)
     else:
-        read = manifest(reading, top, kind, path, known) if kind else _task(reading, top, path)
-    problems += reading.problems
+        read = manifest(context, top, kind, path, known) if kind else _task(context, top, path)
+    problems += context.problems
     return read
 
 
-def _task(reading: PlacedReading, top: Pairs, path: str) -> TaskDocument | None:
+def _task(context: PlacedContext, top: Pairs, path: str) -> TaskDocument | None:
     if path:
-        reading.problem("is missing", top, f"{path}.kind", KINDS)
+        context.problem("is missing", top, f"{path}.kind", KINDS)
         return None
-    task = task_of(reading, top)
+    task = task_of(context, top)
     return TaskDocument(task) if task else None
 
 
@@ -181,11 +181,11 @@ def identity(each: Document, home: str | None = None) -> tuple[str, str | None, 
     return "workload", group or home, task.spec.name or "", (task.where("name"), task.field("name"))
 
 
-def _list_metadata(reading: PlacedReading, node: Node, path: str) -> None:
-    read_fields(reading, node, path, LIST_METADATA)
+def _list_metadata(context: PlacedContext, node: Node, path: str) -> None:
+    read_fields(context, node, path, LIST_METADATA)
 
 
-LIST_METADATA = Shape(
+LIST_METADATA = FieldRules(
     {}, dict.fromkeys(("resourceVersion", "continue", "selfLink"), STATUS["status"]), {"resourceVersion": {""}}
 )
-LISTED = Shape({"apiVersion": text, "kind": text, "items": as_it_is, "metadata": _list_metadata})
+LISTED = FieldRules({"apiVersion": text, "kind": text, "items": as_it_is, "metadata": _list_metadata})

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Pairs, Scalar, is_null, place
 from penstock.domain.names import shorten
+from penstock.domain.paths import NotAMountPath
+from penstock.domain.quantities import NotAQuantity
 from penstock.errors import Problem
 
 WHOLE = re.compile(r"0|[1-9][0-9]{0,9}\Z")
 TRUE = frozenset({"true", "yes", "on"})
 FALSE = frozenset({"false", "no", "off"})
+T = TypeVar("T")
 ROUND = re.compile(r"0*([0-9]{1,9})\.0+\Z")
 
 
 @dataclass(slots=True)
-class Reading:
+class ReadContext:
     source: str
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -64,6 +67,16 @@ class Reading:
         self.problem(f"must be true or false, not '{shorten(text)}'", node, path)
         return None
 
+    def require(self, node: Node, path: str, key: str, hint: str | None = None) -> None:
+        """Note a problem if the mapping does not say this key."""
+        if lacks(node, key):
+            self.problem("is missing", node, f"{path}.{key}", hint)
+
+    def too_many(self, entries: Sized, limit: int, node: Node, path: str) -> bool:
+        if len(entries) > limit:
+            self.problem(f"has {len(entries):,} entries; {limit:,} at most", node, path)
+        return len(entries) > limit
+
     def pairs(self, node: Node, path: str, hint: str) -> list[tuple[Scalar, Node]]:
         if type(node) is Pairs:
             return node.items
@@ -80,7 +93,7 @@ Refusal = tuple[str, str | None]
 
 
 @dataclass(slots=True)
-class PlacedReading(Reading):
+class PlacedContext(ReadContext):
     """A Reading that also remembers where the text says what a key of a task would say."""
 
     places: dict[tuple[str, ...], tuple[str | None, str]] = field(default_factory=dict)
@@ -89,40 +102,40 @@ class PlacedReading(Reading):
         self.places[keys] = (self.where(node), path)
 
 
-Reader = Callable[[PlacedReading, Node, str], Any]
+Reader = Callable[[PlacedContext, Node, str], Any]
 """Reads one field's value; None is "not said", or a problem that is noted."""
 
 
-class Shape(NamedTuple):
+class FieldRules(NamedTuple):
     readers: Mapping[str, Reader]
     refused: Mapping[str, Refusal] = {}
     plain: Mapping[str, Collection[str]] = {}
     """Fields that may be there if they say what is so anyway; what else they say is refused."""
 
 
-def read_fields(reading: PlacedReading, node: Node, path: str, shape: Shape) -> dict[str, Any]:
+def read_fields(context: PlacedContext, node: Node, path: str, shape: FieldRules) -> dict[str, Any]:
     """The values of the fields that were said; one with null is not."""
     said = {}
-    for key, value in mapping(reading, node, path):
+    for key, value in mapping(context, node, path):
         name, here = key.text, below(path, key.text)
         if name in shape.readers:
-            if not is_null(value) and (read := shape.readers[name](reading, value, here)) is not None:
+            if not is_null(value) and (read := shape.readers[name](context, value, here)) is not None:
                 said[name] = read
         elif not _says_nothing(name, value, shape):
-            why, hint = shape.refused.get(name) or _unknown(name, shape, len(reading.problems))
-            reading.problem(f"is not carried: {why}", key, here, hint)
+            why, hint = shape.refused.get(name) or _unknown(name, shape, len(context.problems))
+            context.problem(f"is not carried: {why}", key, here, hint)
     return said
 
 
-def fields_of(reading: PlacedReading, said: Mapping[str, Any], name: str, shape: Shape) -> dict[str, Any]:
+def fields_of(context: PlacedContext, said: Mapping[str, Any], name: str, shape: FieldRules) -> dict[str, Any]:
     """The fields inside one that was read as it is; none if it was not said."""
     if name not in said:
         return {}
     node, path = said[name]
-    return read_fields(reading, node, path, shape)
+    return read_fields(context, node, path, shape)
 
 
-def _says_nothing(name: str, value: Node, shape: Shape) -> bool:
+def _says_nothing(name: str, value: Node, shape: FieldRules) -> bool:
     if name not in shape.refused:
         return False
     if is_null(value) or (not isinstance(value, Scalar) and not value.items):
@@ -130,7 +143,7 @@ def _says_nothing(name: str, value: Node, shape: Shape) -> bool:
     return isinstance(value, Scalar) and value.text in shape.plain.get(name, ())
 
 
-def _unknown(name: str, shape: Shape, problems: int) -> Refusal:
+def _unknown(name: str, shape: FieldRules, problems: int) -> Refusal:
     # The search for the nearest is dear; nobody reads its result beyond the problems shown.
     near = get_close_matches(name[:60], shape.readers, n=1, cutoff=0.7) if problems < PROBLEMS_SHOWN else []
     if near:
@@ -138,10 +151,10 @@ def _unknown(name: str, shape: Shape, problems: int) -> Refusal:
     return "Penstock has nothing for it", f"remove it; carried here are {', '.join(shape.readers)}"
 
 
-def mapping(reading: Reading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
+def mapping(context: ReadContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
     if type(node) is Pairs:
         return node.items
-    reading.problem(f"must be a mapping, not {kind_of(node)}", node, path)
+    context.problem(f"must be a mapping, not {kind_of(node)}", node, path)
     return []
 
 
@@ -150,11 +163,11 @@ def lacks(node: Node, name: str) -> bool:
     return isinstance(node, Pairs) and all(key.text != name or is_null(value) for key, value in node.items)
 
 
-def sequence(reading: Reading, node: Node, path: str) -> list[tuple[Node, str]]:
+def sequence(context: ReadContext, node: Node, path: str) -> list[tuple[Node, str]]:
     """The items, each with its path."""
     if type(node) is Items:
         return [(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
-    reading.problem(f"must be a list, not {kind_of(node)}", node, path)
+    context.problem(f"must be a list, not {kind_of(node)}", node, path)
     return []
 
 
@@ -166,22 +179,47 @@ def below(path: str, name: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def as_it_is(reading: PlacedReading, node: Node, path: str) -> tuple[Node, str]:
+def as_it_is(context: PlacedContext, node: Node, path: str) -> tuple[Node, str]:
     """For a field that is read together with others."""
     return node, path
 
 
-def text(reading: PlacedReading, node: Node, path: str) -> str | None:
-    return reading.text(node, path)
+def parsed(
+    context: ReadContext, node: Node, path: str, parse: Callable[[str], T], example: str | None = None
+) -> T | None:
+    """A text as `parse` understands it; what it cannot understand is a problem."""
+    found = context.text(node, path, example)
+    if found is None:
+        return None
+    try:
+        return parse(found)
+    except (NotAQuantity, NotAMountPath) as error:
+        context.problem(str(error), node, path, error.hint)
+        return None
 
 
-def flag(reading: PlacedReading, node: Node, path: str) -> bool | None:
-    return reading.flag(node, path)
+def matching(
+    context: ReadContext, node: Node, path: str, pattern: re.Pattern[str], message: str, hint: str | None = None
+) -> str | None:
+    """A text of this form; `message` goes behind another one."""
+    found = context.text(node, path)
+    if found is None or pattern.match(found):
+        return found
+    context.problem(f"'{shorten(found)}' {message}", node, path, hint)
+    return None
+
+
+def text(context: PlacedContext, node: Node, path: str) -> str | None:
+    return context.text(node, path)
+
+
+def flag(context: PlacedContext, node: Node, path: str) -> bool | None:
+    return context.flag(node, path)
 
 
 def whole(low: int, high: int) -> Reader:
-    def read(reading: PlacedReading, node: Node, path: str) -> int | None:
-        return reading.whole(node, path, low, high)
+    def read(context: PlacedContext, node: Node, path: str) -> int | None:
+        return context.whole(node, path, low, high)
 
     return read
 
@@ -189,8 +227,8 @@ def whole(low: int, high: int) -> Reader:
 def placed(reader: Reader, *keys: str) -> Reader:
     """With the place remembered under a task's keys, for what is wrong beyond the text."""
 
-    def read(reading: PlacedReading, node: Node, path: str) -> Any:
-        reading.says(node, path, *keys)
-        return reader(reading, node, path)
+    def read(context: PlacedContext, node: Node, path: str) -> Any:
+        context.says(node, path, *keys)
+        return reader(context, node, path)
 
     return read

@@ -13,21 +13,21 @@ TURNING = re.compile("[\x85\u202a-\u202e\u2066-\u2069]")
 """What makes a text look like another one, and YAML does not escape by itself; `\\u202e`, in double quotes."""
 
 
-class OnOneLine(dict[str, Any]):
+class FlowMapping(dict[str, Any]):
     """A mapping written as `{a: b}`."""
 
 
-class Words(list[Any]):
+class FlowList(list[Any]):
     """A list written as `[a, b]`, where it is short and no text in it has several lines."""
 
 
-class Quoted(str):
+class QuotedText(str):
     """A text in quotes, whatever it looks like."""
 
     __slots__ = ()
 
 
-class _Dumper(yaml.CSafeDumper):
+class BlockDumper(yaml.CSafeDumper):
     """Texts of several lines as a block, the way people write scripts."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -39,7 +39,7 @@ def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text, None))
 
 
-def _quoted(dumper: yaml.CSafeDumper, text: Quoted) -> yaml.ScalarNode:
+def _quoted(dumper: yaml.CSafeDumper, text: QuotedText) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=_style(text, "'"))
 
 
@@ -49,24 +49,24 @@ def _style(text: str, usual: str | None) -> str | None:
     return "|" if "\n" in text else usual
 
 
-def _mapping(dumper: yaml.CSafeDumper, value: OnOneLine) -> yaml.MappingNode:
+def _mapping(dumper: yaml.CSafeDumper, value: FlowMapping) -> yaml.MappingNode:
     return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=True)
 
 
-def _words(dumper: yaml.CSafeDumper, value: Words) -> yaml.SequenceNode:
+def _words(dumper: yaml.CSafeDumper, value: FlowList) -> yaml.SequenceNode:
     texts = [str(item) for item in value]
     short = sum(map(len, texts)) < LINE and not any("\n" in text for text in texts)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=short)
 
 
-_Dumper.add_representer(str, _text)
-_Dumper.add_representer(Quoted, _quoted)
-_Dumper.add_representer(OnOneLine, _mapping)
-_Dumper.add_representer(Words, _words)
+BlockDumper.add_representer(str, _text)
+BlockDumper.add_representer(QuotedText, _quoted)
+BlockDumper.add_representer(FlowMapping, _mapping)
+BlockDumper.add_representer(FlowList, _words)
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    written = yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
+    written = yaml.dump(dict(value), Dumper=BlockDumper, sort_keys=False, allow_unicode=True, width=10**6)
     return TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 

@@ -5,7 +5,7 @@ nodes during, aliases counted as often as they repeat), so a small file never be
 they were written: what a text means is decided by the field it stands in, never by YAML's guesses.
 
 Of several documents each has its own limits, and one that cannot be read hides none of the others: a line that begins
-with '---' is the start of a document wherever it stands, so the reading goes on there.
+with '---' is the start of a document wherever it stands, so reading goes on there.
 """
 
 from __future__ import annotations
@@ -17,9 +17,52 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from penstock.dialects.yaml_errors import syntax_problem
 from penstock.domain.names import shorten
 from penstock.errors import Invalid, Problem
+
+WORDS: tuple[tuple[str, str, str | None], ...] = (
+    ("mapping values are not allowed", "a ':' stands where no key can be", "check the indentation, or quote the text"),
+    ("could not find expected ':'", "a key without ':' is here", "write 'key: value', or quote a long text"),
+    ("did not find expected key", "this does not belong here", "check the indentation of this line and the one before"),
+    ("did not find expected '-'", "this is not an item of the list above it", "check the indentation"),
+    ("did not find expected ',' or '}'", "a '{' is not closed, or a ',' is missing", None),
+    ("did not find expected ',' or ']'", "a '[' is not closed, or a ',' is missing", None),
+    ("did not find expected node content", "a value is missing here", None),
+    ("found unexpected end of stream", "a quote is opened and never closed", None),
+    ("found unexpected document indicator", "a quote is opened and never closed", None),
+    ("found unknown escape character", "an unknown '\\' sequence is in double quotes", "use single quotes"),
+    ("found character that cannot start any token", "a text cannot begin with this character", "put it in quotes"),
+    ("block sequence entries are not allowed", "a list cannot begin here", "begin it on a line of its own"),
+    ("did not find expected <document start>", "this does not belong here", "a file has one mapping of 'key: value'"),
+)
+TAB = ("a tab is used for indentation; YAML wants spaces", "replace the tab with spaces")
+
+
+def syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
+    """Put the YAML parser's complaint into plain words."""
+    complaint = str(getattr(error, "problem", None) or error)
+    mark = getattr(error, "problem_mark", None)
+    message, hint = _in_words(complaint)
+    if "tab character" in complaint or (mark and _at(text, mark) == "\t"):
+        message, hint = TAB
+    elif "quote is opened" in message or "is not closed" in message:
+        # Where it was opened helps; where the file ended does not.
+        mark = getattr(error, "context_mark", None) or mark
+    return Problem(message, where=place(source, mark), hint=hint)
+
+
+def _in_words(complaint: str) -> tuple[str, str | None]:
+    for begin, message, hint in WORDS:
+        if begin in complaint:
+            return message, hint
+    return f"is not YAML: {complaint}", None
+
+
+def _at(text: str, mark: Any) -> str:
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    return line[mark.column : mark.column + 1]
+
 
 MIB = 1024 * 1024
 SIZE_LIMIT = MIB
@@ -44,7 +87,7 @@ EXAMPLE = "a task is at least 'run: echo hello'"
 SPLIT = "split it into several files"
 
 
-class Mark(Protocol):
+class TextPosition(Protocol):
     """A place in the text, counted from 0."""
 
     index: int
@@ -56,19 +99,19 @@ class Mark(Protocol):
 class Scalar:
     text: str
     quoted: bool
-    mark: Mark | None = None
+    mark: TextPosition | None = None
 
 
 @dataclass(slots=True)
 class Pairs:
     items: list[tuple[Scalar, Node]]
-    mark: Mark | None = None
+    mark: TextPosition | None = None
 
 
 @dataclass(slots=True)
 class Items:
     items: list[Node]
-    mark: Mark | None = None
+    mark: TextPosition | None = None
 
 
 Node = Scalar | Pairs | Items
@@ -97,12 +140,12 @@ def _order(problem: Problem) -> tuple[int, ...]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def place(source: str, mark: Mark | None) -> str | None:
+def place(source: str, mark: TextPosition | None) -> str | None:
     """`train.yaml:7:3`, counted from 1 as editors do."""
     return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
 
 
-class Mappings(NamedTuple):
+class YamlDocuments(NamedTuple):
     """What was read of a text of several documents."""
 
     tops: list[Pairs]
@@ -113,7 +156,7 @@ class Mappings(NamedTuple):
 
 def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     """The one mapping in a YAML text, and the problems that do not end the reading; raises Invalid for the rest."""
-    composer = _Composer(_decoded(text, source, SIZE_LIMIT), source)
+    composer = YamlComposer(_decoded(text, source, SIZE_LIMIT), source)
     try:
         node = composer.document()
     except (yaml.YAMLError, _UnreadableError) as error:
@@ -126,9 +169,9 @@ def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     return node, composer.problems
 
 
-def read_mappings(text: str | bytes, source: str) -> Mappings:
+def read_mappings(text: str | bytes, source: str) -> YamlDocuments:
     """The same for a text of several documents, empty ones skipped; raises Invalid only for the text as a whole."""
-    composer = _Composer(_decoded(text, source, FILE_LIMIT), source)
+    composer = YamlComposer(_decoded(text, source, FILE_LIMIT), source)
     nodes: list[Node] = []
     doubtful: set[str] = set()
     while True:
@@ -142,7 +185,7 @@ def read_mappings(text: str | bytes, source: str) -> Mappings:
     if not nodes and not composer.problems:
         raise _empty(source)
     composer.problems += [_no_mapping(node, source) for node in nodes if type(node) is not Pairs]
-    return Mappings([node for node in nodes if type(node) is Pairs], composer.problems, doubtful)
+    return YamlDocuments([node for node in nodes if type(node) is Pairs], composer.problems, doubtful)
 
 
 def _empty(source: str) -> Invalid:
@@ -190,7 +233,7 @@ class _UnreadableError(Exception):
     """This document is not read further; its problem is noted."""
 
 
-class _Composer:
+class YamlComposer:
     def __init__(self, text: str, source: str) -> None:
         self.text = text
         self.source = source
@@ -238,7 +281,7 @@ class _Composer:
 
     def note(self, error: yaml.YAMLError | _UnreadableError) -> None:
         if isinstance(error, yaml.YAMLError):
-            problem = syntax_problem(error, self.text, lambda mark: place(self.source, mark))
+            problem = syntax_problem(error, self.text, self.source)
             self.problems += [problem] if problem not in self.problems[-1:] else []
 
     def skip(self) -> str:
@@ -275,7 +318,7 @@ class _Composer:
 
     def _pairs(self, depth: int) -> list[tuple[Scalar, Node]]:
         pairs: list[tuple[Scalar, Node]] = []
-        seen: dict[str, Mark] = {}
+        seen: dict[str, TextPosition] = {}
         following = self._next
         while type(event := following()) is not yaml.MappingEndEvent:
             key = self._node(event, depth)
@@ -310,7 +353,7 @@ class _Composer:
         self._add(size, event.start_mark)
         return node
 
-    def _add(self, nodes: int, mark: Mark) -> None:
+    def _add(self, nodes: int, mark: TextPosition) -> None:
         self._count += nodes
         if self._count > NODES_LIMIT:
             hint = "write the items of a list as documents, with '---' between them"
@@ -320,10 +363,10 @@ class _Composer:
         if event.tag != "!" and event.tag not in CORE_TAGS:
             self._problem(f"the tag '{shorten(event.tag)}' means nothing here", event.start_mark, "leave it out")
 
-    def _problem(self, message: str, mark: Mark, hint: str | None = None) -> None:
+    def _problem(self, message: str, mark: TextPosition, hint: str | None = None) -> None:
         self.problems.append(Problem(message, where=place(self.source, mark), hint=hint))
 
-    def _stop(self, message: str, mark: Mark, hint: str | None = None) -> _UnreadableError:
+    def _stop(self, message: str, mark: TextPosition, hint: str | None = None) -> _UnreadableError:
         self._problem(message, mark, hint)
         return _UnreadableError()
 

@@ -31,7 +31,7 @@ from penstock.errors import PenstockError, StartRefused
 from penstock.server.app import create_app
 from penstock.server.limits import Connections
 from penstock.server.listeners import (
-    Port,
+    TcpPort,
     become_anew,
     handed_port,
     has_short_path,
@@ -235,7 +235,7 @@ async def serve(settings: Settings, stack: ExitStack, handed: list[socket.socket
         await parts.close()
 
 
-async def _port(settings: Settings, db: Database, handed: list[socket.socket]) -> Port:
+async def _port(settings: Settings, db: Database, handed: list[socket.socket]) -> TcpPort:
     try:
         known = await db.read(_knows_people)
         return handed_port(settings, handed) or open_port(settings, chosen=is_set("port"), known=known)

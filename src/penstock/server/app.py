@@ -39,9 +39,9 @@ from penstock.server.routes import (
     exec,
     inspect,
     k8s_cli,
+    nodes,
     people,
     server,
-    storages,
     tokens,
     usage,
     volumes,
@@ -53,13 +53,13 @@ from penstock.wire.pages import ErrorBody
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is k8s-cli's."
-NOUNS = (workloads, volumes, exec, inspect, documents, server, tokens, people, storages, usage, k8s_cli, docs)
-"""The most asked first: they are tried in this order."""
+NOUNS = (workloads, volumes, exec, inspect, documents, nodes, server, tokens, people, usage, k8s_cli, docs)
+"""The most used first: they are tried in this order."""
 
 
 def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     """`parts` may be missing only where nothing is served, such as for the OpenAPI document."""
-    app = Api(
+    app = PenstockApi(
         title="Penstock",
         version=__version__,
         description=DESCRIPTION,
@@ -180,7 +180,7 @@ GROUP = {
 }
 
 
-class Api(FastAPI):
+class PenstockApi(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """`group` is read where identity is, not by FastAPI: so it is written here, not found."""
         if self.openapi_schema is None:

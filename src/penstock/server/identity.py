@@ -81,14 +81,14 @@ async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
     return Caller(user=named, proof=Proof.header)
 
 
-class Asking(NamedTuple):
+class AuthorizedCall(NamedTuple):
     """Who asks, and the parts that can answer."""
 
     caller: Caller
     parts: Parts
 
 
-async def permitted(request: HTTPConnection) -> Asking:
+async def permitted(request: HTTPConnection) -> AuthorizedCall:
     """Who is asking, and does the table let them? Every route that is not public takes this."""
     verb, kind = NEEDS[request.scope.get("method", "GET"), request.scope["route"].path_format]  # a WebSocket has none
     parts: Parts = request.app.state.parts
@@ -101,7 +101,7 @@ async def permitted(request: HTTPConnection) -> Asking:
     request.scope["state"]["asked"] = (caller, verb, kind)
     if not caller.may(verb, kind):
         raise Forbidden(refusal(verb, kind), hint=_who_decides(caller))
-    return Asking(caller, parts)
+    return AuthorizedCall(caller, parts)
 
 
 def _of_all(caller: Caller) -> Caller:
@@ -132,4 +132,4 @@ def require_all_groups(caller: Caller, kind: Kind, verb: Verb = Verb.get) -> Non
         raise Forbidden("Only an admin may see or change what belongs to others.", hint=hint)
 
 
-Asked = Annotated[Asking, Depends(permitted)]
+Authorized = Annotated[AuthorizedCall, Depends(permitted)]

@@ -72,7 +72,7 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 
 @dataclass
-class Port:
+class TcpPort:
     """The TCP port of a server, or why it has none."""
 
     host: str
@@ -110,12 +110,12 @@ class Port:
         return Check(name="port", ok=self.problem is None, detail=detail, fix=self.fix, required=True)
 
 
-def handed_port(settings: Settings, handed: Sequence[socket.socket]) -> Port | None:
+def handed_port(settings: Settings, handed: Sequence[socket.socket]) -> TcpPort | None:
     """The port that was opened for us before we began, if there is one."""
     ours = [each for each in handed if each.family != socket.AF_UNIX]
     if settings.auth == "header" and any(not is_loopback(each.getsockname()[0]) for each in ours):
         raise StartRefused("--auth header listens on loopback only, and a socket that was handed over does not.")
-    return Port(settings.host, ours[0].getsockname()[1], list(ours)) if ours else None
+    return TcpPort(settings.host, ours[0].getsockname()[1], list(ours)) if ours else None
 
 
 def is_loopback(host: str) -> bool:
@@ -125,7 +125,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def open_port(settings: Settings, *, chosen: bool, known: bool) -> Port:
+def open_port(settings: Settings, *, chosen: bool, known: bool) -> TcpPort:
     """The port asked for. Where it is taken: one of the next, if nobody has `chosen` it and nobody can be `known` by a
     token; else none for now."""
     wanted, machines = settings.port, machine_port(settings)
@@ -142,15 +142,15 @@ def open_port(settings: Settings, *, chosen: bool, known: bool) -> Port:
     return port
 
 
-def _next_port(host: str, wanted: int, machines: int | None) -> Port:
+def _next_port(host: str, wanted: int, machines: int | None) -> TcpPort:
     for number in range(wanted, min(wanted + TRIES, 65536)):
-        port = Port(host, number)
+        port = TcpPort(host, number)
         if number != machines and _taken(port):
             return port
     return _any_port(host)
 
 
-def _remember(settings: Settings, port: Port) -> None:
+def _remember(settings: Settings, port: TcpPort) -> None:
     """For the next start: by then somebody may know it."""
     if _remembered(settings) == port.number:
         return
@@ -167,7 +167,7 @@ def _remembered(settings: Settings) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 65536 else None
 
 
-def _taken(port: Port) -> bool:
+def _taken(port: TcpPort) -> bool:
     """Have we got it? An error that is not about others ends the start."""
     try:
         port.sockets = _listen(port.host, port.number)
@@ -179,8 +179,8 @@ def _taken(port: Port) -> bool:
     return True
 
 
-def _this_port(host: str, number: int) -> Port:
-    port = Port(host, number)
+def _this_port(host: str, number: int) -> TcpPort:
+    port = TcpPort(host, number)
     if not _taken(port):
         port.look()
         port.fix = "end that process, or set another port (port in config.toml) and tell those who have tokens"
@@ -188,8 +188,8 @@ def _this_port(host: str, number: int) -> Port:
     return port
 
 
-def _machines(host: str, number: int) -> Port:
-    return Port(
+def _machines(host: str, number: int) -> TcpPort:
+    return TcpPort(
         host,
         number,
         problem=f"Port {number} is that of this machine's own server, so this one has no TCP port",
@@ -197,9 +197,9 @@ def _machines(host: str, number: int) -> Port:
     )
 
 
-def _any_port(host: str) -> Port:
+def _any_port(host: str) -> TcpPort:
     for _ in range(TRIES):
-        port = Port(host, 0)
+        port = TcpPort(host, 0)
         if _taken(port):
             return port
     raise StartRefused(f"No port is free on {host}.")

@@ -22,7 +22,7 @@ GAUGES = {
 }
 
 
-class _Now(Collector):
+class CurrentGauges(Collector):
     def __init__(self, counts: dict[str, int], totals: Totals) -> None:
         self._counts = counts
         self._totals = totals
@@ -38,5 +38,5 @@ class _Now(Collector):
 
 def exposition(counts: dict[str, int], totals: Totals) -> tuple[bytes, str]:
     registry = CollectorRegistry()
-    registry.register(_Now(counts, totals))
+    registry.register(CurrentGauges(counts, totals))
     return generate_latest(registry), CONTENT_TYPE_LATEST

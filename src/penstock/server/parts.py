@@ -8,7 +8,7 @@ from datetime import datetime
 from penstock.domain.model import now
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
-from penstock.server.listeners import Port
+from penstock.server.listeners import TcpPort
 from penstock.services.adoption import Adoption
 from penstock.services.audit import Audit
 from penstock.services.idle import Idle
@@ -60,11 +60,11 @@ class Parts:
     usage: Usage
     idle: Idle
     wakeup: Wakeup
-    port: Port
+    port: TcpPort
     started_at: datetime
 
     @classmethod
-    def wire(cls, settings: Settings, db: Database, engine: Engine, port: Port) -> Parts:
+    def wire(cls, settings: Settings, db: Database, engine: Engine, port: TcpPort) -> Parts:
         uploads, wakeup, people = Uploads(settings), Wakeup(), People(db)
         adoption = Adoption(db, engine, lambda workload: _adopted(reconciler, sessions, workload))
         queue = JobQueue(db, engine, settings, wakeup, people, adoption.nodes, lambda id_: reconciler.touch(id_))

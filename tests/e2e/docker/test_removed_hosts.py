@@ -105,13 +105,13 @@ def test_a_host_that_is_gone_for_good_can_be_taken_out(lab: Lab) -> None:
     assert (away["cpus_taken"], away["cpus_free"]) == ("0.2", "0")  # what is taken is, though nothing can be had
 
     refused = lab.delete("lab-1")
-    assert refused.returncode == 1
+    assert refused.returncode == 6
     assert f"train ({train})" in refused.stderr
     assert "penstock delete node lab-1 --force; then they are UNKNOWN, and their GPUs given back" in refused.stderr
     assert lab.seen(train)["ended_at"] is None
 
     answers = lab.delete("lab-2", "--force")
-    assert answers.returncode == 1
+    assert answers.returncode == 6
     assert f"Node lab-2 runs other ({other})" in answers.stderr
 
     gone = lab.delete("lab-1", "--force")
@@ -213,7 +213,7 @@ def test_a_host_with_volumes_stays_and_one_that_was_deleted_meanwhile_does_not_c
     assert lab.server.request("POST", "/v1/volumes", {"name": "kept", "size": "1Mi"})[0] == 201
     assert "kept" in lab.first.docker("volume", "ls", "-q")
     refused = lab.delete("lab-1")
-    assert refused.returncode == 1
+    assert refused.returncode == 6
     assert "Node lab-1 has volumes: kept." in refused.stderr
     assert "delete them first" in refused.stderr
     lab.first.cut()
@@ -272,20 +272,20 @@ def test_a_node_that_runs_something_takes_an_address_only_if_that_is_there(lab: 
     made = containers(lab.first, train)
 
     wrong = lab.readdress("lab-1", lab.second.tcp)
-    assert wrong.returncode == 1
+    assert wrong.returncode
     said = f"Node lab-1 runs train ({train}), and that is not at {lab.second.tcp}: it is another Docker."
     assert said in wrong.stdout + wrong.stderr
     assert "set maintenance: true, and change it when they have ended" in wrong.stdout + wrong.stderr
     dry = lab.readdress("lab-1", lab.second.tcp, "--dry-run")
     assert (dry.returncode, dry.stderr) == (wrong.returncode, wrong.stderr)
     nobody = lab.readdress("lab-1", "unix:///nobody")
-    assert nobody.returncode == 1
+    assert nobody.returncode
     assert "whether that is at unix:///nobody cannot be seen: " in nobody.stdout + nobody.stderr
     assert (lab.node("lab-1")["ready"], lab.seen(train)["state"]) == (True, "RUNNING")
 
     lab.first.cut()
     until(lambda: lab.seen(train)["state"] == "UNKNOWN")
-    assert lab.readdress("lab-1", lab.second.tcp).returncode == 1
+    assert lab.readdress("lab-1", lab.second.tcp).returncode
     moved = lab.readdress("lab-1", lab.first.unix)
     assert (moved.returncode, moved.stdout) == (0, "Node lab-1 configured\n"), moved
     lab.runs(train)

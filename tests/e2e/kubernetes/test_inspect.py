@@ -51,7 +51,7 @@ def test_a_page_of_a_pod_opens_in_a_browser(home: House, penstock: Program) -> N
 
 def test_where_nothing_listens_that_is_said(penstock: Program, echo: int) -> None:
     done = penstock("ssh-proxy", "echo", "1")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (6, "")
     assert "nothing of it listens on port 1" in done.err
 
 

@@ -14,7 +14,7 @@ COMMANDS = {
     "wait": "penstock.cli.jobs.wait:wait",
     "retry": "penstock.cli.jobs.retry:retry",
     "stop": "penstock.cli.jobs.stop:stop",
-    "delete": "penstock.cli.jobs.stop:delete",
+    "delete": "penstock.cli.jobs.delete:delete",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.cli.ui.command import command
 from penstock.cli.ui.options import connect, list_options
-from penstock.cli.ui.output import echo, print_items, print_total
+from penstock.cli.ui.output import show_list
 from penstock.cli.ui.table import NAME, Column, Row, field, moment
 
 PATH = "/v1/workloads"
@@ -34,24 +34,12 @@ def list_jobs(
     api_url: str | None,
 ) -> None:
     """List jobs, newest first; a job that waits or failed says why."""
-    client = connect(api_url)
     query = {"status": status, "name": name, "all_users": all_users}
 
     def columns(items: Sequence[Row] | None) -> list[Column]:
         return job_columns(items, details=details, all_users=all_users, wide=output == "wide")
 
-    if watch:
-        from penstock.cli.ui.views import View
-        from penstock.cli.ui.watch import watch as follow
-
-        follow(client, View(PATH, columns, told=True), query, limit, output)
-        return
-    listing = client.list(PATH, query, limit)
-    if output in ("table", "wide") and not listing.items:
-        echo("No tasks found")
-        return
-    print_items(listing.items, output, columns(listing.items))
-    print_total("tasks", listing, output)
+    show_list(connect(api_url), PATH, query, columns, "tasks", limit=limit, watch=watch, output=output)
 
 
 def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, wide: bool) -> list[Column]:

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from penstock.cli.completion import job_names
-from penstock.cli.jobs.follow import Log, goes_on
 from penstock.cli.ui.command import command
+from penstock.cli.ui.follow import Log, goes_on
 from penstock.cli.ui.options import Function, api_url_option, connect
 from penstock.cli.ui.output import note
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
-from penstock.client.retry import Patience
+from penstock.client.retry import ServerWait
 
 TAIL = click.IntRange(0, 1_000_000)
 
@@ -69,7 +69,7 @@ def show_log(
     client = connect(api_url)
     job = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     check(job)
-    log = Log(client, Patience(client, note), job, query)
+    log = Log(client, ServerWait(client, note), job, query)
     if not follow:
         log.show()
         return

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.completion import job_names
-from penstock.cli.jobs.outcome import duration
 from penstock.cli.ui.command import command
+from penstock.cli.ui.follow import duration
 from penstock.cli.ui.options import api_url_option, connect, output_option
 from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, clean, field, message_with_place, moment, short_time, table

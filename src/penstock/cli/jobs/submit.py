@@ -22,6 +22,7 @@ PATH = "/v1/workloads"
 
 @command(
     "submit",
+    passes_code=True,
     examples="""
     penstock jobs submit train.yaml
     penstock jobs submit train.yaml --detach --env EPOCHS=3 --name short-try
@@ -116,7 +117,7 @@ def submit_and_follow(client: Client, body: dict[str, Any], base: str, *, detach
         echo(lines)
         return 0
     note(lines)
-    from penstock.cli.jobs.follow import follow_to_the_end
+    from penstock.cli.ui.follow import follow_to_the_end
 
     return follow_to_the_end(client, job)
 

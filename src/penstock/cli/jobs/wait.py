@@ -8,17 +8,17 @@ from time import monotonic
 import click
 
 from penstock.cli.completion import active_job_names
-from penstock.cli.jobs.follow import goes_on, wait_for_end
-from penstock.cli.jobs.outcome import Job, ending, exit_code, is_over
 from penstock.cli.ui.command import command
+from penstock.cli.ui.follow import Job, ending, exit_code, goes_on, is_over, wait_for_end
 from penstock.cli.ui.options import api_url_option, connect, output_option
 from penstock.cli.ui.output import note, print_data
 from penstock.client.address import segment
-from penstock.client.retry import Patience
+from penstock.client.retry import ServerWait
 
 
 @command(
     "wait",
+    passes_code=True,
     examples="""
     penstock jobs wait train && echo trained
     penstock jobs wait train evaluate --timeout 2h""",
@@ -36,7 +36,7 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
     deadline = None if timeout is None else monotonic() + _seconds(timeout)
     client = connect(api_url)
     jobs = [client.get(f"/v1/workloads/{segment(ref)}") for ref in refs]
-    patience = Patience(client, note)
+    patience = ServerWait(client, note)
     codes: list[int] = []
     try:
         for place, job in enumerate(jobs):

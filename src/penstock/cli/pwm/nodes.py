@@ -1,15 +1,14 @@
-"""Show nodes, CPUs and GPUs in PWM's columns; all three come from the list of nodes."""
+"""Show nodes, CPUs and GPUs in PWM's columns, and ages as PWM writes them: `0:05`, `3 h`, `2 d`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from penstock.cli.pwm.ages import last_seen
 from penstock.cli.ui.table import Column, Row, constant, field
 from penstock.domain.quantities import show_bytes
 
 MIB = 1 << 20
-SEEN = Column("lastSeen", last_seen, drop=2)
 
 
 def node_columns(*, wide: bool) -> list[Column]:
@@ -27,7 +26,7 @@ def node_columns(*, wide: bool) -> list[Column]:
         Column("gpus", lambda row: str(_pools(row, "total")) if _number(row, "cpus") else "-", drop=1),
         Column("gpusLoad", lambda row: _share(_pools(row, "total"), _pools(row, "taken"))),
         field("version", "version", drop=12),
-        SEEN,
+        Column("lastSeen", last_seen, drop=2),
         Column("status", node_status),
     ]
     if wide:
@@ -90,7 +89,7 @@ def cpu_columns(*, wide: bool) -> list[Column]:
     columns.append(field("product_name", "product_name", least=16))
     columns.append(Column("count", lambda row: _known(row, "count", "count")))
     columns.append(Column("free", lambda row: _known(row, "free", "count")))
-    columns += [field("node", "node", drop=1, least=12), SEEN]
+    columns += [field("node", "node", drop=1, least=12), Column("lastSeen", last_seen, drop=2)]
     return [*columns, field("group", "group", drop=4)] if wide else columns
 
 
@@ -121,7 +120,7 @@ def gpu_columns(*, wide: bool) -> list[Column]:
         field("minor_number", "minor", drop=4),
         Column("fb_memory", frame_buffer),
         field("node", "node", drop=1, least=12),
-        SEEN,
+        Column("lastSeen", last_seen, drop=2),
     ]
     if wide:
         columns += [
@@ -165,3 +164,31 @@ def short_uuid(uuid: str) -> str:
     """`GPU-9a4f8-f4a98f3e`: enough to tell it from any other; commands take it, too."""
     first, _, rest = uuid.removeprefix("GPU-").partition("-")
     return f"GPU-{first[:5]}-{rest[-8:]}" if uuid.startswith("GPU-") and len(rest) >= 8 else uuid
+
+
+FRESH_SECONDS = 20
+HOUR, DAY = 3600, 86400
+
+
+def age(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    if whole < HOUR:
+        return f"{whole // 60}:{whole % 60:02}"
+    return f"{whole // HOUR} h" if whole < DAY else f"{whole // DAY} d"
+
+
+def lasted(start: str | None, end: str | None) -> str:
+    """From one time of the API to another; without an end, until now."""
+    if not start:
+        return "-"
+    until = datetime.fromisoformat(end) if end else datetime.now(UTC)
+    return age((until - datetime.fromisoformat(start)).total_seconds())
+
+
+def last_seen(row: Row) -> str:
+    """Where nobody says when, it is this machine, or a cluster that answers for it."""
+    moment = row.get("last_seen")
+    if not moment:
+        return "now" if row.get("ready", True) else "-"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    return "now" if seconds < FRESH_SECONDS else age(seconds)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.cli.pwm.ages import lasted
-from penstock.cli.pwm.nodes import gpus, mebibytes, short_uuid
+from penstock.cli.pwm.nodes import gpus, lasted, mebibytes, short_uuid
 from penstock.cli.ui.table import NAME, Column, Row, constant, field
 from penstock.client.api import Client
 from penstock.errors import Forbidden, NotFound

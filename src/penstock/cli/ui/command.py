@@ -9,20 +9,33 @@ import click
 
 from penstock import __version__
 from penstock.cli.ui.output import echo
+from penstock.errors import BadName, PenstockError, SettingsError
 
 Decorator = Callable[[Callable[..., Any]], click.Command]
 
 USER, ADMIN = "pwmcli", "pwmadm"
 """The programs of PWM."""
+OURS = 125
+"""The exit code for an error of ours where every other code may be that of a program, as with `docker run`."""
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Command(click.Command):
     """A command whose help ends with examples, under the name the program was called by."""
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: str = "", passes_code: bool = False, **kwargs: Any) -> None:
+        """`passes_code`: it ends with the exit code of a program in a job, so that errors of ours are 125."""
         super().__init__(*args, **kwargs)
+        self.passes_code = passes_code
         self.examples = [line.strip() for line in examples.splitlines() if line.strip()]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            if self.passes_code and not isinstance(error, BadName | SettingsError):
+                error.exit_code = OURS
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)

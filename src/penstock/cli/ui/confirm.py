@@ -1,15 +1,17 @@
-"""Ask before something is destroyed, and apply one command to several things."""
+"""Ask before something is destroyed, say whose it is, and apply one command to several things."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 
 from penstock.cli.ui.output import echo, note, print_data, show_error
 from penstock.cli.ui.table import Row, clean
+from penstock.client.api import Client
 from penstock.errors import PenstockError, Unreachable
 
 
@@ -51,3 +53,23 @@ def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say
     if not plain and done:
         print_data(done if len(refs) > 1 else done[0], output)
     return code
+
+
+SHOWN = 10
+
+
+def of_others(client: Client, things: Iterable[Row]) -> str | None:
+    """Say whose they are, as `of ann (3), bob (1)`; None where all are one's own."""
+    owners = Counter(str(thing["user"]) for thing in things)
+    if not owners or not owners.keys() - {client.get("/v1/whoami")["user"]}:
+        return None
+    whose = ", ".join(f"{name} ({count})" for name, count in owners.most_common(SHOWN))
+    more = f" and {len(owners) - SHOWN} others" if len(owners) > SHOWN else ""
+    return f"of {whose}{more}"
+
+
+def stop_agreed(client: Client, job: Row) -> bool:
+    """Ask before somebody else's job is stopped."""
+    if of_others(client, [job]) is None:
+        return True
+    return confirmed(f"Stop job {job['name']} ({job['id']}) of {job['user']}?", "--yes")

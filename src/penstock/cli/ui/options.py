@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
@@ -74,6 +75,21 @@ def output_option(function: Function) -> Function:
     kind = click.Choice(FORMATS)
     option = click.option("-o", "--output", type=kind, default="table", show_default=True, help="How to print it.")
     return option(function)
+
+
+def part_options(function: Function) -> Function:
+    """`--node N` or `--index N`, handed to the command as `part`."""
+
+    @wraps(function)
+    def with_part(*args: Any, node: int | None, index: int | None, **kwargs: Any) -> Any:
+        if node is not None and index is not None:
+            raise click.UsageError("--node and --index cannot be used together.")
+        return function(*args, part=node if index is None else index, **kwargs)
+
+    number = click.IntRange(0)
+    index = click.option("--index", type=number, metavar="N", help="This index of an array.")
+    node = click.option("--node", type=number, metavar="N", help="This node. [default: the first that runs]")
+    return node(index(with_part))
 
 
 def all_users_option(help_text: str) -> Callable[[Function], Function]:

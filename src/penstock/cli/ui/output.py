@@ -6,7 +6,7 @@ text and nothing more. Only logs and what a program in a job prints are passed o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,10 @@ from penstock.cli.ui.table import GAP, UNSAFE, Column, Row, clean, coloured, pri
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.client.api import Listing
+    from penstock.client.api import Client, ListPage, Query
+
+Columns = Callable[[Sequence[Row] | None], list[Column]]
+"""The columns for these rows; for None, all that any row may need."""
 
 
 def echo(text: str = "", *, nl: bool = True) -> None:
@@ -44,8 +47,37 @@ def show_hint(error: PenstockError) -> None:
         note(f"Hint: {line}")
 
 
-def print_items(items: Sequence[Row], output: str, columns: Sequence[Column], *, ruled: bool = False) -> None:
-    if output in ("table", "wide"):
+def show_list(
+    client: Client,
+    path: str,
+    query: Query,
+    columns: Columns,
+    noun: str,
+    *,
+    limit: int,
+    watch: bool,
+    output: str,
+) -> None:
+    """List what is at a path and how many there are, or go on showing what changes there."""
+    if watch:
+        from penstock.cli.ui.kinds import TableView
+        from penstock.cli.ui.watch import watch as follow
+
+        follow(client, TableView(path, columns, told=True), query, limit, output)
+        return
+    listing = client.list(path, query, limit)
+    print_items(listing.items, output, columns(listing.items), noun=noun)
+    if listing.items:
+        print_total(noun, listing, output)
+
+
+def print_items(
+    items: Sequence[Row], output: str, columns: Sequence[Column], *, noun: str | None = None, ruled: bool = False
+) -> None:
+    """Print a table or the data; with a `noun`, a table without rows is one sentence instead."""
+    if noun and not items and output in ("table", "wide"):
+        echo(f"No {noun} found")
+    elif output in ("table", "wide"):
         echo_styled("\n".join(table(items, columns, ruled=ruled)))
     else:
         print_data(list(items), output)
@@ -71,7 +103,7 @@ def as_json(data: Any, indent: int | None = None) -> str:
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, indent=indent, ensure_ascii=False))
 
 
-def print_total(noun: str, listing: Listing, output: str) -> None:
+def print_total(noun: str, listing: ListPage, output: str) -> None:
     """How many there are; where only some were asked for, that there are more."""
     count = len(listing.items)
     if output in ("table", "wide"):

@@ -82,7 +82,7 @@ def raw(descriptor: int) -> Iterator[None]:
         atexit.unregister(restore)
 
 
-class Conversation:
+class TerminalSession:
     def __init__(self, socket: WebSocket, *, terminal: bool, stdin: bool) -> None:
         self._socket = socket
         self._terminal = terminal

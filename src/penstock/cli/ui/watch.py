@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from time import sleep
 
+from penstock.cli.ui.kinds import TableView
 from penstock.cli.ui.output import as_json, echo, echo_styled, note, print_data
 from penstock.cli.ui.table import Column, Row, settled, table
-from penstock.cli.ui.views import View
-from penstock.client.api import Client, Listing, Query
-from penstock.client.retry import Patience
+from penstock.client.api import Client, ListPage, Query
+from penstock.client.retry import ServerWait
 
 WAIT_SECONDS = 30
 PAUSE_SECONDS = 2
@@ -20,7 +20,7 @@ MOVING = ("last_seen",)
 """Differs each time, and is no news."""
 
 
-def watch(client: Client, view: View, query: Query, limit: int, output: str) -> None:
+def watch(client: Client, view: TableView, query: Query, limit: int, output: str) -> None:
     """Until Ctrl-C: on a terminal the table again, elsewhere what is new or changed, below what was there."""
     try:
         _watch(client, view, query, limit, output)
@@ -29,9 +29,9 @@ def watch(client: Client, view: View, query: Query, limit: int, output: str) -> 
             note("")
 
 
-def _watch(client: Client, view: View, query: Query, limit: int, output: str) -> None:
+def _watch(client: Client, view: TableView, query: Query, limit: int, output: str) -> None:
     listing = client.list(view.path, query, limit if view.told else 0)
-    patience = Patience(client, note)
+    patience = ServerWait(client, note)
     known: dict[str, Row] = {}
     drawn = output in ("table", "wide") and sys.stdout.isatty()
     header = True
@@ -65,8 +65,15 @@ def _news(row: Row | None) -> Row | None:
 
 
 def _next(
-    client: Client, patience: Patience, view: View, query: Query, limit: int, version: str | None, *, redrawn: bool
-) -> Listing:
+    client: Client,
+    patience: ServerWait,
+    view: TableView,
+    query: Query,
+    limit: int,
+    version: str | None,
+    *,
+    redrawn: bool,
+) -> ListPage:
     """The next listing that differs; an answer without news is waited over, unless it is drawn again anyway."""
     if not view.told:
         sleep(PAUSE_SECONDS)

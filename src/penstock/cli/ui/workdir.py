@@ -28,7 +28,7 @@ from pathspec import GitIgnoreSpec
 from penstock.cli.ui.output import note
 from penstock.cli.ui.table import clean
 from penstock.client.api import Client
-from penstock.client.http import Send
+from penstock.client.http import SendPiece
 from penstock.domain.quantities import show_bytes
 from penstock.errors import BadRequest, FilesNeeded, ServerFault, TooLarge
 
@@ -38,39 +38,39 @@ PATIENCE = 1.0
 BAR = 30
 
 
-class Entry(NamedTuple):
+class PackedFile(NamedTuple):
     path: Path
     name: str
     """Relative to the directory that is packed."""
     status: os.stat_result
 
 
-class Rules(NamedTuple):
+class IgnoreRules(NamedTuple):
     """One .gitignore: what it says holds for paths below its directory."""
 
     directory: Path
     spec: GitIgnoreSpec
 
 
-def upload(client: Client, directory: Path, entries: Sequence[Entry], limit: int | None) -> str:
+def upload(client: Client, directory: Path, entries: Sequence[PackedFile], limit: int | None) -> str:
     """Pack what was found in the directory, send it, and give the id of the upload."""
 
-    def fill(send: Send) -> None:
-        pack(entries, Pipe(send, directory, entries, limit), Progress(directory, entries))
+    def fill(send: SendPiece) -> None:
+        pack(entries, ArchivePipe(send, directory, entries, limit), ProgressBar(directory, entries))
 
     answer = client.put("/v1/uploads", fill)
     return str(answer["id"])
 
 
-def walk(directory: Path) -> Iterator[Entry]:
+def walk(directory: Path) -> Iterator[PackedFile]:
     """Everything to send, parents before children, in a fixed order."""
     if not directory.is_dir():
         raise BadRequest(f"The workdir {directory} is not a directory.", hint="it is relative to the task file")
     top = directory.resolve()
-    yield from _below(Entry(top, "", top.stat()), _rules_above(top))
+    yield from _below(PackedFile(top, "", top.stat()), _rules_above(top))
 
 
-def _below(parent: Entry, rules: Sequence[Rules]) -> Iterator[Entry]:
+def _below(parent: PackedFile, rules: Sequence[IgnoreRules]) -> Iterator[PackedFile]:
     directory, prefix = parent.path, f"{parent.name}/" if parent.name else ""
     rules = [*rules, *_rules_in(directory)]
     try:
@@ -83,14 +83,14 @@ def _below(parent: Entry, rules: Sequence[Rules]) -> Iterator[Entry]:
         sendable = folder or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
         if name == ".git" or not sendable or _ignored(path, folder, rules):
             continue
-        entry = Entry(path, prefix + name, status)
+        entry = PackedFile(path, prefix + name, status)
         yield entry
         if folder:
             yield from _below(entry, rules)
 
 
 @contextmanager
-def _opened(entry: Entry, flags: int = 0) -> Iterator[int]:
+def _opened(entry: PackedFile, flags: int = 0) -> Iterator[int]:
     """The very thing that was found: whatever was put in its place since then, a link say, is not read."""
     handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     try:
@@ -101,24 +101,24 @@ def _opened(entry: Entry, flags: int = 0) -> Iterator[int]:
         os.close(handle)
 
 
-def _rules_in(directory: Path) -> list[Rules]:
+def _rules_in(directory: Path) -> list[IgnoreRules]:
     try:
         text = (directory / ".gitignore").read_text(errors="surrogateescape")
     except (FileNotFoundError, IsADirectoryError):
         return []
     except OSError as error:
         raise BadRequest(f"{directory / '.gitignore'} cannot be read: {error.strerror}.") from error
-    return [Rules(directory, GitIgnoreSpec.from_lines(text.splitlines()))]
+    return [IgnoreRules(directory, GitIgnoreSpec.from_lines(text.splitlines()))]
 
 
-def _rules_above(top: Path) -> list[Rules]:
+def _rules_above(top: Path) -> list[IgnoreRules]:
     """Those of the repository the directory is part of, outermost first."""
     above = list(top.parents)
     root = next((place for place, parent in enumerate([top, *above]) if (parent / ".git").exists()), 0)
     return [rules for parent in reversed(above[:root]) for rules in _rules_in(parent)]
 
 
-def _ignored(path: Path, folder: bool, rules: Sequence[Rules]) -> bool:
+def _ignored(path: Path, folder: bool, rules: Sequence[IgnoreRules]) -> bool:
     """The innermost .gitignore that says anything about a path decides."""
     for directory, spec in reversed(rules):
         name = str(path.relative_to(directory)) + ("/" if folder else "")
@@ -128,10 +128,10 @@ def _ignored(path: Path, folder: bool, rules: Sequence[Rules]) -> bool:
     return False
 
 
-class Pipe:
+class ArchivePipe:
     """Where the archive is written: passes it on in pieces, counts it, and stops at the limit."""
 
-    def __init__(self, send: Send, directory: Path, entries: Sequence[Entry], limit: int | None) -> None:
+    def __init__(self, send: SendPiece, directory: Path, entries: Sequence[PackedFile], limit: int | None) -> None:
         self._send = send
         self._directory = directory
         self._entries = entries
@@ -161,10 +161,10 @@ class Pipe:
         )
 
 
-class Progress:
+class ProgressBar:
     """A bar on the terminal, once it has taken a while."""
 
-    def __init__(self, directory: Path, entries: Sequence[Entry], doing: str = "Sending") -> None:
+    def __init__(self, directory: Path, entries: Sequence[PackedFile], doing: str = "Sending") -> None:
         self._doing = doing
         self._directory = directory
         self._total = sum(map(size, entries)) or 1
@@ -190,10 +190,10 @@ class Progress:
             sys.stderr.flush()
 
 
-class _Watched:
+class ReadProgress:
     """A file whose reading is shown as progress."""
 
-    def __init__(self, file: BinaryIO, progress: Progress) -> None:
+    def __init__(self, file: BinaryIO, progress: ProgressBar) -> None:
         self._file = file
         self._progress = progress
 
@@ -203,17 +203,17 @@ class _Watched:
         return data
 
 
-def contents(entries: Sequence[Entry]) -> str:
+def contents(entries: Sequence[PackedFile]) -> str:
     """`3 files, 12Ki`: before packing."""
     files = [entry for entry in entries if not stat.S_ISDIR(entry.status.st_mode)]
     return f"{len(files)} file{'' if len(files) == 1 else 's'}, {show_bytes(sum(map(size, files)))}"
 
 
-def size(entry: Entry) -> int:
+def size(entry: PackedFile) -> int:
     return entry.status.st_size if stat.S_ISREG(entry.status.st_mode) else 0
 
 
-def pack(entries: Sequence[Entry], pipe: Pipe, progress: Progress) -> None:
+def pack(entries: Sequence[PackedFile], pipe: ArchivePipe, progress: ProgressBar) -> None:
     """Write the entries to the pipe as .tar.gz."""
     try:
         with (
@@ -227,7 +227,7 @@ def pack(entries: Sequence[Entry], pipe: Pipe, progress: Progress) -> None:
         progress.finish()
 
 
-def _add(archive: tarfile.TarFile, entry: Entry, progress: Progress) -> None:
+def _add(archive: tarfile.TarFile, entry: PackedFile, progress: ProgressBar) -> None:
     info = tarfile.TarInfo(entry.name)
     info.mode = stat.S_IMODE(entry.status.st_mode) & 0o777
     info.mtime = int(entry.status.st_mtime)
@@ -241,7 +241,7 @@ def _add(archive: tarfile.TarFile, entry: Entry, progress: Progress) -> None:
         else:
             with _opened(entry) as handle, os.fdopen(handle, "rb", closefd=False) as file:
                 info.size = os.fstat(file.fileno()).st_size
-                archive.addfile(info, _Watched(file, progress))
+                archive.addfile(info, ReadProgress(file, progress))
     except ConnectionError:
         raise  # the server's answer says why
     except OSError as error:
@@ -273,7 +273,7 @@ def sent_along(text: str, base: str, limit: int | None) -> list[str]:
 def _would_send(path: str, base: str, limit: int | None) -> str:
     directory = Path(base, path)
     entries = list(walk(directory))
-    pack(entries, Pipe(lambda _: None, directory, entries, limit), Progress(directory, entries, "Packing"))
+    pack(entries, ArchivePipe(lambda _: None, directory, entries, limit), ProgressBar(directory, entries, "Packing"))
     return f"{path} ({contents(entries)} before packing)"
 
 

@@ -12,19 +12,19 @@ from penstock.cli.ui.table import UNSAFE
 NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+")
 
 
-class _Dumper(yaml.SafeDumper):
+class DataDumper(yaml.SafeDumper):
     """SafeDumper with our way of writing text."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = '"' if UNSAFE.search(text) else "'" if NUMBER.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+DataDumper.add_representer(str, _represent_text)
 
 
 def as_yaml(data: Any) -> str:
     """What a terminal would obey is escaped in double quotes."""
-    written: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    written: str = yaml.dump(data, Dumper=DataDumper, sort_keys=False, allow_unicode=True)
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)

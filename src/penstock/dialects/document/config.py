@@ -1,4 +1,4 @@
-"""Read `image` and `config`: what runs, with which variables and labels."""
+"""Read what a Workload runs: `image`, `config` with its variables and labels, and its ports."""
 
 from __future__ import annotations
 
@@ -6,16 +6,111 @@ import re
 import shlex
 from typing import Any
 
-from penstock.dialects.document.ports import NAMED, ports
-from penstock.dialects.reader import PlacedReading, Refusal, Shape, kind_of, lacks, read_fields, sequence
-from penstock.dialects.task.program import SCRIPT_LIMIT, TOO_LONG, arguments
+from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, as_it_is, kind_of, read_fields, sequence
+from penstock.dialects.task.program import LARGEST, PORTS_LIMIT, PROTOCOLS, SCRIPT_LIMIT, TOO_LONG, arguments, port
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.task.selectors import read_labels
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
 from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
+from penstock.domain.workloads import Port
 from penstock.errors import Problem
+
+Found = list[tuple[Node, str, Port]]
+"""Each with its place: whether one is there twice is seen when all are read."""
+PUBLISHED: Refusal = ("no port is published on a host", "remove it; penstock port-forward reaches the workload")
+
+
+def ports(context: PlacedContext, node: Node, path: str) -> Found:
+    """`8888/tcp` as a key, as a `name`, or as an item; what Docker would have as its value is empty."""
+    context.says(node, path, "ports")
+    entries: list[tuple[Node, str]] = []
+    if isinstance(node, Scalar):
+        entries = [(node, path)]
+    elif isinstance(node, Pairs):
+        for key, value in node.items:
+            here = f"{path}.{shorten(key.text)}"
+            _refuse_value(context, value, here)
+            entries.append((key, here))
+    else:
+        entries = [(_named(context, item, here), here) for item, here in sequence(context, node, path)]
+    if context.too_many(entries, PORTS_LIMIT, node, path):
+        return []
+    read = [(item, here, port(context, item, here)) for item, here in entries]
+    return [(item, here, found) for item, here, found in read if found]
+
+
+def _named(context: PlacedContext, node: Node, path: str) -> Node:
+    """A port, or `{name: 8888/tcp, value: {}}`."""
+    if not isinstance(node, Pairs):
+        return node
+    said = read_fields(context, node, path, NAMED)
+    if "value" in said:
+        _refuse_value(context, *said["value"])
+    found: Node = said.get("name") or Scalar("", quoted=True, mark=node.mark)
+    return found
+
+
+def _refuse_value(context: PlacedContext, node: Node, path: str) -> None:
+    empty = is_null(node) or not (node.text if isinstance(node, Scalar) else node.items)
+    if not empty:
+        context.problem(f"is not carried: {PUBLISHED[0]}", node, path, PUBLISHED[1])
+
+
+def name_of_pair(context: PlacedContext, node: Node, path: str) -> Scalar | None:
+    if isinstance(node, Scalar):
+        return node
+    context.text(node, path)
+    return None
+
+
+NAMED = FieldRules({"name": name_of_pair, "value": as_it_is})
+
+
+# network
+
+
+def network(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    """Its ports, and the node that names it."""
+    return read_fields(context, node, path, NETWORK)
+
+
+def _listed(context: PlacedContext, node: Node, path: str) -> Found:
+    """PWM's own way: `{port, protocol}`; what `config.ports` takes is taken here, too."""
+    context.says(node, path, "ports")
+    items = sequence(context, node, path)
+    if context.too_many(items, PORTS_LIMIT, node, path):
+        return []
+    found: Found = []
+    for item, here in items:
+        one = _one(context, item, here) if isinstance(item, Pairs) else port(context, item, here)
+        if one:
+            found.append((item, here, one))
+    return found
+
+
+def _one(context: PlacedContext, node: Node, path: str) -> Port | None:
+    said = read_fields(context, node, path, PORT)
+    context.require(node, path, "port", "for example 'port: 8888'")
+    return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
+
+
+def _number(context: PlacedContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 1, LARGEST)
+
+
+def _protocol(context: PlacedContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path)
+    if text is None or text.lower() in PROTOCOLS:
+        return text and text.lower()
+    context.problem(f"must be {' or '.join(PROTOCOLS)}, not '{shorten(text)}'", node, path)
+    return None
+
+
+PORT = FieldRules({"port": _number, "protocol": _protocol}, {"hostPort": PUBLISHED})
+NETWORK = FieldRules({"name": as_it_is, "ports": _listed})
+
 
 REGISTRY = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9][a-z0-9._/-]{0,200})?\Z"
@@ -27,180 +122,178 @@ EXAMPLE = "for example 'cmd: python train.py'"
 # image
 
 
-def image(reading: PlacedReading, node: Node, path: str) -> str | None:
+def image(context: PlacedContext, node: Node, path: str) -> str | None:
     if isinstance(node, Scalar):
         hint = f"write 'image: {{image: {shorten(node.text)}}}'"
-        reading.problem(f"must be a mapping, not {kind_of(node)}", node, path, hint)
+        context.problem(f"must be a mapping, not {kind_of(node)}", node, path, hint)
         return None
-    said = read_fields(reading, node, path, IMAGE_SHAPE)
-    if lacks(node, "image"):
-        reading.problem("is missing", node, f"{path}.image", "for example 'image: ubuntu'")
+    said = read_fields(context, node, path, IMAGE_SHAPE)
+    context.require(node, path, "image", "for example 'image: ubuntu'")
     name, registry = said.get("image"), said.get("registry")
     whole = f"{registry}/{name}" if name and registry else name
     if whole is not None and not IMAGE.match(whole):
-        where, field = reading.places["resources", "image_id"]
+        where, field = context.places["resources", "image_id"]
         message = f"'{shorten(whole)}' is not an image"
-        reading.problems.append(Problem(message, where=where, field=field, hint=IMAGE_EXAMPLE))
+        context.problems.append(Problem(message, where=where, field=field, hint=IMAGE_EXAMPLE))
     return whole
 
 
-def _image(reading: PlacedReading, node: Node, path: str) -> str | None:
-    name = reading.text(node, path)
+def _image(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = context.text(node, path)
     if name is None:
         return None
-    reading.says(node, path, "resources", "image_id")
+    context.says(node, path, "resources", "image_id")
     return name
 
 
-def _registry(reading: PlacedReading, node: Node, path: str) -> str | None:
-    name = reading.text(node, path)
+def _registry(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = context.text(node, path)
     if name is None:
         return None
     if not REGISTRY.match(name.rstrip("/")):
         hint = "for example registry.example.com:5000"
-        reading.problem(f"'{shorten(name)}' is not a registry: a host, and its port", node, path, hint)
+        context.problem(f"'{shorten(name)}' is not a registry: a host, and its port", node, path, hint)
         return None
     return name.rstrip("/")
 
 
-IMAGE_SHAPE = Shape({"image": _image, "registry": _registry})
+IMAGE_SHAPE = FieldRules({"image": _image, "registry": _registry})
 
 
 # config
 
 
-def config(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
+def config(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec."""
-    said = read_fields(reading, node, path, CONFIG)
+    said = read_fields(context, node, path, CONFIG)
     found = {key: said[name] for name, key in MEANS.items() if name in said}
     if "secrets" in said:
-        found["envs"] = _with_secrets(reading, said, node, path)
+        found["envs"] = _with_secrets(context, said, node, path)
         found["secrets"] = tuple(sorted(said["secrets"]))
     return found | {"ports": [*said.get("exposedPorts", ()), *said.get("ports", ())]}
 
 
-def _cmd(reading: PlacedReading, node: Node, path: str) -> tuple[str, ...] | None:
+def _cmd(context: PlacedContext, node: Node, path: str) -> tuple[str, ...] | None:
     """A text is split as a shell would, and nothing else of a shell is done to it."""
-    reading.says(node, path, "run")
+    context.says(node, path, "run")
     if isinstance(node, Items):
-        return arguments(reading, node, path, EXAMPLE)
-    line = reading.text(node, path, EXAMPLE)
+        return arguments(context, node, path, EXAMPLE)
+    line = context.text(node, path, EXAMPLE)
     if line is None:
         return None
     if len(line) > SCRIPT_LIMIT:
-        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB", node, path, TOO_LONG)
+        context.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB", node, path, TOO_LONG)
         return None
     try:
         words = shlex.split(line)
     except ValueError:
-        reading.problem("a quote is opened and never closed", node, path, "write a list of texts")
+        context.problem("a quote is opened and never closed", node, path, "write a list of texts")
         return None
     if not words:
-        reading.problem("is empty", node, path, "leave it out for the image's own command")
+        context.problem("is empty", node, path, "leave it out for the image's own command")
         return None
-    return arguments(reading, Items([Scalar(word, quoted=True, mark=node.mark) for word in words]), path, EXAMPLE)
+    return arguments(context, Items([Scalar(word, quoted=True, mark=node.mark) for word in words]), path, EXAMPLE)
 
 
-def _start_mode(reading: PlacedReading, node: Node, path: str) -> bool | None:
+def _start_mode(context: PlacedContext, node: Node, path: str) -> bool | None:
     """As of `docker run`: an open input or a terminal is both; detached it is anyway."""
-    reading.says(node, path, "terminal")
-    letters = reading.text(node, path, "-itd")
+    context.says(node, path, "terminal")
+    letters = context.text(node, path, "-itd")
     if letters is None:
         return None
     if not START_MODE.match(letters):
         message = f"'{shorten(letters)}' is not a start mode: the letters i and t for a terminal, and d"
-        reading.problem(message, node, path, "-itd, or -d for no terminal")
+        context.problem(message, node, path, "-itd, or -d for no terminal")
         return None
     return "i" in letters or "t" in letters
 
 
-def _with_secrets(reading: PlacedReading, said: dict[str, Any], node: Node, path: str) -> dict[str, str]:
+def _with_secrets(context: PlacedContext, said: dict[str, Any], node: Node, path: str) -> dict[str, str]:
     plain, hidden = said.get("env", {}), said["secrets"]
     for name in plain.keys() & hidden.keys():
-        reading.problem("is in 'env' too; say it once", node, f"{path}.secrets.{shorten(name)}")
+        context.problem("is in 'env' too; say it once", node, f"{path}.secrets.{shorten(name)}")
     found: dict[str, str] = plain | {name: value for name, value in hidden.items() if value is not None}
-    reading.found(total_problem(found, field=path, where=reading.where(node)))
+    context.found(total_problem(found, field=path, where=context.where(node)))
     return found
 
 
-def _env(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
-    reading.says(node, path, "envs")
-    return _variables(reading, _few_pairs(reading, node, path), node, path)
+def _env(context: PlacedContext, node: Node, path: str) -> dict[str, str]:
+    context.says(node, path, "envs")
+    return _variables(context, _few_pairs(context, node, path), node, path)
 
 
-def _secrets(reading: PlacedReading, node: Node, path: str) -> dict[str, str | None]:
+def _secrets(context: PlacedContext, node: Node, path: str) -> dict[str, str | None]:
     """By name; None is a value that is kept elsewhere."""
-    reading.says(node, path, "secrets")
-    pairs = _few_pairs(reading, node, path)
+    context.says(node, path, "secrets")
+    pairs = _few_pairs(context, node, path)
     for name, value in pairs:
         here = f"{path}.{shorten(name.text)}"
-        reading.says(name, here, "secrets", name.text)
+        context.says(name, here, "secrets", name.text)
         if isinstance(value, Scalar) and value.text == MASK:
-            reading.problem(NOT_A_VALUE, value, here, KEPT_OR_NEW)
+            context.problem(NOT_A_VALUE, value, here, KEPT_OR_NEW)
     kept: dict[str, str | None] = {name.text: None for name, value in pairs if is_null(value)}
     for name, _ in pairs:
         if name.text in kept:
-            reading.found(name_problem(name.text, field=f"{path}.{shorten(name.text)}", where=reading.where(name)))
-    return _variables(reading, [pair for pair in pairs if pair[0].text not in kept], node, path) | kept
+            context.found(name_problem(name.text, field=f"{path}.{shorten(name.text)}", where=context.where(name)))
+    return _variables(context, [pair for pair in pairs if pair[0].text not in kept], node, path) | kept
 
 
-def _few_pairs(reading: PlacedReading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
-    pairs = _pairs(reading, node, path)
+def _few_pairs(context: PlacedContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
+    pairs = _pairs(context, node, path)
     if len(pairs) <= ENTRIES_LIMIT:
         return pairs
-    reading.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+    context.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
     return []
 
 
-def _variables(reading: PlacedReading, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
+def _variables(context: PlacedContext, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in pairs:
         here = f"{path}.{shorten(name.text)}"
         if is_null(value):
-            reading.problem("has no value", value, here, f'write {shorten(name.text)}: ""')
+            context.problem("has no value", value, here, f'write {shorten(name.text)}: ""')
             continue
-        content = reading.text(value, here)
-        wrong = name_problem(name.text, field=here, where=reading.where(name))
-        if content is not None and not reading.found(wrong):
-            reading.found(value_problem(name.text, content, field=here, where=reading.where(value)))
+        content = context.text(value, here)
+        wrong = name_problem(name.text, field=here, where=context.where(name))
+        if content is not None and not context.found(wrong):
+            context.found(value_problem(name.text, content, field=here, where=context.where(value)))
             found[name.text] = content
-    reading.found(total_problem(found, field=path, where=reading.where(node)))
+    context.found(total_problem(found, field=path, where=context.where(node)))
     ours = ", ".join(filter(is_ours, found))
     if ours:
-        reading.notices.append(f"{path}: Penstock sets {ours} itself, in place of what is said here")
+        context.notices.append(f"{path}: Penstock sets {ours} itself, in place of what is said here")
     return found
 
 
-def _labels(reading: PlacedReading, node: Node, path: str) -> dict[str, str]:
-    reading.says(node, path, "labels")
-    return read_labels(reading, _pairs(reading, node, path), node, path)
+def _labels(context: PlacedContext, node: Node, path: str) -> dict[str, str]:
+    context.says(node, path, "labels")
+    return read_labels(context, _pairs(context, node, path), node, path)
 
 
-def _pairs(reading: PlacedReading, node: Node, path: str) -> list[tuple[Scalar, Node]]:
+def _pairs(context: PlacedContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
     """A mapping, or PWM's lists: of `{name, value}`, or of texts `NAME=value`."""
     if isinstance(node, Pairs):
         return node.items
     found: dict[str, tuple[Scalar, Node]] = {}
-    for item, here in sequence(reading, node, path):
-        pair = _pair(reading, item, here)
+    for item, here in sequence(context, node, path):
+        pair = _pair(context, item, here)
         if pair and pair[0].text in found:
-            reading.problem(f"'{shorten(pair[0].text)}' is here twice", item, here, "say it once")
+            context.problem(f"'{shorten(pair[0].text)}' is here twice", item, here, "say it once")
         if pair:
             found[pair[0].text] = pair
     return list(found.values())
 
 
-def _pair(reading: PlacedReading, item: Node, path: str) -> tuple[Scalar, Node] | None:
+def _pair(context: PlacedContext, item: Node, path: str) -> tuple[Scalar, Node] | None:
     if isinstance(item, Scalar):
         name, equals, value = item.text.partition("=")
         if not equals:
-            reading.problem(f"'{shorten(item.text)}' has no value", item, path, "write NAME=value")
+            context.problem(f"'{shorten(item.text)}' has no value", item, path, "write NAME=value")
             return None
         return Scalar(name, quoted=True, mark=item.mark), Scalar(value, quoted=True, mark=item.mark)
-    said = read_fields(reading, item, path, NAMED)
+    said = read_fields(context, item, path, NAMED)
     for key, hint in (("name", None), ("value", "write 'value: \"\"' for an empty one")):
-        if lacks(item, key):
-            reading.problem("is missing", item, f"{path}.{key}", hint)
+        context.require(item, path, key, hint)
     return (said["name"], said["value"][0]) if "name" in said and "value" in said else None
 
 
@@ -217,7 +310,7 @@ CONFIG_REFUSED: dict[str, Refusal] = {
     "openStdin": ("a terminal is asked for by startMode", "write 'startMode: -itd'"),
     "image": ("the image is not part of it", "write spec.image"),
 }
-CONFIG = Shape(
+CONFIG = FieldRules(
     {
         "cmd": _cmd,
         "startMode": _start_mode,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.dialects.document.metadata import Metadata
-from penstock.dialects.reader import PlacedReading, Shape, flag, lacks, placed, read_fields, sequence
-from penstock.dialects.task.accelerators import GPUS_LIMIT, PRODUCT
+from penstock.dialects.document.types import DocumentMetadata
+from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence
 from penstock.dialects.task.mounts import size
+from penstock.dialects.task.resources import GPUS_LIMIT, PRODUCT
 from penstock.dialects.task.selectors import node_labels
 from penstock.dialects.yaml import Items, Node, Scalar
 from penstock.domain.names import shorten
@@ -26,12 +26,11 @@ MINORS = 255
 EXAMPLE = "unix:///var/run/docker.sock, ssh://user@host or tcp://host:2376"
 
 
-def node(reading: PlacedReading, about: Metadata, top: Node, path: str) -> Host | None:
-    said = read_fields(reading, top, path, NODE)
-    if lacks(top, "address"):
-        reading.problem("is missing", top, f"{path}.address", f"one of {EXAMPLE}")
-    gpus = _named(reading, said.get("gpus", []), about.name or "")
-    if reading.problems or about.name is None:
+def node_spec(context: PlacedContext, about: DocumentMetadata, top: Node, path: str) -> Host | None:
+    said = read_fields(context, top, path, NODE)
+    context.require(top, path, "address", f"one of {EXAMPLE}")
+    gpus = _named(context, said.get("gpus", []), about.name or "")
+    if context.problems or about.name is None:
         return None
     return Host(
         name=about.name,
@@ -44,7 +43,7 @@ def node(reading: PlacedReading, about: Metadata, top: Node, path: str) -> Host 
     )
 
 
-def _address(reading: PlacedReading, top: Node, path: str) -> str | None:
+def _address(context: PlacedContext, top: Node, path: str) -> str | None:
     """PWM has a list of addresses of an agent of its own; here it is where Docker itself listens."""
     items = top.items if isinstance(top, Items) else [top]
     if isinstance(top, Items) or (isinstance(top, Scalar) and _agents(top.text)):
@@ -52,13 +51,13 @@ def _address(reading: PlacedReading, top: Node, path: str) -> str | None:
         found = AGENT.match(first)
         host = shorten(found[1]) if found else "host"
         message = "is one address, that of a Docker engine: there is no agent of Penstock's on a node"
-        reading.problem(message, top, path, f"for example ssh://user@{host}, or tcp://{host}:2376")
+        context.problem(message, top, path, f"for example ssh://user@{host}, or tcp://{host}:2376")
         return None
-    text = reading.text(top, path, EXAMPLE)
+    text = context.text(top, path, EXAMPLE)
     if text is None:
         return None
     if not ADDRESS.match(text):
-        reading.problem(f"'{shorten(text)}' is not an address of a Docker engine", top, path, f"one of {EXAMPLE}")
+        context.problem(f"'{shorten(text)}' is not an address of a Docker engine", top, path, f"one of {EXAMPLE}")
         return None
     return text
 
@@ -67,16 +66,16 @@ def _agents(text: str) -> bool:
     return not text.startswith(("unix:", "ssh:", "tcp:")) and AGENT.match(text) is not None
 
 
-def _allow(reading: PlacedReading, top: Node, path: str) -> tuple[Allows, ...]:
+def _allow(context: PlacedContext, top: Node, path: str) -> tuple[Allows, ...]:
     items = top.items if isinstance(top, Items) else [top]
-    words = [(item, reading.text(item, path)) for item in items]
+    words = [(item, context.text(item, path)) for item in items]
     for item, word in words:
         if word is not None and word not in Allows.__members__:
-            reading.problem(
+            context.problem(
                 f"'{shorten(word)}' is not something a node takes", item, path, f"{' and '.join(Allows)} are"
             )
     if not items:
-        reading.problem("allows nothing", top, path, "'maintenance: true' lets nothing new come")
+        context.problem("allows nothing", top, path, "'maintenance: true' lets nothing new come")
     said = {word for _, word in words}
     return tuple(each for each in Allows if each in said)
 
@@ -84,31 +83,29 @@ def _allow(reading: PlacedReading, top: Node, path: str) -> tuple[Allows, ...]:
 # gpus
 
 
-def _gpus(reading: PlacedReading, top: Node, path: str) -> list[dict[str, Any]]:
+def _gpus(context: PlacedContext, top: Node, path: str) -> list[dict[str, Any]]:
     """Each as it is said; what is left out follows from its place in the list."""
-    items = sequence(reading, top, path)
-    if len(items) > GPUS_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {GPUS_LIMIT:,} at most", top, path)
+    items = sequence(context, top, path)
+    if context.too_many(items, GPUS_LIMIT, top, path):
         return []
     found = []
     for item, here in items:
-        said = read_fields(reading, item, here, GPU)
+        said = read_fields(context, item, here, GPU)
         for key, example in (("product_name", "Tesla V100"), ("memory", "16Gi")):
-            if lacks(item, key):
-                reading.problem("is missing", item, f"{here}.{key}", f"for example '{key}: {example}'")
+            context.require(item, here, key, f"for example '{key}: {example}'")
         found.append({**said, "place": (item, here)})
     return found
 
 
-def _named(reading: PlacedReading, gpus: list[dict[str, Any]], name: str) -> tuple[Gpu, ...]:
+def _named(context: PlacedContext, gpus: list[dict[str, Any]], name: str) -> tuple[Gpu, ...]:
     found: list[Gpu] = []
     for number, said in enumerate(gpus):
         item, here = said["place"]
         minor = said.get("minor_number", number)
         uuid = said.get("uuid") or declared_uuid(name, minor)
         if any(minor == gpu.minor or uuid == gpu.uuid for gpu in found):
-            reading.problem(f"a GPU with this number or uuid is there already: {minor}, {uuid}", item, here)
-        if not reading.problems:
+            context.problem(f"a GPU with this number or uuid is there already: {minor}, {uuid}", item, here)
+        if not context.problems:
             product, memory = said["product_name"], said["memory"]
             found.append(Gpu(uuid=uuid, product=product, memory_bytes=memory, minor=minor))
     return tuple(found)
@@ -119,28 +116,20 @@ def declared_uuid(name: str, minor: int) -> str:
     return f"GPU-{name}-{minor}"
 
 
-def _product(reading: PlacedReading, top: Node, path: str) -> str | None:
-    text = reading.text(top, path)
-    if text is None or PRODUCT.match(text):
-        return text
-    reading.problem(f"'{shorten(text)}' names no GPU product", top, path, "for example 'Tesla V100-SXM2-16GB'")
-    return None
+def _product(context: PlacedContext, top: Node, path: str) -> str | None:
+    return matching(context, top, path, PRODUCT, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
 
 
-def _minor(reading: PlacedReading, top: Node, path: str) -> int | None:
-    return reading.whole(top, path, 0, MINORS)
+def _minor(context: PlacedContext, top: Node, path: str) -> int | None:
+    return context.whole(top, path, 0, MINORS)
 
 
-def _uuid(reading: PlacedReading, top: Node, path: str) -> str | None:
-    text = reading.text(top, path)
-    if text is None or UUID.match(text):
-        return text
-    reading.problem(f"'{shorten(text)}' is not a GPU's uuid", top, path, "as nvidia-smi -L shows it")
-    return None
+def _uuid(context: PlacedContext, top: Node, path: str) -> str | None:
+    return matching(context, top, path, UUID, "is not a GPU's uuid", "as nvidia-smi -L shows it")
 
 
-GPU = Shape({"product_name": _product, "memory": size, "minor_number": _minor, "uuid": _uuid})
-NODE = Shape(
+GPU = FieldRules({"product_name": _product, "memory": size, "minor_number": _minor, "uuid": _uuid})
+NODE = FieldRules(
     {
         "address": placed(_address, "address"),
         "allow": placed(_allow, "allow"),

@@ -4,51 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.dialects.document.group import group
-from penstock.dialects.document.metadata import EXAMPLES, Metadata, metadata
-from penstock.dialects.document.node import node
-from penstock.dialects.document.storage import storage
-from penstock.dialects.document.types import Noun, NounDocument, WorkloadDocument
-from penstock.dialects.document.user import user
-from penstock.dialects.document.volume import volume
-from penstock.dialects.document.workload import workload
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, lacks, placed, read_fields, text
+from penstock.dialects.document.node import node_spec
+from penstock.dialects.document.people import group_spec, user_spec
+from penstock.dialects.document.types import EXAMPLES, DocumentMetadata, Noun, NounDocument, WorkloadDocument, metadata
+from penstock.dialects.document.volumes import storage_spec, volume_spec
+from penstock.dialects.document.workload import workload_spec
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, lacks, placed, read_fields, text
 from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
 WORKLOAD, GROUP = "Workload", "Group"
-NOUNS: dict[str, Callable[[PlacedReading, Metadata, Node, str], Noun | None]] = {
-    "Volume": volume,
-    "Storage": storage,
-    "Node": node,
-    "User": user,
+NOUNS: dict[str, Callable[[PlacedContext, DocumentMetadata, Node, str], Noun | None]] = {
+    "Volume": volume_spec,
+    "Storage": storage_spec,
+    "Node": node_spec,
+    "User": user_spec,
 }
 
 
-def document(reading: PlacedReading, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
-    """None where there is a problem; it is noted in `reading`."""
-    reading.places[()] = (reading.where(top), kind)
-    said = read_fields(reading, top, path, SHAPES[kind])
+def document(context: PlacedContext, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
+    """None where there is a problem; it is noted in `context`."""
+    context.places[()] = (context.where(top), kind)
+    said = read_fields(context, top, path, SHAPES[kind])
     prefix = f"{path}." if path else ""
     for key in ("metadata", *(["spec"] if kind != GROUP else [])):
         if lacks(top, key):
             hint = f"for example 'metadata: {{name: {EXAMPLES[kind]}}}'" if key == "metadata" else None
-            reading.problem("is missing", top, f"{prefix}{key}", hint)
-    about, spec = said.get("metadata", Metadata()), said.get("spec")
+            context.problem("is missing", top, f"{prefix}{key}", hint)
+    about, spec = said.get("metadata", DocumentMetadata()), said.get("spec")
     if kind == WORKLOAD:
-        return workload(reading, about, *spec) if spec else None
+        return workload_spec(context, about, *spec) if spec else None
     if kind == GROUP:
-        noun: Noun | None = group(reading, about, spec[0] if spec else None, f"{prefix}spec")
+        noun: Noun | None = group_spec(context, about, spec[0] if spec else None, f"{prefix}spec")
     else:
-        noun = NOUNS[kind](reading, about, *spec) if spec else None
+        noun = NOUNS[kind](context, about, *spec) if spec else None
     if noun is None:
         return None
-    return NounDocument(kind, noun.name, about.group, noun, reading.places)
+    return NounDocument(kind, noun.name, about.group, noun, context.places)
 
 
 KIND = placed(text, "kind")
 STATUS = {"status": ("the server wrote it", "remove it")}
 SHAPES = {
-    kind: Shape({"apiVersion": text, "kind": KIND, "metadata": metadata(kind), "spec": as_it_is}, STATUS)
+    kind: FieldRules({"apiVersion": text, "kind": KIND, "metadata": metadata(kind), "spec": as_it_is}, STATUS)
     for kind in APPLIED
 }

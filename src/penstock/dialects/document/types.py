@@ -1,16 +1,23 @@
-"""The types that documents of each kind are read into."""
+"""The types that documents of each kind are read into, and `metadata`, which all of them have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from penstock.dialects.reader import FieldRules, PlacedContext, Reader, Refusal, read_fields
 from penstock.dialects.task.checks import Place, nearest
+from penstock.dialects.task.mounts import group, is_reference
 from penstock.dialects.task.read import Task
+from penstock.dialects.yaml import Node
 from penstock.domain.model import Model
+from penstock.domain.names import USER, name_problem, shorten
 from penstock.domain.nodes import Host
+from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.domain.users import Group, User
 from penstock.domain.volumes import AccessMode, Storage, Volume
+from penstock.errors import Problem
 
 
 class WorkloadDocument(NamedTuple):
@@ -69,3 +76,95 @@ class NounDocument(NamedTuple):
     def place(self, *keys: str) -> Place:
         """Where it says this, or what is nearest above it: for what is wrong beyond the text."""
         return nearest(self.places, keys) or (None, self.kind)
+
+
+class DocumentMetadata(NamedTuple):
+    name: str | None = None
+    group: str | None = None
+
+
+def metadata(kind: str) -> Reader:
+    def read(context: PlacedContext, node: Node, path: str) -> DocumentMetadata:
+        said = read_fields(context, node, path, SHAPES[kind])
+        context.require(node, path, "name", f"for example 'name: {EXAMPLES[kind]}'")
+        return DocumentMetadata(said.get("name"), said.get("group"))
+
+    return read
+
+
+def _own_name(text: str, where: str | None, path: str) -> Problem | None:
+    return name_problem(text, field=path, where=where)
+
+
+def _persons(text: str, where: str | None, path: str) -> Problem | None:
+    if USER.match(text):
+        return None
+    message = f"'{shorten(text)}' is not a name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
+    return Problem(message, field=path, where=where)
+
+
+def _groups(text: str, where: str | None, path: str) -> Problem | None:
+    if text == EVERYTHING:
+        return Problem(f"'{EVERYTHING}' stands for all groups", field=path, where=where, hint="choose another name")
+    return _persons(text, where, path)
+
+
+def _machines(text: str, where: str | None, path: str) -> Problem | None:
+    if is_reference(text):
+        return None
+    message = f"'{shorten(text)}' is not a name: lower-case letters, digits, '-' and '.', 253 characters at most"
+    guess = re.sub(r"[^a-z0-9.-]+", "-", text[:253].lower()).strip("-.")
+    return Problem(message, field=path, where=where, hint=f"for example {shorten(guess)}" if guess else None)
+
+
+def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:
+    def read(context: PlacedContext, node: Node, path: str) -> str | None:
+        text = context.text(node, path)
+        if text is None or context.found(rule(text, context.where(node), path)):
+            return None
+        context.says(node, path, "name")
+        return text
+
+    return read
+
+
+def _group(context: PlacedContext, node: Node, path: str) -> str | None:
+    context.says(node, path, "group")
+    name = group(context, node, path)
+    if name == EVERYTHING:
+        context.problem(
+            f"'{EVERYTHING}' is all groups, and this belongs to one", node, path, f"{SHARED_GROUP} is shared"
+        )
+    return name
+
+
+MARKS: dict[str, Refusal] = {
+    "labels": ("what is marked is said under spec", "config.labels for a Workload, labels for a Node"),
+    "namespace": ("things belong to groups", "write 'group'"),
+}
+NO_GROUP: dict[str, Refusal] = {
+    "Group": ("a group is in no other one", "remove it"),
+    "User": ("a user's groups are in spec.groups", "write it there"),
+}
+RULES = {
+    "Workload": _own_name,
+    "Volume": _own_name,
+    "Storage": _machines,
+    "Node": _machines,
+    "Group": _groups,
+    "User": _persons,
+}
+EXAMPLES = {
+    "Workload": "train",
+    "Volume": "ml-data",
+    "Storage": "nfs01",
+    "Node": "gpu01",
+    "Group": "vision",
+    "User": "alice",
+}
+SHAPES = {
+    kind: FieldRules({"name": _name(rule)}, MARKS | {"group": NO_GROUP[kind]})
+    if kind in NO_GROUP
+    else FieldRules({"name": _name(rule), "group": _group}, MARKS)
+    for kind, rule in RULES.items()
+}

@@ -1,81 +1,97 @@
-"""Read `volumes` of a workload: a volume by name or, with a size or medium and no name, scratch.
+"""Read a Volume, a Storage, and the `volumes` that a Workload mounts.
 
-A volume with a `storage` is made there on its first use; one without, on the disk of the node that it is first used
-on. Only `autoCreate: false` says that it must be there, and a dataset of the shared group is never made by itself.
+A Workload mounts a volume by name or, with a size or medium and no name, scratch. A volume with a `storage` is made
+there on its first use; one without, on the disk of the node where it is first used. Only `autoCreate: false` says that
+it must exist, and a dataset of the shared group is never made by itself.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from penstock.dialects.reader import PlacedReading, Shape, flag, lacks, read_fields, sequence
+from penstock.dialects.document.types import AskedVolume, DocumentMetadata
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    ReadContext,
+    Refusal,
+    flag,
+    lacks,
+    matching,
+    placed,
+    read_fields,
+    sequence,
+    text,
+)
 from penstock.dialects.task.mounts import (
     MOUNTS_LIMIT,
     SCRATCH,
     Mounted,
+    access_modes,
     group,
     is_reference,
     made_on,
+    mount_target,
+    mounted_apart,
+    size_as_written,
+    storage,
     sub_path,
 )
-from penstock.dialects.yaml import Node, Pairs
+from penstock.dialects.task.selectors import node_name
+from penstock.dialects.yaml import Items, Node, Pairs
 from penstock.domain.names import shorten
-from penstock.domain.paths import NotAMountPath, mount_path
 from penstock.domain.policy import EVERYTHING, SHARED_GROUP
+from penstock.domain.volumes import AccessMode, Storage, StorageKind
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 POLICIES = {"readonly": True, "rw": False}
 
 
-def volumes(reading: PlacedReading, node: Node, path: str) -> Mounted:
-    reading.says(node, path, "volumes")
-    items = sequence(reading, node, path)
-    if len(items) > MOUNTS_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {MOUNTS_LIMIT} at most", node, path)
+def volumes(context: PlacedContext, node: Node, path: str) -> Mounted:
+    context.says(node, path, "volumes")
+    items = sequence(context, node, path)
+    if context.too_many(items, MOUNTS_LIMIT, node, path):
         return (), ()
     found: dict[str, Mount | Scratch] = {}
     for item, here in items:
-        there = _there(reading, item, here)
+        there = _there(context, item, here)
         if there and there.path in found:
-            reading.problem(f"'{there.path}' has something mounted already", item, f"{here}.target")
+            context.problem(f"'{there.path}' has something mounted already", item, f"{here}.target")
         elif there:
             found[there.path] = there
-    return (
-        tuple(there for there in found.values() if isinstance(there, Mount)),
-        tuple(there for there in found.values() if isinstance(there, Scratch)),
-    )
+    return mounted_apart(found.values())
 
 
-def _there(reading: PlacedReading, node: Node, path: str) -> Mount | Scratch | None:
-    before = len(reading.problems)
+def _there(context: PlacedContext, node: Node, path: str) -> Mount | Scratch | None:
+    before = len(context.problems)
     scratch = isinstance(node, Pairs) and lacks(node, "name") and any(key.text in SCRATCH for key, _ in node.items)
-    said = read_fields(reading, node, path, SCRATCHES if scratch else VOLUMES)
+    said = read_fields(context, node, path, SCRATCHES if scratch else VOLUMES)
     for key, example in (("target", "/data"), *([] if scratch else [("name", "ml-data")])):
-        if lacks(node, key):
-            reading.problem("is missing", node, f"{path}.{key}", f"for example '{key}: {example}'")
-    if len(reading.problems) > before:
+        context.require(node, path, key, f"for example '{key}: {example}'")
+    if len(context.problems) > before:
         return None
     where = said["target"]
-    reading.says(node, path, "volumes", where)
+    context.says(node, path, "volumes", where)
     if scratch:
-        reading.says(node, f"{path}.size", "volumes", where, "size")
+        context.says(node, f"{path}.size", "volumes", where, "size")
         return Scratch(path=where, medium=said.get("medium", Medium.disk), size_bytes=said.get("size"))
     return Mount(
         path=where,
         volume=said["name"],
         read_only=said.get("policy", False),
         group=said.get("group"),
-        storage=_storage(reading, said, path),
+        storage=_storage(context, said, path),
         sub_path=said.get("subPath"),
     )
 
 
-def _storage(reading: PlacedReading, said: dict[str, Any], path: str) -> str | None:
+def _storage(context: PlacedContext, said: dict[str, Any], path: str) -> str | None:
     """Where it is made; None: it must be there."""
     named: str | None = said.get("storage")
     if said.get("autoCreate") is False:
         if named:
-            reading.notices.append(f"{path}.storage: is not asked, because 'autoCreate: false' makes no volume")
+            context.notices.append(f"{path}.storage: is not asked, because 'autoCreate: false' makes no volume")
         return None
     return named or (EVERYTHING if said.get("autoCreate") else unsaid_storage(said.get("group")))
 
@@ -85,44 +101,141 @@ def unsaid_storage(group: str | None) -> str | None:
     return None if group == SHARED_GROUP else EVERYTHING
 
 
-def _name(reading: PlacedReading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path)
+def _name(context: PlacedContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path)
     if text is None or is_reference(text):
         return text
-    reading.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
+    context.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
     return None
 
 
-def target(reading: PlacedReading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path)
-    if text is None:
-        return None
-    try:
-        return mount_path(text)
-    except NotAMountPath as error:
-        reading.problem(str(error), node, path, error.hint)
-        return None
-
-
-def policy(reading: PlacedReading, node: Node, path: str) -> bool | None:
+def policy(context: PlacedContext, node: Node, path: str) -> bool | None:
     """Is it only read?"""
-    text = reading.text(node, path, "readonly or rw")
+    text = context.text(node, path, "readonly or rw")
     if text is None or text in POLICIES:
         return None if text is None else POLICIES[text]
     hint = "write readonly" if text.lower().replace("-", "") in ("readonly", "ro") else None
-    reading.problem(f"must be readonly or rw, not '{shorten(text)}'", node, path, hint)
+    context.problem(f"must be readonly or rw, not '{shorten(text)}'", node, path, hint)
     return None
 
 
-VOLUMES = Shape(
+VOLUMES = FieldRules(
     {
         "name": _name,
         "group": group,
         "storage": made_on,
-        "target": target,
+        "target": mount_target,
         "subPath": sub_path,
         "policy": policy,
         "autoCreate": flag,
     }
 )
-SCRATCHES = Shape({"target": target, **SCRATCH})
+SCRATCHES = FieldRules({"target": mount_target, **SCRATCH})
+
+
+def volume_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> AskedVolume | None:
+    said = read_fields(context, node, path, VOLUME)
+    if "storage" in said and "storage_class" in said:
+        message = "cannot be together with 'storage': it is made on one or by the other"
+        context.problem(message, node, f"{path}.storage_class", "say one of them")
+    if context.problems or about.name is None:
+        return None
+    renamed = {"subPath": "sub_path", "policy": "readonly"}
+    return AskedVolume(name=about.name, **{renamed.get(key, key): value for key, value in said.items()})
+
+
+def _modes(context: ReadContext, node: Node, path: str) -> tuple[AccessMode, ...]:
+    items = node.items if isinstance(node, Items) else [node]
+    return access_modes(context, [(item, path) for item in items])
+
+
+ELSEWHERE: dict[str, Refusal] = {
+    "target": ("a workload says where it mounts it", "write it in the workload's spec.volumes"),
+    "storageClassName": ("the storage class has our own word here", "write storage_class"),
+    "accessModes": ("the access modes have our own word here", "write access_modes"),
+    "status": ("the server wrote it", "remove it"),
+}
+VOLUME = FieldRules(
+    {
+        "storage": placed(made_on, "storage"),
+        "subPath": placed(sub_path, "sub_path"),
+        "policy": placed(policy, "readonly"),
+        "size": placed(size_as_written, "size"),
+        "storage_class": placed(storage, "storage_class"),
+        "access_modes": placed(_modes, "access_modes"),
+    },
+    ELSEWHERE,
+)
+
+
+SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z|\[?[0-9A-Fa-f:]{2,39}\]?\Z")
+"""A host or an address, and nothing that a list of mount options could take for an option."""
+PATH_LIMIT = 1024
+EXAMPLE = "for example 'nfs: {server: 10.0.0.5, path: /export}' or 'local: {node: gpu01}'"
+
+
+def storage_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> Storage | None:
+    before = len(context.problems)
+    said = read_fields(context, node, path, STORAGE)
+    kinds = [kind for kind in StorageKind if kind in said]
+    hint = f"write {' or '.join(StorageKind)}, as the key beside it"
+    if "kind" in said and said["kind"] not in list(StorageKind):
+        context.problem(f"'{shorten(said['kind'])}' is not a kind of storage", node, f"{path}.kind", hint)
+    elif len(kinds) != 1 and len(context.problems) == before:
+        message = "says where it is twice" if kinds else "says neither an NFS export nor a node"
+        context.problem(message, node, path, EXAMPLE)
+    elif "kind" in said and said["kind"] not in kinds and len(context.problems) == before:
+        context.problem(
+            f"is '{shorten(said['kind'])}', and there is '{kinds[0]}' beside it", node, f"{path}.kind", hint
+        )
+    if context.problems or about.name is None:
+        return None
+    return Storage(name=about.name, group=about.group or "", kind=kinds[0], **said[kinds[0]])
+
+
+def _nfs(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    return _whole(context, node, path, NFS, {"server": "10.0.0.5", "path": "/export"})
+
+
+def _local(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    return _whole(context, node, path, LOCAL, {"node": "gpu01"})
+
+
+def _whole(context: PlacedContext, node: Node, path: str, shape: FieldRules, needed: dict[str, str]) -> dict[str, Any]:
+    said = read_fields(context, node, path, shape)
+    for key, example in needed.items():
+        context.require(node, path, key, f"for example '{key}: {example}'")
+    return said
+
+
+def _server(context: PlacedContext, node: Node, path: str) -> str | None:
+    return matching(context, node, path, SERVER, "is not a host or address", "for example 10.0.0.5")
+
+
+def _export(context: PlacedContext, node: Node, path: str) -> str | None:
+    where = context.text(node, path)
+    if where is None:
+        return None
+    parts = [part for part in where.split("/") if part not in ("", ".")]
+    wrong = not where.startswith("/") or ".." in parts or not where.isprintable() or "," in where
+    if wrong or len(where.encode()) > PATH_LIMIT:
+        message = f"'{shorten(where)}' is not an export: an absolute path without '..' and ','"
+        context.problem(message, node, path, "for example /export/data")
+        return None
+    return "/" + "/".join(parts)
+
+
+def _a_node(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = node_name(context, node, path)
+    if name is None and not context.problems:
+        context.problem("must be one node", node, path, "for example gpu01")
+    return name
+
+
+SEEN: Refusal = ("it is seen where the storage is", "remove it")
+NFS = FieldRules({"server": _server, "path": _export})
+LOCAL = FieldRules({"node": _a_node})
+STORAGE = FieldRules(
+    {"kind": text, "nfs": placed(_nfs, "server"), "local": placed(_local, "node")},
+    {"accessModes": SEEN, "capacity": SEEN, "status": ("the server wrote it", "remove it")},
+)

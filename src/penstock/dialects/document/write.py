@@ -10,19 +10,19 @@ from penstock.dialects.document.types import AskedVolume, Noun
 from penstock.dialects.document.volumes import unsaid_storage
 from penstock.dialects.document.workload import DRIVERS
 from penstock.dialects.task.notify import HOW_IT_ENDED, TELEGRAM
-from penstock.dialects.task.ports import show_port
+from penstock.dialects.task.program import show_port
 from penstock.dialects.task.write import (
+    first_keys,
+    last_keys,
     plain,
     secrets,
-    show_array,
     show_milli,
     show_requests,
-    show_retries,
     show_scratch,
     show_seconds,
     show_size,
 )
-from penstock.dialects.writer import OnOneLine, Words, dump, only_said
+from penstock.dialects.writer import FlowList, FlowMapping, dump, only_said
 from penstock.domain.nodes import Allows, Gpu, Host
 from penstock.domain.policy import EVERYTHING
 from penstock.domain.users import Group, Limits, Membership, User
@@ -40,11 +40,7 @@ def write_workload(spec: Spec, group: str | None = None) -> str:
     """A document needs a name, an image or a command: what is missing stands in a comment above it."""
     said = {
         "driver": DRIVERS[0],
-        "num_nodes": spec.nodes if spec.nodes != 1 else None,
-        "array": spec.array and show_array(spec.array),
-        "after": spec.after[0] if len(spec.after) == 1 else Words(spec.after),
-        "queue": spec.queue,
-        "workdir": spec.workdir,
+        **first_keys(spec),
         "selectors": _selectors(spec),
         "resources": _resources(spec.resources),
         "image": {"image": spec.resources.image} if spec.resources.image else None,
@@ -53,14 +49,7 @@ def write_workload(spec: Spec, group: str | None = None) -> str:
         "plugins": _plugins(spec.notify),
         "setup": spec.setup,
         "run": spec.run if isinstance(spec.run, str) else None,
-        "max_duration": spec.max_duration and show_seconds(spec.max_duration),
-        "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
-        "retries": show_retries(spec),
-        "requeue": spec.requeue,
-        "restart": "always" if spec.restart else None,
-        "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
-        "priority": spec.priority or None,
-        "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
+        **last_keys(spec),
     }
     comment = "" if spec.name else f"# name: the task has none; a document needs one, here '{NAME}'\n"
     if named := sorted({*(each.secret for each in spec.from_secrets), *spec.pull_secrets}):
@@ -72,7 +61,7 @@ def _selectors(spec: Spec) -> dict[str, Any]:
     chosen, asked = spec.selectors, spec.resources
     gpu: dict[str, Any] = {}
     if asked.gpus:
-        names = Words(asked.gpu_products) if len(asked.gpu_products) > 1 else (*asked.gpu_products, EVERYTHING)[0]
+        names = FlowList(asked.gpu_products) if len(asked.gpu_products) > 1 else (*asked.gpu_products, EVERYTHING)[0]
         gpu = {"product_name": names} | ({"count": asked.gpus} if asked.gpus != 1 else {})
     return only_said(
         [
@@ -104,14 +93,14 @@ def _resources(wanted: Resources) -> dict[str, Any]:
         [
             ("memory", wanted.memory_bytes and show_size(wanted.memory_bytes)),
             ("disk_size", wanted.disk_bytes and show_size(wanted.disk_bytes)),
-            ("requests", OnOneLine(show_requests(wanted))),
+            ("requests", FlowMapping(show_requests(wanted))),
         ]
     )
 
 
 def _config(spec: Spec) -> dict[str, Any]:
     """A terminal is what every document has that does not say otherwise."""
-    ports = Words(show_port(port) for port in spec.ports)
+    ports = FlowList(show_port(port) for port in spec.ports)
     said = [
         ("cmd", _cmd(spec.run) if isinstance(spec.run, tuple) else None),
         ("startMode", None if spec.terminal else "-d"),
@@ -123,10 +112,10 @@ def _config(spec: Spec) -> dict[str, Any]:
     return only_said(said)
 
 
-def _cmd(words: tuple[str, ...]) -> str | Words:
+def _cmd(words: tuple[str, ...]) -> str | FlowList:
     """One text, where a shell would split it into the same without quotes."""
     line = " ".join(words)
-    return line if shlex.join(words) == line else Words(words)
+    return line if shlex.join(words) == line else FlowList(words)
 
 
 def _mount(there: Mount) -> dict[str, Any]:
@@ -158,7 +147,7 @@ def _one_or_all(told: list[dict[str, Any]]) -> Any:
 
 
 def _notice(key: str, to: str, notice: Notice) -> dict[str, Any]:
-    return {key: to} | ({} if notice.on == HOW_IT_ENDED else {"sendOn": Words(map(str, notice.on))})
+    return {key: to} | ({} if notice.on == HOW_IT_ENDED else {"sendOn": FlowList(map(str, notice.on))})
 
 
 # the other kinds
@@ -186,7 +175,7 @@ def _volume(volume: AskedVolume) -> dict[str, Any]:
         ("policy", "readonly" if volume.readonly else None),
         ("size", volume.size),
         ("storage_class", volume.storage_class),
-        ("access_modes", Words(map(str, volume.access_modes))),
+        ("access_modes", FlowList(map(str, volume.access_modes))),
     ]
     return only_said(said)
 
@@ -200,7 +189,7 @@ def _storage(storage: Storage) -> dict[str, Any]:
 def _node(host: Host) -> dict[str, Any]:
     said = [
         ("address", host.address),
-        ("allow", Words(map(str, host.allows)) if host.allows != tuple(Allows) else None),
+        ("allow", FlowList(map(str, host.allows)) if host.allows != tuple(Allows) else None),
         ("maintenance", host.maintenance or None),
         ("labels", host.labels),
         ("gpus", [_gpu(host.name, number, gpu) for number, gpu in enumerate(host.gpus)]),
@@ -208,13 +197,13 @@ def _node(host: Host) -> dict[str, Any]:
     return only_said(said)
 
 
-def _gpu(node: str, number: int, gpu: Gpu) -> OnOneLine:
+def _gpu(node: str, number: int, gpu: Gpu) -> FlowMapping:
     said: dict[str, Any] = {"product_name": gpu.product, "memory": show_size(gpu.memory_bytes)}
     if gpu.minor != number:
         said["minor_number"] = gpu.minor
     if gpu.uuid != declared_uuid(node, gpu.minor):
         said["uuid"] = gpu.uuid
-    return OnOneLine(said)
+    return FlowMapping(said)
 
 
 def _group(group: Group) -> dict[str, Any]:
@@ -256,7 +245,7 @@ def _membership(membership: Membership) -> dict[str, Any]:
     policy = membership.policy
     if isinstance(policy, str):
         return {"name": membership.name, "policy": policy}
-    return {"name": membership.name, "policy": {kind: Words(verbs) for kind, verbs in policy.items()}}
+    return {"name": membership.name, "policy": {kind: FlowList(verbs) for kind, verbs in policy.items()}}
 
 
 def _document(kind: str, name: str, group: str | None, spec: dict[str, Any]) -> str:

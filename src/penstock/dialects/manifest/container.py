@@ -1,7 +1,8 @@
 """Read the one container of a workload: image, command, variables, resources and mounts.
 
-A known name is replaced by its value, an unknown one stays as it is, and `$$` is one `$`. Here it happens when a
-manifest is read, so that a Spec holds what the program will get.
+In commands and variables a known `$(NAME)` is replaced by its value, an unknown one stays as it is, and `$$` is one
+`$`. Kubernetes does that when it starts the container; here it happens when the manifest is read, so that a Spec holds
+what the program will get.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from penstock.dialects.manifest.resources import resources
 from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.manifest.unsupported import CONTAINER_PLAIN, CONTAINER_REFUSED
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, lacks, read_fields, sequence, text
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, below, parsed, read_fields, sequence, text
 from penstock.dialects.task.program import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
-from penstock.dialects.task.resources import IMAGE
-from penstock.dialects.yaml import Node
+from penstock.dialects.task.resources import GPUS_LIMIT, IMAGE, SMALLEST_MEMORY
+from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.environment import (
     ENTRIES_LIMIT,
     ENTRY_LIMIT,
@@ -27,7 +27,92 @@ from penstock.domain.environment import (
     value_problem,
 )
 from penstock.domain.names import shorten
-from penstock.domain.workloads import FromSecret, Resources
+from penstock.domain.quantities import NotAQuantity, parse_bytes, parse_cpus
+from penstock.domain.workloads import FromSecret, Requests, Resources
+
+GPU = "nvidia.com/gpu"
+
+
+def resources(context: PlacedContext, node: Node, path: str) -> Resources:
+    said = read_fields(context, node, path, RESOURCES)
+    limits = _amounts(context, said.get("limits"))
+    wanted = _amounts(context, said.get("requests"))
+    for name, (_, value, here) in {**wanted, **limits}.items():
+        context.says(value, here, "resources", TASK_KEYS[name])
+    requests = {key: _request(context, name, limits, wanted) for name, key in SPEC_KEYS.items()}
+    kept: dict[str, Any] = {key: limits[name][0] for name, key in SPEC_KEYS.items() if name in limits}
+    return Resources(**kept, requests=Requests(**requests), gpus=_gpus(context, limits, wanted))
+
+
+Amount = tuple[int, Node, str]
+"""With its place."""
+
+
+def _amounts(context: PlacedContext, said: tuple[Node, str] | None) -> dict[str, Amount]:
+    if said is None:
+        return {}
+    node, path = said
+    amounts = read_fields(context, node, path, AMOUNTS)
+    return {
+        key.text: (amounts[key.text], value, below(path, key.text))
+        for key, value in (node.items if isinstance(node, Pairs) else ())
+        if key.text in amounts
+    }
+
+
+def _request(context: PlacedContext, name: str, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int | None:
+    """What a place must have free, where the limit does not say it."""
+    if name not in wanted:
+        return None
+    amount, node, path = wanted[name]
+    limit = limits[name][0] if name in limits else None
+    if limit is not None and amount > limit:
+        context.problem("asks for more than the limit", node, path, "at most what limits says")
+    return amount if amount != limit else None
+
+
+def _gpus(context: PlacedContext, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int:
+    limit = limits[GPU][0] if GPU in limits else 0
+    if GPU in wanted and wanted[GPU][0] != limit:
+        _, node, path = wanted[GPU]
+        context.problem("GPUs are given whole: a request must equal its limit", node, path, "write it under limits")
+    return limit
+
+
+def _cpu(context: PlacedContext, node: Node, path: str) -> int | None:
+    text = context.text(node, path)
+    if text is None:
+        return None
+    try:
+        return parse_cpus(text if not text.endswith("+") else "")
+    except NotAQuantity:
+        context.problem(f"'{shorten(text)}' is not a number of CPUs", node, path, "for example 4, 0.5 or 500m")
+        return None
+
+
+def size(context: PlacedContext, node: Node, path: str) -> int | None:
+    return parsed(context, node, path, parse_bytes)
+
+
+def _memory(context: PlacedContext, node: Node, path: str) -> int | None:
+    amount = size(context, node, path)
+    if amount is not None and amount < SMALLEST_MEMORY:
+        context.problem("is less than any program needs", node, path, "for example 512Mi")
+    return amount
+
+
+def _whole_gpus(context: PlacedContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, GPUS_LIMIT)
+
+
+AMOUNTS = FieldRules(readers={"cpu": _cpu, "memory": _memory, "ephemeral-storage": size, GPU: _whole_gpus})
+RESOURCES = FieldRules(
+    readers={"limits": as_it_is, "requests": as_it_is},
+    refused={"claims": ("devices are asked for as nvidia.com/gpu", "remove it")},
+)
+SPEC_KEYS = {"cpu": "cpus_milli", "memory": "memory_bytes", "ephemeral-storage": "disk_bytes"}
+TASK_KEYS = {"cpu": "cpus", "memory": "memory", "ephemeral-storage": "disk_size", GPU: "accelerators"}
+
 
 INDEX = "JOB_COMPLETION_INDEX"
 BASH = ("/bin/bash", "-c")
@@ -35,13 +120,12 @@ BASH = ("/bin/bash", "-c")
 OWN_COMMAND = "for example 'command: [python, train.py]': the image's own program is not started"
 
 
-def container(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
+def container(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     """What it says of a Spec, and `volumeMounts` as it is."""
-    said = read_fields(reading, node, path, CONTAINER)
-    if lacks(node, "image"):
-        reading.problem("is missing", node, f"{path}.image", "for example 'image: python:3.13-slim'")
+    said = read_fields(context, node, path, CONTAINER)
+    context.require(node, path, "image", "for example 'image: python:3.13-slim'")
     envs, unknown, single = said.get("env", ({}, frozenset(), ()))
-    run = _run(reading, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
+    run = _run(context, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
     asked = said.get("resources", Resources())
     return {
         "run": run,
@@ -57,7 +141,7 @@ def container(reading: PlacedReading, node: Node, path: str) -> dict[str, Any]:
 
 
 def _run(
-    reading: PlacedReading,
+    context: PlacedContext,
     said: dict[str, Any],
     envs: Mapping[str, str],
     unknown: set[str],
@@ -65,60 +149,59 @@ def _run(
     path: str,
 ) -> str | tuple[str, ...] | None:
     if "command" not in said:
-        if lacks(node, "command"):
-            reading.problem("is missing", node, f"{path}.command", OWN_COMMAND)
+        context.require(node, path, "command", OWN_COMMAND)
         return None
-    before = len(reading.problems)
-    items = [*sequence(reading, *said["command"]), *(sequence(reading, *said["args"]) if "args" in said else [])]
-    reading.says(said["command"][0], f"{path}.command", "run")
-    words = [_word(reading, *item, envs, unknown) for item in items[:ARGUMENTS_LIMIT]]
+    before = len(context.problems)
+    items = [*sequence(context, *said["command"]), *(sequence(context, *said["args"]) if "args" in said else [])]
+    context.says(said["command"][0], f"{path}.command", "run")
+    words = [_word(context, *item, envs, unknown) for item in items[:ARGUMENTS_LIMIT]]
     if len(items) > ARGUMENTS_LIMIT:
-        reading.problem(f"has {len(items):,} texts with args; {ARGUMENTS_LIMIT:,} at most", node, f"{path}.command")
+        context.problem(f"has {len(items):,} texts with args; {ARGUMENTS_LIMIT:,} at most", node, f"{path}.command")
     elif sum(expanded_length(word, envs) + 1 for word in words) > SCRIPT_LIMIT:
-        reading.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB with args", node, f"{path}.command", TOO_LONG)
-    if len(reading.problems) > before:
+        context.problem(f"is longer than {SCRIPT_LIMIT // 1024} KiB with args", node, f"{path}.command", TOO_LONG)
+    if len(context.problems) > before:
         return None
     found = tuple(expanded(word, envs) for word in words)
     if not found or not found[0].strip():
-        reading.problem("names no program", node, f"{path}.command", OWN_COMMAND)
+        context.problem("names no program", node, f"{path}.command", OWN_COMMAND)
     return found[2] if len(found) == 3 and found[:2] == BASH and found[2].strip() else found
 
 
-def _word(reading: PlacedReading, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
-    word = argument(reading, node, path)
+def _word(context: PlacedContext, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
+    word = argument(context, node, path)
     for name in sorted(referenced(word) & unknown):
         message = f"asks for $({name}), which is not known before it runs"
-        reading.problem(message, node, path, f"let a shell ask: [sh, -c, 'program ${name}']")
+        context.problem(message, node, path, f"let a shell ask: [sh, -c, 'program ${name}']")
     if len(word) < ARGUMENT_LIMIT <= expanded_length(word, envs):
-        reading.problem(f"is longer than {ARGUMENT_LIMIT // 1024} KiB with its variables", node, path, TOO_LONG)
+        context.problem(f"is longer than {ARGUMENT_LIMIT // 1024} KiB with its variables", node, path, TOO_LONG)
     return word
 
 
 # the other fields
 
 
-def _image(reading: PlacedReading, node: Node, path: str) -> str | None:
-    name = reading.text(node, path)
+def _image(context: PlacedContext, node: Node, path: str) -> str | None:
+    name = context.text(node, path)
     if name is None:
         return None
-    reading.says(node, path, "resources", "image_id")
+    context.says(node, path, "resources", "image_id")
     if not IMAGE.match(name):
-        reading.problem(f"'{shorten(name)}' is not an image", node, path, "for example python:3.13-slim")
+        context.problem(f"'{shorten(name)}' is not an image", node, path, "for example python:3.13-slim")
     return name
 
 
-def _directory(reading: PlacedReading, node: Node, path: str) -> str | None:
-    where = reading.text(node, path)
+def _directory(context: PlacedContext, node: Node, path: str) -> str | None:
+    where = context.text(node, path)
     if not where:
         return None
-    reading.says(node, path, "workdir")
+    context.says(node, path, "workdir")
     if not where.startswith("/") or not where.isprintable() or len(where.encode()) > 4096:
-        reading.problem(f"'{shorten(where)}' is not an absolute path", node, path, "for example /data")
+        context.problem(f"'{shorten(where)}' is not an absolute path", node, path, "for example /data")
     return where
 
 
 def _env(
-    reading: PlacedReading, node: Node, path: str
+    context: PlacedContext, node: Node, path: str
 ) -> tuple[dict[str, str], frozenset[str], tuple[FromSecret, ...]]:
     """The values, each with those before it put in, the names that have none before the program runs, and those of
     them whose values are in Secrets."""
@@ -126,42 +209,40 @@ def _env(
     ours: set[str] = set()
     hidden: dict[str, FromSecret] = {}
     total = 0
-    items = sequence(reading, node, path)
-    if len(items) > ENTRIES_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+    items = sequence(context, node, path)
+    if context.too_many(items, ENTRIES_LIMIT, node, path):
         return {}, frozenset(), ()
     for item, here in items:
-        said = read_fields(reading, item, here, VARIABLE)
+        said = read_fields(context, item, here, VARIABLE)
         name = said.get("name")
         if name is None:
-            if lacks(item, "name"):
-                reading.problem("is missing", item, f"{here}.name")
+            context.require(item, here, "name")
             continue
         if is_ours(name):
             ours.add(name)
-        elif reading.found(name_problem(name, field=f"{here}.name", where=reading.where(item))):
+        elif context.found(name_problem(name, field=f"{here}.name", where=context.where(item))):
             continue
         elif name in values or name in hidden:
-            reading.problem(f"the variable '{shorten(name)}' is here twice", item, f"{here}.name", "say it once")
+            context.problem(f"the variable '{shorten(name)}' is here twice", item, f"{here}.name", "say it once")
         elif "valueFrom" in said:
-            reading.says(item, here, "from_secrets")
+            context.says(item, here, "from_secrets")
             source, where = said["valueFrom"]
-            if found := variable_of(reading, source, where, name):
+            if found := variable_of(context, source, where, name):
                 hidden[name] = found
         else:
-            _add(reading, values, hidden.keys(), name, said.get("value", ""), item, here)
+            _add(context, values, hidden.keys(), name, said.get("value", ""), item, here)
             total += len(values.get(name, ""))
         if total > TOTAL_LIMIT:
             break
-    reading.found(total_problem(values, field=path, where=reading.where(node)))
-    reading.says(node, path, "envs")
+    context.found(total_problem(values, field=path, where=context.where(node)))
+    context.says(node, path, "envs")
     if ours:
-        reading.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
+        context.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
     return values, frozenset(ours) | hidden.keys(), tuple(hidden.values())
 
 
 def _add(
-    reading: PlacedReading,
+    context: PlacedContext,
     values: dict[str, str],
     hidden: Collection[str],
     name: str,
@@ -171,15 +252,15 @@ def _add(
 ) -> None:
     if asked := sorted(referenced(value) & set(hidden)):
         message = f"asks for $({asked[0]}), whose value is in a Secret"
-        reading.problem(message, node, f"{path}.value", "put the two together in the program")
+        context.problem(message, node, f"{path}.value", "put the two together in the program")
     elif expanded_length(value, values) > ENTRY_LIMIT:
-        reading.problem(f"is longer than {ENTRY_LIMIT // 1024} KiB", node, f"{path}.value")
-    elif not reading.found(value_problem(name, value, field=f"{path}.value", where=reading.where(node))):
+        context.problem(f"is longer than {ENTRY_LIMIT // 1024} KiB", node, f"{path}.value")
+    elif not context.found(value_problem(name, value, field=f"{path}.value", where=context.where(node))):
         values[name] = expanded(value, values)
 
 
-VARIABLE = Shape({"name": text, "value": text, "valueFrom": as_it_is})
-CONTAINER = Shape(
+VARIABLE = FieldRules({"name": text, "value": text, "valueFrom": as_it_is})
+CONTAINER = FieldRules(
     {
         "name": text,
         "image": _image,

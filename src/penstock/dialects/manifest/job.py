@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.dialects.manifest.metadata import Metadata, template_metadata
+from penstock.dialects.manifest.metadata import ManifestMetadata, template_metadata
 from penstock.dialects.manifest.pod import pod_spec, told_of_restarts
 from penstock.dialects.manifest.unsupported import JOB_PLAIN, JOB_REFUSED, SUBDOMAIN
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, fields_of, mapping, read_fields, text, whole
-from penstock.dialects.task.fields import NODES_LIMIT, SECONDS_LIMIT
-from penstock.dialects.task.retries import ATTEMPTS_LIMIT, COUNT_LIMIT, array_of
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, fields_of, mapping, read_fields, text, whole
+from penstock.dialects.task.runs import ATTEMPTS_LIMIT, COUNT_LIMIT, NODES_LIMIT, SECONDS_LIMIT, array_of
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED
@@ -23,104 +22,104 @@ Services = Mapping[str, str]
 """Headless Services of the same text: name → the Job whose Pods it names."""
 
 
-def job(reading: PlacedReading, node: Node, path: str, about: Metadata, services: Services) -> dict[str, Any]:
+def job(context: PlacedContext, node: Node, path: str, about: ManifestMetadata, services: Services) -> dict[str, Any]:
     """What it says of a Spec."""
     shape = QUEUED if about.queue else JOB
-    said = read_fields(reading, node, path, shape)
-    template = fields_of(reading, said, "template", TEMPLATE)
+    said = read_fields(context, node, path, shape)
+    template = fields_of(context, said, "template", TEMPLATE)
     if "spec" not in template:
-        reading.problem("is missing", node, f"{path}.template.spec")
+        context.problem("is missing", node, f"{path}.template.spec")
         return {}
     pod, pod_path = template["spec"]
-    inside = pod_spec(reading, pod, pod_path)
-    _check_policy(reading, inside.pop("restartPolicy"), pod, pod_path)
+    inside = pod_spec(context, pod, pod_path)
+    _check_policy(context, inside.pop("restartPolicy"), pod, pod_path)
     subdomain: Node | None = inside.pop("subdomain")
-    inside |= _deadline(reading, said, inside, node, path)
-    inside |= _repeats(reading, said, inside, node, path)
+    inside |= _deadline(context, said, inside, node, path)
+    inside |= _repeats(context, said, inside, node, path)
     inside["ttl"] = said.get("ttlSecondsAfterFinished")
     if subdomain:
-        nodes = _nodes(reading, said, subdomain, f"{pod_path}.subdomain", about, services)
+        nodes = _nodes(context, said, subdomain, f"{pod_path}.subdomain", about, services)
         if inside["retries"] and nodes > 1:
-            reading.notices.append(f"{path}.backoffLimit: when one node fails the others are ended and all start again")
+            context.notices.append(f"{path}.backoffLimit: when one node fails the others are ended and all start again")
         return inside | {"nodes": nodes}
-    return inside | _array(reading, said, node, path)
+    return inside | _array(context, said, node, path)
 
 
-def _check_policy(reading: PlacedReading, policy: str | None, node: Node, path: str) -> None:
+def _check_policy(context: PlacedContext, policy: str | None, node: Node, path: str) -> None:
     if policy not in ("Never", "OnFailure"):
         message = f"must be Never or OnFailure, not '{shorten(policy)}'" if policy else "is missing"
-        reading.problem(message, node, f"{path}.restartPolicy", "Never or OnFailure")
+        context.problem(message, node, f"{path}.restartPolicy", "Never or OnFailure")
 
 
 def _deadline(
-    reading: PlacedReading, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
+    context: PlacedContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
     """The Job's and the Pod's are one here: each attempt has this long."""
     of_job, of_pod = said.get("activeDeadlineSeconds"), inside["max_duration"]
     if of_job and of_pod:
-        reading.problem("is in the template's spec, too", node, f"{path}.activeDeadlineSeconds", "say one of them")
+        context.problem("is in the template's spec, too", node, f"{path}.activeDeadlineSeconds", "say one of them")
     return {"max_duration": of_job or of_pod}
 
 
 def _repeats(
-    reading: PlacedReading, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
+    context: PlacedContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
     """Kubernetes counts a lost node as a failure, so both get another attempt."""
     if "backoffLimit" in said and "backoffLimitPerIndex" in said:
-        reading.problem("is beside backoffLimitPerIndex", node, f"{path}.backoffLimit", "say one of them")
+        context.problem("is beside backoffLimitPerIndex", node, f"{path}.backoffLimit", "say one of them")
     retries = said.get("backoffLimitPerIndex", said.get("backoffLimit", BACKOFF_LIMIT))
     if retries:
-        told_of_restarts(reading, inside, f"{path}.backoffLimit")
+        told_of_restarts(context, inside, f"{path}.backoffLimit")
     return {"retries": retries, "requeue": ATTEMPTS_LIMIT if retries == UNLIMITED else retries}
 
 
-def _array(reading: PlacedReading, said: dict[str, Any], node: Node, path: str) -> dict[str, Any]:
+def _array(context: PlacedContext, said: dict[str, Any], node: Node, path: str) -> dict[str, Any]:
     count, indexed = said.get("completions"), said.get("completionMode") == "Indexed"
     parallelism = said.get("parallelism", 1)
     if count is None and (indexed or parallelism > 1):
         what = "an Indexed Job has" if indexed else "Pods that share a queue of work are not carried: a Job has"
-        reading.problem(f"is missing: {what} a number of completions", node, f"{path}.completions")
+        context.problem(f"is missing: {what} a number of completions", node, f"{path}.completions")
     if count is None or (count == 1 and not indexed):
         return {}
     if not indexed:
-        reading.notices.append(f"{path}.completions: the {count:,} runs are told apart by JOB_COMPLETION_INDEX here")
+        context.notices.append(f"{path}.completions: the {count:,} runs are told apart by JOB_COMPLETION_INDEX here")
     return {"array": array_of(count, parallelism)}
 
 
 def _nodes(
-    reading: PlacedReading,
+    context: PlacedContext,
     said: dict[str, Any],
     node: Node,
     path: str,
-    about: Metadata,
+    about: ManifestMetadata,
     services: Services,
 ) -> int:
     """An Indexed Job whose Pods all run at once and know each other's names: a workload of several nodes."""
     name = node.text if isinstance(node, Scalar) else ""
     count: int = said.get("completions", 1)
     if about.name is None or services.get(name) != about.name:
-        reading.problem(f"is not carried: {SUBDOMAIN[0]}", node, path, SUBDOMAIN[1])
+        context.problem(f"is not carried: {SUBDOMAIN[0]}", node, path, SUBDOMAIN[1])
     elif said.get("completionMode") != "Indexed" or count != said.get("parallelism") or count > NODES_LIMIT:
         hint = f"completionMode: Indexed, completions and parallelism equal, {NODES_LIMIT:,} at most"
-        reading.problem("names the Pods, so all must run at once", node, path, hint)
+        context.problem("names the Pods, so all must run at once", node, path, hint)
     return count
 
 
-def _backoff(reading: PlacedReading, node: Node, path: str) -> int | None:
+def _backoff(context: PlacedContext, node: Node, path: str) -> int | None:
     if isinstance(node, Scalar) and node.text == str(NO_LIMIT):
         return UNLIMITED
-    return reading.whole(node, path, 0, ATTEMPTS_LIMIT)
+    return context.whole(node, path, 0, ATTEMPTS_LIMIT)
 
 
-def _mode(reading: PlacedReading, node: Node, path: str) -> str | None:
-    mode = reading.text(node, path)
+def _mode(context: PlacedContext, node: Node, path: str) -> str | None:
+    mode = context.text(node, path)
     if mode not in (None, "Indexed", "NonIndexed"):
-        reading.problem(f"must be Indexed or NonIndexed, not '{shorten(mode)}'", node, path)
+        context.problem(f"must be Indexed or NonIndexed, not '{shorten(mode)}'", node, path)
     return mode
 
 
-TEMPLATE = Shape({"metadata": template_metadata, "spec": as_it_is})
-JOB = Shape(
+TEMPLATE = FieldRules({"metadata": template_metadata, "spec": as_it_is})
+JOB = FieldRules(
     {
         "completions": whole(1, COUNT_LIMIT),
         "parallelism": whole(1, NO_LIMIT),
@@ -134,7 +133,7 @@ JOB = Shape(
     JOB_REFUSED,
     JOB_PLAIN,
 )
-QUEUED = Shape({**JOB.readers, "suspend": text}, JOB.refused, JOB.plain)
+QUEUED = FieldRules({**JOB.readers, "suspend": text}, JOB.refused, JOB.plain)
 """A queue's Job may be written suspended: the queue lets it go."""
 
 
@@ -143,21 +142,21 @@ WHY = "only a headless Service that names the Pods of a Job in the same file is 
 HINT = "clusterIP: None, and selector: {job-name: NAME}"
 
 
-def service(reading: PlacedReading, node: Node, path: str) -> str | None:
+def service(context: PlacedContext, node: Node, path: str) -> str | None:
     """The Job it is for."""
-    said = read_fields(reading, node, path, SERVICE)
+    said = read_fields(context, node, path, SERVICE)
     if said.get("clusterIP") != "None":
-        reading.problem(WHY, node, f"{path}.clusterIP", HINT)
+        context.problem(WHY, node, f"{path}.clusterIP", HINT)
     selector = said.get("selector")
-    labels = mapping(reading, *selector) if selector else []
+    labels = mapping(context, *selector) if selector else []
     if len(labels) != 1 or labels[0][0].text not in JOB_LABELS:
-        reading.problem(WHY, node, f"{path}.selector", HINT)
+        context.problem(WHY, node, f"{path}.selector", HINT)
         return None
-    return reading.text(labels[0][1], f"{path}.selector")
+    return context.text(labels[0][1], f"{path}.selector")
 
 
 PUBLISHED = (WHY, "remove it")
-SERVICE = Shape(
+SERVICE = FieldRules(
     {"clusterIP": text, "selector": as_it_is},
     dict.fromkeys(("ports", "type", "publishNotReadyAddresses", "clusterIPs", "externalName"), PUBLISHED),
     {"type": {"ClusterIP"}, "publishNotReadyAddresses": {"true", "false"}},

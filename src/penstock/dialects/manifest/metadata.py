@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.dialects.reader import PlacedReading, Shape, below, lacks, mapping, read_fields
-from penstock.dialects.task.after import queue
+from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, read_fields
 from penstock.dialects.task.mounts import is_reference
+from penstock.dialects.task.runs import queue
 from penstock.dialects.yaml import Node
 from penstock.domain.names import name_problem, shorten
 
@@ -17,62 +17,61 @@ OF_THE_CLUSTER = ("the cluster wrote it", "remove it")
 OUR_OWN = "Penstock sets labels and annotations of its own"
 
 
-class Metadata(NamedTuple):
+class ManifestMetadata(NamedTuple):
     name: str | None = None
     queue: str | None = None
 
 
-def metadata(reading: PlacedReading, node: Node, path: str) -> Metadata:
-    said = read_fields(reading, node, path, METADATA)
-    if lacks(node, "name"):
-        reading.problem("is missing", node, f"{path}.name", "for example 'name: train'")
-    return Metadata(said.get("name"), said.get("labels"))
+def metadata(context: PlacedContext, node: Node, path: str) -> ManifestMetadata:
+    said = read_fields(context, node, path, METADATA)
+    context.require(node, path, "name", "for example 'name: train'")
+    return ManifestMetadata(said.get("name"), said.get("labels"))
 
 
-def _name(reading: PlacedReading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path)
-    if text is None or placeholder(reading, node, path, text):
+def _name(context: PlacedContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path)
+    if text is None or placeholder(context, node, path, text):
         return None
-    if reading.found(name_problem(text, field=path, where=reading.where(node))):
+    if context.found(name_problem(text, field=path, where=context.where(node))):
         return None
-    reading.says(node, path, "name")
+    context.says(node, path, "name")
     return text
 
 
-def placeholder(reading: PlacedReading, node: Node, path: str, text: str) -> bool:
+def placeholder(context: PlacedContext, node: Node, path: str, text: str) -> bool:
     """The storage tutorial's files have `<username>` where each reader's own name belongs."""
     found = PLACEHOLDER.search(text)
     if found:
         message = f"'{shorten(text)}' is still a pattern"
-        reading.problem(message, node, path, f"replace {shorten(found[0])} with your own name")
+        context.problem(message, node, path, f"replace {shorten(found[0])} with your own name")
     return found is not None
 
 
-def reference(reading: PlacedReading, node: Node, path: str) -> str | None:
+def reference(context: PlacedContext, node: Node, path: str) -> str | None:
     """A claim by the name a Pod mounts it with."""
-    text = reading.text(node, path)
-    if text is None or placeholder(reading, node, path, text):
+    text = context.text(node, path)
+    if text is None or placeholder(context, node, path, text):
         return None
     if not is_reference(text):
-        reading.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
+        context.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
         return None
     return text
 
 
-def _labels(reading: PlacedReading, node: Node, path: str) -> str | None:
+def _labels(context: PlacedContext, node: Node, path: str) -> str | None:
     """One label has a meaning here: it hands the workload to a queue."""
     found = None
-    for key, value in mapping(reading, node, path):
+    for key, value in mapping(context, node, path):
         here = below(path, key.text)
         if key.text == QUEUE_LABEL:
-            found = queue(reading, value, here)
-            reading.says(key, here, "queue")
+            found = queue(context, value, here)
+            context.says(key, here, "queue")
         else:
-            reading.problem(f"is not carried: {OUR_OWN}", key, here, "remove it")
+            context.problem(f"is not carried: {OUR_OWN}", key, here, "remove it")
     return found
 
 
-METADATA = Shape(
+METADATA = FieldRules(
     readers={"name": _name, "labels": _labels},
     refused={
         "namespace": ("where things are made is for the admin: the setting kubernetes_namespace", "remove it"),
@@ -86,9 +85,9 @@ METADATA = Shape(
     },
     plain={"resourceVersion": {""}},
 )
-NO_METADATA = Shape(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
+NO_METADATA = FieldRules(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
 """A template's: it has no name of its own."""
 
 
-def template_metadata(reading: PlacedReading, node: Node, path: str) -> None:
-    read_fields(reading, node, path, NO_METADATA)
+def template_metadata(context: PlacedContext, node: Node, path: str) -> None:
+    read_fields(context, node, path, NO_METADATA)

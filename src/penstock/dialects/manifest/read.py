@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.manifest.claim import claim
 from penstock.dialects.manifest.job import Services, job, service
-from penstock.dialects.manifest.metadata import Metadata, metadata
+from penstock.dialects.manifest.metadata import ManifestMetadata, metadata
 from penstock.dialects.manifest.pod import pod
-from penstock.dialects.reader import PlacedReading, Shape, as_it_is, placed, read_fields, text
+from penstock.dialects.manifest.volumes import claim
+from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, placed, read_fields, text
 from penstock.dialects.task.read import Task
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import shorten
@@ -65,15 +65,15 @@ def services(opened: list[Read], source: str, problems: list[Problem]) -> Servic
     jobs = {_name_of(top) for top, kind, _ in opened if kind == JOB}
     found = {}
     for top, _, path in (one for one in opened if one[1] == SERVICE):
-        reading = PlacedReading(source)
-        about, spec = _parts(reading, top, path)
-        wanted = service(reading, *spec) if spec else None
+        context = PlacedContext(source)
+        about, spec = _parts(context, top, path)
+        wanted = service(context, *spec) if spec else None
         if wanted and wanted not in jobs:
             here = f"{path}.spec.selector" if path else "spec.selector"
-            reading.problem(f"there is no Job '{shorten(wanted)}' in this file", top, here)
+            context.problem(f"there is no Job '{shorten(wanted)}' in this file", top, here)
         if about.name and wanted:
             found[about.name] = wanted
-        problems += reading.problems
+        problems += context.problems
     return found
 
 
@@ -83,34 +83,36 @@ def _name_of(top: Pairs) -> str | None:
     return next((node.text for key, node in pairs if key.text == "name" and isinstance(node, Scalar)), None)
 
 
-def _parts(reading: PlacedReading, top: Pairs, path: str) -> tuple[Metadata, tuple[Node, str] | None]:
-    said = read_fields(reading, top, path, MANIFEST)
+def _parts(context: PlacedContext, top: Pairs, path: str) -> tuple[ManifestMetadata, tuple[Node, str] | None]:
+    said = read_fields(context, top, path, MANIFEST)
     prefix = f"{path}." if path else ""
     for key in ("metadata", "spec"):
         if key not in said:
-            reading.problem("is missing", top, f"{prefix}{key}")
-    return said.get("metadata", Metadata()), said.get("spec")
+            context.problem("is missing", top, f"{prefix}{key}")
+    return said.get("metadata", ManifestMetadata()), said.get("spec")
 
 
 def manifest(
-    reading: PlacedReading, top: Pairs, kind: str, path: str, services: Services
+    context: PlacedContext, top: Pairs, kind: str, path: str, services: Services
 ) -> ManifestWorkload | ManifestVolume | None:
-    about, spec = _parts(reading, top, path)
-    reading.places[()] = (reading.where(top), kind)
+    about, spec = _parts(context, top, path)
+    context.places[()] = (context.where(top), kind)
     if spec is None:
         return None
     said: dict[str, Any] = (
-        pod(reading, *spec) if kind == POD else job(reading, *spec, about, services) if kind == JOB else {}
+        pod(context, *spec) if kind == POD else job(context, *spec, about, services) if kind == JOB else {}
     )
-    asked = claim(reading, *spec) if kind == CLAIM else {}
-    if reading.problems or about.name is None:
+    asked = claim(context, *spec) if kind == CLAIM else {}
+    if context.problems or about.name is None:
         return None
     if kind == CLAIM:
-        return ManifestVolume(NewClaim(about.name, **asked), reading.places[("name",)][0], reading.places)
+        return ManifestVolume(NewClaim(about.name, **asked), context.places[("name",)][0], context.places)
     workload = Spec(name=about.name, queue=about.queue, **said)
-    task = Task(workload, tuple(reading.notices), None, reading.source, reading.places)
+    task = Task(workload, tuple(context.notices), None, context.source, context.places)
     return ManifestWorkload(task, kind, about.name)
 
 
 STATUS = {"status": ("the cluster wrote it", "remove it")}
-MANIFEST = Shape({"apiVersion": text, "kind": placed(text, "kind"), "metadata": metadata, "spec": as_it_is}, STATUS)
+MANIFEST = FieldRules(
+    {"apiVersion": text, "kind": placed(text, "kind"), "metadata": metadata, "spec": as_it_is}, STATUS
+)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import PlacedReading, Shape, lacks, read_fields, sequence
+from penstock.dialects.reader import FieldRules, PlacedContext, lacks, matching, read_fields, sequence
 from penstock.dialects.yaml import Node
 from penstock.domain.environment import ENTRIES_LIMIT
-from penstock.domain.names import shorten
 from penstock.domain.workloads import FromSecret
 
 NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?\Z")
@@ -18,40 +17,38 @@ FALSE = frozenset({"false", "False", "FALSE"})
 MUST_BE_THERE = ("a Secret that is named must be there", "remove it, or write false")
 
 
-def variable_of(reading: PlacedReading, node: Node, path: str, name: str) -> FromSecret | None:
+def variable_of(context: PlacedContext, node: Node, path: str, name: str) -> FromSecret | None:
     """A variable's `valueFrom`. Of what it may name, only a Secret's key is carried."""
-    said = read_fields(reading, node, path, SOURCE)
+    said = read_fields(context, node, path, SOURCE)
     found: tuple[str, str] | None = said.get("secretKeyRef")
     if found is None and lacks(node, "secretKeyRef") and not _refused(node):
-        reading.problem("says no source", node, path, "secretKeyRef, or write its value")
+        context.problem("says no source", node, path, "secretKeyRef, or write its value")
     return FromSecret(secret=found[0], key=found[1], name=name) if found else None
 
 
-def all_variables(reading: PlacedReading, node: Node, path: str) -> tuple[FromSecret, ...]:
+def all_variables(context: PlacedContext, node: Node, path: str) -> tuple[FromSecret, ...]:
     """A container's `envFrom`."""
-    reading.says(node, path, "from_secrets")
-    items = sequence(reading, node, path)
-    if len(items) > ENTRIES_LIMIT:
-        reading.problem(f"has {len(items):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
+    context.says(node, path, "from_secrets")
+    items = sequence(context, node, path)
+    if context.too_many(items, ENTRIES_LIMIT, node, path):
         return ()
     found = []
     for item, here in items:
-        before = len(reading.problems)
-        said = read_fields(reading, item, here, FROM)
+        before = len(context.problems)
+        said = read_fields(context, item, here, FROM)
         if "secretRef" in said:
             found.append(FromSecret(secret=said["secretRef"], prefix=said.get("prefix", "")))
-        elif len(reading.problems) == before:
-            reading.problem("says no source", item, here, "for example 'secretRef: {name: credentials}'")
+        elif len(context.problems) == before:
+            context.problem("says no source", item, here, "for example 'secretRef: {name: credentials}'")
     return tuple(found)
 
 
-def pull_secrets(reading: PlacedReading, node: Node, path: str) -> tuple[str, ...]:
-    reading.says(node, path, "pull_secrets")
-    items = sequence(reading, node, path)
-    if len(items) > LIMIT:
-        reading.problem(f"has {len(items):,} entries; {LIMIT} at most", node, path)
+def pull_secrets(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
+    context.says(node, path, "pull_secrets")
+    items = sequence(context, node, path)
+    if context.too_many(items, LIMIT, node, path):
         return ()
-    found = [_named(reading, item, here, NAMED) for item, here in items]
+    found = [_named(context, item, here, NAMED) for item, here in items]
     return tuple(dict.fromkeys(name for name in found if name))
 
 
@@ -59,44 +56,34 @@ def _refused(node: Node) -> bool:
     return any(not lacks(node, name) for name in SOURCE.refused)
 
 
-def _named(reading: PlacedReading, node: Node, path: str, shape: Shape) -> str | None:
-    said = read_fields(reading, node, path, shape)
-    if lacks(node, "name"):
-        reading.problem("is missing", node, f"{path}.name", "the Secret's name")
+def _named(context: PlacedContext, node: Node, path: str, shape: FieldRules) -> str | None:
+    said = read_fields(context, node, path, shape)
+    context.require(node, path, "name", "the Secret's name")
     name: str | None = said.get("name")
     return name
 
 
-def _secret(reading: PlacedReading, node: Node, path: str) -> str | None:
-    return _named(reading, node, path, OPTIONAL)
+def _secret(context: PlacedContext, node: Node, path: str) -> str | None:
+    return _named(context, node, path, OPTIONAL)
 
 
-def _key_of(reading: PlacedReading, node: Node, path: str) -> tuple[str, str] | None:
-    said = read_fields(reading, node, path, KEY_OF)
+def _key_of(context: PlacedContext, node: Node, path: str) -> tuple[str, str] | None:
+    said = read_fields(context, node, path, KEY_OF)
     for name in ("name", "key"):
-        if lacks(node, name):
-            reading.problem("is missing", node, f"{path}.{name}")
+        context.require(node, path, name)
     return (said["name"], said["key"]) if "name" in said and "key" in said else None
 
 
-def _name(reading: PlacedReading, node: Node, path: str) -> str | None:
-    return _matching(reading, node, path, NAME, "the name of a Secret")
+def _name(context: PlacedContext, node: Node, path: str) -> str | None:
+    return matching(context, node, path, NAME, "is not the name of a Secret")
 
 
-def _key(reading: PlacedReading, node: Node, path: str) -> str | None:
-    return _matching(reading, node, path, KEY, "a key of a Secret")
+def _key(context: PlacedContext, node: Node, path: str) -> str | None:
+    return matching(context, node, path, KEY, "is not a key of a Secret")
 
 
-def _prefix(reading: PlacedReading, node: Node, path: str) -> str | None:
-    return _matching(reading, node, path, PREFIX, "the beginning of a variable's name")
-
-
-def _matching(reading: PlacedReading, node: Node, path: str, pattern: re.Pattern[str], what: str) -> str | None:
-    text = reading.text(node, path)
-    if text is None or pattern.match(text):
-        return text
-    reading.problem(f"'{shorten(text)}' is not {what}", node, path)
-    return None
+def _prefix(context: PlacedContext, node: Node, path: str) -> str | None:
+    return matching(context, node, path, PREFIX, "is not the beginning of a variable's name")
 
 
 WRITTEN_OUT = "a variable's value is written out, or in a Secret"
@@ -104,7 +91,7 @@ WHO_AND_WHERE = (
     "in a Job of several completions every program has JOB_COMPLETION_INDEX; "
     "Penstock's own variables say who and where it is"
 )
-SOURCE = Shape(
+SOURCE = FieldRules(
     {"secretKeyRef": _key_of},
     {
         "fieldRef": (WRITTEN_OUT, WHO_AND_WHERE),
@@ -113,7 +100,7 @@ SOURCE = Shape(
         "fileKeyRef": (WRITTEN_OUT, "write its value"),
     },
 )
-NAMED = Shape({"name": _name})
-OPTIONAL = Shape({"name": _name}, {"optional": MUST_BE_THERE}, {"optional": FALSE})
-KEY_OF = Shape({"name": _name, "key": _key}, {"optional": MUST_BE_THERE}, {"optional": FALSE})
-FROM = Shape({"prefix": _prefix, "secretRef": _secret}, {"configMapRef": (WRITTEN_OUT, "write them under env")})
+NAMED = FieldRules({"name": _name})
+OPTIONAL = FieldRules({"name": _name}, {"optional": MUST_BE_THERE}, {"optional": FALSE})
+KEY_OF = FieldRules({"name": _name, "key": _key}, {"optional": MUST_BE_THERE}, {"optional": FALSE})
+FROM = FieldRules({"prefix": _prefix, "secretRef": _secret}, {"configMapRef": (WRITTEN_OUT, "write them under env")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.yaml import Node, Pairs, place
 from penstock.domain.names import shorten
 from penstock.domain.paths import WORKDIR, NotAMountPath, mount_path
@@ -28,15 +28,15 @@ Wrong = Callable[..., None]
 """What is wrong, a hint, and the keys that say it."""
 
 
-def check_together(reading: Reading, said: dict[str, Any], places: Places) -> None:
+def check_together(context: ReadContext, said: dict[str, Any], places: Places) -> None:
     def wrong(message: str, hint: str, *keys: str) -> None:
         where, field = places(keys)
-        reading.problems.append(Problem(message, where=where, field=field, hint=hint))
+        context.problems.append(Problem(message, where=where, field=field, hint=hint))
 
     if type(said.get("run")) is tuple and "setup" in said:
         message = f"cannot be there when '{places(('run',))[1]}' is a program and its arguments"
         wrong(message, "put it in the program, or write 'run' as a script", "setup")
-    elif "setup" in said and "run" not in said and not reading.problems:
+    elif "setup" in said and "run" not in said and not context.problems:
         wrong("cannot be there without 'run': an image's own command has none before it", "write 'run', too", "setup")
     if "volumes" in said:
         _check_workdir(said, wrong)
@@ -73,24 +73,24 @@ def _check_array(said: dict[str, Any], wrong: Wrong) -> None:
 # of a task
 
 
-def check_run(reading: Reading, top: Pairs, said: dict[str, Any]) -> None:
+def check_run(context: ReadContext, top: Pairs, said: dict[str, Any]) -> None:
     """Without `run` a task is what its image does by itself; one that is there and wrong has its problem already."""
     image = said.get("resources", Resources()).image
-    if "run" in said or image or any(problem.get("field", "").startswith("run") for problem in reading.problems):
+    if "run" in said or image or any(problem.get("field", "").startswith("run") for problem in context.problems):
         return
     hint = "for example 'run: python train.py'"
-    where = _document(reading, top)
-    reading.problems.append(Problem("the commands to run are missing", where=where, field="run", hint=hint))
+    where = _document(context, top)
+    context.problems.append(Problem("the commands to run are missing", where=where, field="run", hint=hint))
 
 
-def _document(reading: Reading, top: Pairs) -> str | None:
+def _document(context: ReadContext, top: Pairs) -> str | None:
     """The file; where it has several documents, this one."""
     if top.mark is None:
         return None
-    return place(reading.source, top.mark) if top.mark.line else shorten(reading.source, 200)
+    return place(context.source, top.mark) if top.mark.line else shorten(context.source, 200)
 
 
-def places_in(reading: Reading, top: Pairs) -> Places:
+def places_in(context: ReadContext, top: Pairs) -> Places:
     """The value of a key, found by the keys that lead to it."""
 
     def found(keys: tuple[str, ...]) -> Place:
@@ -98,7 +98,7 @@ def places_in(reading: Reading, top: Pairs) -> Places:
         for depth, key in enumerate(keys):
             inside = node.items if isinstance(node, Pairs) else []
             node = next((value for name, value in inside if _is(name.text, key, depth)), node)
-        return reading.where(node), ".".join(map(shorten, keys))
+        return context.where(node), ".".join(map(shorten, keys))
 
     return found
 

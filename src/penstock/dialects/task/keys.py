@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.yaml import PROBLEMS_SHOWN, Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 
-Reader = Callable[[Reading, Node, str], Any]
+Reader = Callable[[ReadContext, Node, str], Any]
 """Reads one key's value; None is "not said", or a problem that is noted."""
 
 IGNORED = frozenset(["config", "inputs", "outputs", "experimental", "event_callback"])
@@ -103,7 +103,7 @@ OF_A_MANIFEST = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
 
 def read_keys(
-    reading: Reading,
+    context: ReadContext,
     pairs: Collection[tuple[Scalar, Node]],
     readers: Mapping[str, Reader],
     ignored: Collection[str],
@@ -114,20 +114,20 @@ def read_keys(
     for key, node in pairs:
         name = key.text
         if name in readers:
-            if not is_null(node) and (value := readers[name](reading, node, prefix + name)) is not None:
+            if not is_null(node) and (value := readers[name](context, node, prefix + name)) is not None:
                 said[name] = value
         elif name in ignored:
             if not is_null(node):
                 where = f"here; '{name}' at the top level has" if prefix and name in TOP_LEVEL else "on this engine"
-                reading.notices.append(f"{prefix}{name}: has no effect {where}")
+                context.notices.append(f"{prefix}{name}: has no effect {where}")
         elif prefix + name in REFUSED:
             if not is_null(node) and not (type(node) is Pairs and not node.items):
                 message, hint = REFUSED[prefix + name]
-                reading.problem(message, key, prefix + name, hint)
+                context.problem(message, key, prefix + name, hint)
         else:
             # The search for the nearest key is dear; nobody reads its result beyond the problems shown.
-            nearest = _nearest(name, prefix, readers) if len(reading.problems) < PROBLEMS_SHOWN else None
-            reading.problem("is not a known key", key, prefix + shorten(name), nearest)
+            nearest = _nearest(name, prefix, readers) if len(context.problems) < PROBLEMS_SHOWN else None
+            context.problem("is not a known key", key, prefix + shorten(name), nearest)
     return said
 
 

@@ -8,16 +8,18 @@ in part: `/home: {name: home, storage: nfs01}`, `/data: {name: datasets, group: 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext, matching, parsed
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import USER, VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
-from penstock.domain.paths import NotAMountPath, mount_path
+from penstock.domain.paths import mount_path
 from penstock.domain.paths import sub_path as directory_below
 from penstock.domain.policy import EVERYTHING
-from penstock.domain.quantities import NotAQuantity, parse_bytes
+from penstock.domain.quantities import parse_bytes
+from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 Mounted = tuple[tuple[Mount, ...], tuple[Scratch, ...]]
@@ -28,48 +30,47 @@ EXAMPLE = "for example '/data: ml-data'"
 SCRATCH_EXAMPLE = "for example {size: 10Gi} for scratch, or {name: ml-data} for a volume"
 
 
-def mounts(reading: Reading, node: Node, path: str) -> Mounted:
-    pairs = reading.pairs(node, path, EXAMPLE)
-    if len(pairs) > MOUNTS_LIMIT:
-        reading.problem(f"has {len(pairs):,} entries; {MOUNTS_LIMIT} at most", node, path)
+def mounts(context: ReadContext, node: Node, path: str) -> Mounted:
+    pairs = context.pairs(node, path, EXAMPLE)
+    if context.too_many(pairs, MOUNTS_LIMIT, node, path):
         return (), ()
     found: dict[str, Mount | Scratch] = {}
     for key, value in pairs:
         field = f"{path}.{shorten(key.text)}"
-        where = _path(reading, key, field)
-        there = _there(reading, value, field, where or "")
+        where = mount_target(context, key, field)
+        there = _there(context, value, field, where or "")
         if where in found:
-            reading.problem(f"'{where}' has {_named(found[where])}", key, field)
+            context.problem(f"'{where}' has {_named(found[where])}", key, field)
         elif where and there:
             found[where] = there
-    return (
-        tuple(item for item in found.values() if type(item) is Mount),
-        tuple(item for item in found.values() if type(item) is Scratch),
-    )
+    return mounted_apart(found.values())
+
+
+def mounted_apart(found: Iterable[Mount | Scratch]) -> Mounted:
+    mounts, scratch = [], []
+    for there in found:
+        mounts.append(there) if isinstance(there, Mount) else scratch.append(there)
+    return tuple(mounts), tuple(scratch)
 
 
 def _named(there: Mount | Scratch) -> str:
     return f"a volume already: '{there.volume}'" if isinstance(there, Mount) else "a scratch already"
 
 
-def _path(reading: Reading, key: Scalar, field: str) -> str | None:
-    try:
-        return mount_path(key.text)
-    except NotAMountPath as error:
-        reading.problem(str(error), key, field, error.hint)
-        return None
+def mount_target(context: ReadContext, node: Node, path: str) -> str | None:
+    return parsed(context, node, path, mount_path)
 
 
-def _there(reading: Reading, node: Node, field: str, where: str) -> Mount | Scratch | None:
+def _there(context: ReadContext, node: Node, field: str, where: str) -> Mount | Scratch | None:
     if type(node) is Pairs:
-        return _written_out(reading, node, field, where)
-    text = reading.text(node, field, f"write the volume's name, {EXAMPLE}")
+        return _written_out(context, node, field, where)
+    text = context.text(node, field, f"write the volume's name, {EXAMPLE}")
     if text is None:
         return None
     name = text.removesuffix(READ_ONLY)
     if not is_reference(name):
         message = f"'{shorten(text)}' is not a volume's name or id" if text else "names no volume"
-        reading.problem(message, node, field, EXAMPLE)
+        context.problem(message, node, field, EXAMPLE)
         return None
     return Mount(path=where, volume=name, read_only=name != text)
 
@@ -78,18 +79,18 @@ def is_reference(name: str) -> bool:
     return len(name) <= VOLUME_REFERENCE_LIMIT and VOLUME_REFERENCE.match(name) is not None
 
 
-def _written_out(reading: Reading, node: Pairs, field: str, where: str) -> Mount | Scratch | None:
+def _written_out(context: ReadContext, node: Pairs, field: str, where: str) -> Mount | Scratch | None:
     keys = {key.text for key, _ in node.items}
     readers = VOLUME if "name" in keys else SCRATCH if keys & SCRATCH.keys() else {**SCRATCH, **VOLUME}
-    before = len(reading.problems)
-    said = read_keys(reading, node.items, readers, (), f"{field}.")
-    if len(reading.problems) > before:
+    before = len(context.problems)
+    said = read_keys(context, node.items, readers, (), f"{field}.")
+    if len(context.problems) > before:
         return None
     if "name" in said:
         return Mount(path=where, volume=said.pop("name"), **said)
     if "size" in said or "medium" in said:
         return _scratch(said, where)
-    reading.problem("says neither a volume's name nor the size or medium of a scratch", node, field, SCRATCH_EXAMPLE)
+    context.problem("says neither a volume's name nor the size or medium of a scratch", node, field, SCRATCH_EXAMPLE)
     return None
 
 
@@ -97,71 +98,76 @@ def _scratch(said: dict[str, Any], where: str) -> Scratch:
     return Scratch(path=where, medium=said.get("medium", Medium.disk), size_bytes=said.get("size"))
 
 
-def _name(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "for example ml-data")
+def _name(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "for example ml-data")
     if text is None or is_reference(text):
         return text
     hint = "say 'read_only: true' beside it" if text.endswith(READ_ONLY) else "for example ml-data"
-    reading.problem(f"'{shorten(text)}' is not a volume's name or id", node, path, hint)
+    context.problem(f"'{shorten(text)}' is not a volume's name or id", node, path, hint)
     return None
 
 
-def size(reading: Reading, node: Node, path: str) -> int | None:
-    text = reading.text(node, path, "for example 10Gi")
-    if text is None:
-        return None
-    try:
-        return parse_bytes(text, bare=False)
-    except NotAQuantity as error:
-        reading.problem(str(error), node, path, error.hint)
-        return None
+def size(context: ReadContext, node: Node, path: str) -> int | None:
+    return parsed(context, node, path, lambda text: parse_bytes(text, bare=False), "for example 10Gi")
 
 
-def _medium(reading: Reading, node: Node, path: str) -> Medium | None:
-    text = reading.text(node, path, "disk or memory")
+def size_as_written(context: ReadContext, node: Node, path: str) -> str | None:
+    """The size of a volume to be made, in the words that ask for it."""
+
+    def checked(text: str) -> str:
+        parse_bytes(text)
+        return text
+
+    return parsed(context, node, path, checked, "for example 10Gi")
+
+
+def access_modes(context: ReadContext, items: Iterable[tuple[Node, str]]) -> tuple[AccessMode, ...]:
+    found: dict[AccessMode, None] = {}
+    for item, path in items:
+        mode = context.text(item, path)
+        if mode is None:
+            continue
+        if mode in AccessMode.__members__:
+            found[AccessMode(mode)] = None
+        else:
+            context.problem(f"'{shorten(mode)}' is not an access mode", item, path, f"one of {', '.join(AccessMode)}")
+    return tuple(found)
+
+
+def _medium(context: ReadContext, node: Node, path: str) -> Medium | None:
+    text = context.text(node, path, "disk or memory")
     if text is None:
         return None
     if text.lower() in ("disk", "memory"):
         return Medium(text.lower())
-    reading.problem(f"must be disk or memory, not '{shorten(text)}'", node, path)
+    context.problem(f"must be disk or memory, not '{shorten(text)}'", node, path)
     return None
 
 
-def group(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "for example pwm.resource")
-    if text is None or USER.match(text):
-        return text
-    message = f"'{shorten(text)}' is not a group's name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
-    reading.problem(message, node, path, "for example pwm.resource")
-    return None
+def group(context: ReadContext, node: Node, path: str) -> str | None:
+    message = "is not a group's name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
+    return matching(context, node, path, USER, message, "for example pwm.resource")
 
 
-def made_on(reading: Reading, node: Node, path: str) -> str | None:
+def made_on(context: ReadContext, node: Node, path: str) -> str | None:
     """`pwm.all` is the disk of whichever node uses it first."""
-    return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(reading, node, path)
+    return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(context, node, path)
 
 
-def storage(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "for example nfs01")
+def storage(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "for example nfs01")
     if text is None or (is_reference(text) and text != EVERYTHING):
         return text
-    reading.problem(f"'{shorten(text)}' is not a storage's name", node, path, "for example nfs01")
+    context.problem(f"'{shorten(text)}' is not a storage's name", node, path, "for example nfs01")
     return None
 
 
-def sub_path(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "for example datasets/images")
-    if text is None:
-        return None
-    try:
-        return directory_below(text)
-    except NotAMountPath as error:
-        reading.problem(str(error), node, path, error.hint)
-        return None
+def sub_path(context: ReadContext, node: Node, path: str) -> str | None:
+    return parsed(context, node, path, directory_below, "for example datasets/images")
 
 
-def _flag(reading: Reading, node: Node, path: str) -> bool | None:
-    return reading.flag(node, path)
+def _flag(context: ReadContext, node: Node, path: str) -> bool | None:
+    return context.flag(node, path)
 
 
 VOLUME: dict[str, Reader] = {

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.yaml import Items, Node, Pairs, is_null
 from penstock.domain.names import shorten
 from penstock.domain.states import State
@@ -23,7 +23,7 @@ HOW_IT_ENDED = (State.EXITED, State.CRASHED, State.STOPPED, State.STUCK)
 EXAMPLE = "for example telegram:12345, or https://example.com/hook"
 
 
-def notify(reading: Reading, node: Node, path: str) -> tuple[Notice, ...]:
+def notify(context: ReadContext, node: Node, path: str) -> tuple[Notice, ...]:
     if type(node) is Pairs:
         said: list[tuple[Node, str, Node | None]] = [
             (key, f"{path}.{shorten(key.text)}", states) for key, states in node.items
@@ -32,68 +32,67 @@ def notify(reading: Reading, node: Node, path: str) -> tuple[Notice, ...]:
         said = [(item, f"{path}[{number}]", None) for number, item in enumerate(node.items)]
     else:
         said = [(node, path, None)]
-    if len(said) > NOTICES_LIMIT:
-        reading.problem(f"has {len(said):,} entries; {NOTICES_LIMIT} at most", node, path)
+    if context.too_many(said, NOTICES_LIMIT, node, path):
         return ()
     found: list[tuple[Node, str, Notice]] = []
     for address, here, states in said:
-        to = _address(reading, address, here)
-        on = HOW_IT_ENDED if states is None else states_of(reading, states, here)
+        to = _address(context, address, here)
+        on = HOW_IT_ENDED if states is None else states_of(context, states, here)
         if to and on:
             found.append((address, here, Notice(to=to, on=on)))
-    return each_once(reading, found)
+    return each_once(context, found)
 
 
-def each_once(reading: Reading, notices: Iterable[tuple[Node, str, Notice]]) -> tuple[Notice, ...]:
+def each_once(context: ReadContext, notices: Iterable[tuple[Node, str, Notice]]) -> tuple[Notice, ...]:
     """Telegram first, so that the same wishes are the same in whatever order they were written."""
     found: dict[str, Notice] = {}
     for node, path, notice in notices:
         if notice.to in found:
-            reading.problem(f"'{shorten(notice.to)}' is here twice", node, path, "name all the states at once")
+            context.problem(f"'{shorten(notice.to)}' is here twice", node, path, "name all the states at once")
         found[notice.to] = notice
     return tuple(sorted(found.values(), key=lambda notice: not notice.to.startswith(TELEGRAM)))
 
 
-def states_of(reading: Reading, node: Node, path: str) -> tuple[State, ...]:
+def states_of(context: ReadContext, node: Node, path: str) -> tuple[State, ...]:
     """A state or a list of them; not said is how it ended."""
     if is_null(node):
         return HOW_IT_ENDED
     items = node.items if type(node) is Items else [node]
     if not items:
-        reading.problem("names no state", node, path, f"for example [{', '.join(HOW_IT_ENDED)}]")
+        context.problem("names no state", node, path, f"for example [{', '.join(HOW_IT_ENDED)}]")
     found: dict[State, None] = {}
     for item in items:
-        text = reading.text(item, path)
+        text = context.text(item, path)
         if text is None:
             continue
         if text in State.__members__:
             found[State(text)] = None
         else:
             near = f"did you mean {text.upper()}?" if text.upper() in State.__members__ else None
-            reading.problem(f"'{shorten(text)}' is not a state", item, path, near or f"one of {', '.join(State)}")
+            context.problem(f"'{shorten(text)}' is not a state", item, path, near or f"one of {', '.join(State)}")
     return tuple(found)
 
 
-def _address(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, EXAMPLE)
+def _address(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, EXAMPLE)
     if text is None:
         return None
     if text.startswith(TELEGRAM):
-        return telegram(reading, node, path, text.removeprefix(TELEGRAM))
-    return webhook(reading, node, path, text)
+        return telegram(context, node, path, text.removeprefix(TELEGRAM))
+    return webhook(context, node, path, text)
 
 
-def telegram(reading: Reading, node: Node, path: str, chat: str) -> str | None:
+def telegram(context: ReadContext, node: Node, path: str, chat: str) -> str | None:
     if CHAT.match(chat):
         return TELEGRAM + chat
     hint = "a number, such as 12345, or the name of a channel, such as @lab"
-    reading.problem(f"'{shorten(chat)}' is not a chat of Telegram", node, path, hint)
+    context.problem(f"'{shorten(chat)}' is not a chat of Telegram", node, path, hint)
     return None
 
 
-def webhook(reading: Reading, node: Node, path: str, text: str) -> str | None:
+def webhook(context: ReadContext, node: Node, path: str, text: str) -> str | None:
     if not _is_address(text):
-        reading.problem(f"'{shorten(text)}' is not an address one can be told at", node, path, EXAMPLE)
+        context.problem(f"'{shorten(text)}' is not an address one can be told at", node, path, EXAMPLE)
         return None
     return text
 

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.reader import Reading
-from penstock.dialects.task.after import after, queue
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.task.checks import Place, check_run, check_together, nearest, places_in
-from penstock.dialects.task.environment import envs, merged
-from penstock.dialects.task.fields import duration, duration_or_none, job_name, nodes, priority, workdir
 from penstock.dialects.task.keys import IGNORED, RESOURCES, Reader, read_keys
 from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.notify import notify
-from penstock.dialects.task.ports import ports, terminal
-from penstock.dialects.task.program import run, setup
+from penstock.dialects.task.program import envs, merged, ports, run, setup, terminal
 from penstock.dialects.task.resources import resources
-from penstock.dialects.task.retries import array, requeue, restart, restarts_on_errors, retries
+from penstock.dialects.task.runs import (
+    after,
+    array,
+    duration,
+    duration_or_none,
+    job_name,
+    nodes,
+    priority,
+    queue,
+    requeue,
+    restart,
+    restarts_on_errors,
+    retries,
+    workdir,
+)
 from penstock.dialects.task.selectors import labels, selectors
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem
@@ -101,7 +111,7 @@ def read_task(
 ) -> Task:
     """`name` and `envs` are what the command line said; they win over the file."""
     pairs, problems = read_mapping(text, source)
-    return _right(Reading(source, problems), pairs, name, envs or {})
+    return _right(ReadContext(source, problems), pairs, name, envs or {})
 
 
 def read_task_json(body: Mapping[str, Any]) -> Task:
@@ -109,44 +119,44 @@ def read_task_json(body: Mapping[str, Any]) -> Task:
     node = from_values(body)
     if not isinstance(node, Pairs):
         raise Invalid("The task must be a JSON object.")
-    return _right(Reading("The task"), node, None, {})
+    return _right(ReadContext("The task"), node, None, {})
 
 
-def _right(reading: Reading, top: Pairs, name: str | None, overrides: Mapping[str, str]) -> Task:
-    task = task_of(reading, top, name, overrides)
+def _right(context: ReadContext, top: Pairs, name: str | None, overrides: Mapping[str, str]) -> Task:
+    task = task_of(context, top, name, overrides)
     if task is None:
-        raise invalid(reading.source, reading.problems)
+        raise invalid(context.source, context.problems)
     return task
 
 
 def task_of(
-    reading: Reading, top: Pairs, name: str | None = None, overrides: Mapping[str, str] | None = None
+    context: ReadContext, top: Pairs, name: str | None = None, overrides: Mapping[str, str] | None = None
 ) -> Task | None:
-    """None where there is a problem; it is noted in `reading`."""
+    """None where there is a problem; it is noted in `context`."""
     if name is not None:
         top = Pairs([pair for pair in top.items if pair[0].text != "name"], top.mark)
-        reading.found(name_problem(name, field="--name"))
-    said = read_keys(reading, top.items, READERS, IGNORED, "")
+        context.found(name_problem(name, field="--name"))
+    said = read_keys(context, top.items, READERS, IGNORED, "")
     if name is not None:
         said["name"] = name
-    if "retries" not in said and (restarts := _restarts(reading, top)) is not None:
+    if "retries" not in said and (restarts := _restarts(context, top)) is not None:
         said["retries"] = restarts
     if "secrets" in said:
-        reading.notices.append(SECRETS)
+        context.notices.append(SECRETS)
     secrets = said.pop("secrets", {})
-    said["envs"] = merged(reading, said.pop("envs", {}), secrets, overrides or {})
+    said["envs"] = merged(context, said.pop("envs", {}), secrets, overrides or {})
     said["secrets"] = tuple(sorted(secrets))
-    check_run(reading, top, said)
-    check_together(reading, said, places_in(reading, top))
-    return None if reading.problems else Task(spec_of(said), tuple(reading.notices), top, reading.source)
+    check_run(context, top, said)
+    check_together(context, said, places_in(context, top))
+    return None if context.problems else Task(spec_of(said), tuple(context.notices), top, context.source)
 
 
-def _restarts(reading: Reading, top: Pairs) -> int | None:
+def _restarts(context: ReadContext, top: Pairs) -> int | None:
     """What `resources.job_recovery` says of errors."""
     below = next((node for key, node in top.items if key.text == "resources"), None)
     recovery = next((node for name, node in _inside(below) if name.text == "job_recovery"), None)
     found = restarts_on_errors(recovery) if recovery else None
-    return retries(reading, found, "resources.job_recovery.max_restarts_on_errors") if found else None
+    return retries(context, found, "resources.job_recovery.max_restarts_on_errors") if found else None
 
 
 def spec_of(said: dict[str, Any]) -> Spec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import Reading
+from penstock.dialects.reader import ReadContext
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
@@ -21,44 +21,43 @@ OURS = "penstock."
 EXAMPLE = "for example 'team: vision'"
 
 
-def labels(reading: Reading, node: Node, path: str) -> dict[str, str]:
+def labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
     """What a workload's containers are marked with."""
-    return read_labels(reading, reading.pairs(node, path, EXAMPLE), node, path)
+    return read_labels(context, context.pairs(node, path, EXAMPLE), node, path)
 
 
-def read_labels(reading: Reading, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
-    found = _labels(reading, pairs, node, path)
+def read_labels(context: ReadContext, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
+    found = _labels(context, pairs, node, path)
     for key, value in pairs:
         here = f"{path}.{shorten(key.text)}"
         if key.text.startswith(OURS):
-            reading.problem("is one of Penstock's own labels", key, here, "choose another name")
+            context.problem("is one of Penstock's own labels", key, here, "choose another name")
         elif len(found.get(key.text, "").encode()) > VALUE_LIMIT or not found.get(key.text, "").isprintable():
-            reading.problem(f"must be printable, {VALUE_LIMIT:,} bytes at most", value, here)
+            context.problem(f"must be printable, {VALUE_LIMIT:,} bytes at most", value, here)
     return found
 
 
-def node_labels(reading: Reading, node: Node, path: str) -> dict[str, str]:
+def node_labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
     """What a node is marked with, or chosen by."""
-    pairs = reading.pairs(node, path, "for example 'rack: a'")
-    found = _labels(reading, pairs, node, path)
+    pairs = context.pairs(node, path, "for example 'rack: a'")
+    found = _labels(context, pairs, node, path)
     for key, value in pairs:
         if not NODE_VALUE.match(found.get(key.text, "")):
             message = f"'{shorten(found[key.text])}' is not a label's value: {CHARACTERS}"
-            reading.problem(message, value, f"{path}.{shorten(key.text)}")
+            context.problem(message, value, f"{path}.{shorten(key.text)}")
     return found
 
 
-def _labels(reading: Reading, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
-    if len(pairs) > LABELS_LIMIT:
-        reading.problem(f"has {len(pairs):,} entries; {LABELS_LIMIT} at most", node, path)
+def _labels(context: ReadContext, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
+    if context.too_many(pairs, LABELS_LIMIT, node, path):
         return {}
     found: dict[str, str] = {}
     for key, value in pairs:
         here = f"{path}.{shorten(key.text)}"
-        text = reading.text(value, here)
+        text = context.text(value, here)
         if not KEY.match(key.text):
             message = f"'{shorten(key.text)}' is not a label's name: {CHARACTERS}"
-            reading.problem(message, key, here, "for example team, or example.com/team")
+            context.problem(message, key, here, "for example team, or example.com/team")
         elif text is not None:
             found[key.text] = text
     return found
@@ -67,30 +66,30 @@ def _labels(reading: Reading, pairs: list[tuple[Scalar, Node]], node: Node, path
 PRODUCT_LIMIT = 128
 
 
-def node_name(reading: Reading, node: Node, path: str) -> str | None:
+def node_name(context: ReadContext, node: Node, path: str) -> str | None:
     """`pwm.all` is any node, as if nothing was said."""
-    text = reading.text(node, path, "for example gpu01")
+    text = context.text(node, path, "for example gpu01")
     if text is None or text == EVERYTHING:
         return None
     if len(text) > VOLUME_REFERENCE_LIMIT or not VOLUME_REFERENCE.match(text):
-        reading.problem(f"'{shorten(text)}' is not a node's name", node, path, "for example gpu01")
+        context.problem(f"'{shorten(text)}' is not a node's name", node, path, "for example gpu01")
         return None
     return text
 
 
-def cpu_product(reading: Reading, node: Node, path: str) -> str | None:
-    text = reading.text(node, path, "for example Xeon")
+def cpu_product(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "for example Xeon")
     if text is None or text == EVERYTHING:
         return None
     if not text.strip() or not text.isprintable() or len(text) > PRODUCT_LIMIT:
         message = f"'{shorten(text)}' names no CPU product: printable, {PRODUCT_LIMIT} characters at most"
-        reading.problem(message, node, path, "for example Xeon")
+        context.problem(message, node, path, "for example Xeon")
         return None
     return text
 
 
-def spread(reading: Reading, node: Node, path: str) -> bool | None:
-    return reading.flag(node, path)
+def spread(context: ReadContext, node: Node, path: str) -> bool | None:
+    return context.flag(node, path)
 
 
 READERS: dict[str, Reader] = {
@@ -101,6 +100,6 @@ READERS: dict[str, Reader] = {
 }
 
 
-def selectors(reading: Reading, node: Node, path: str) -> Selectors:
-    pairs = reading.pairs(node, path, "for example 'node: gpu01'")
-    return Selectors(**read_keys(reading, pairs, READERS, (), f"{path}."))
+def selectors(context: ReadContext, node: Node, path: str) -> Selectors:
+    pairs = context.pairs(node, path, "for example 'node: gpu01'")
+    return Selectors(**read_keys(context, pairs, READERS, (), f"{path}."))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.dialects.task.notify import HOW_IT_ENDED
-from penstock.dialects.task.ports import show_port
-from penstock.dialects.writer import OnOneLine, Words, dump, only_said
+from penstock.dialects.task.program import show_port
+from penstock.dialects.writer import FlowList, FlowMapping, dump, only_said
 from penstock.domain.quantities import BINARY, show_cpus
 from penstock.domain.workloads import UNLIMITED, Array, Medium, Mount, Notice, Port, Resources, Scratch, Selectors, Spec
 
@@ -21,11 +21,7 @@ def as_task(spec: Spec) -> dict[str, Any]:
     """What the YAML says."""
     said = {
         "name": spec.name,
-        "num_nodes": spec.nodes if spec.nodes != 1 else None,
-        "array": spec.array and show_array(spec.array),
-        "after": spec.after[0] if len(spec.after) == 1 else Words(spec.after),
-        "queue": spec.queue,
-        "workdir": spec.workdir,
+        **first_keys(spec),
         "resources": _resources(spec.resources),
         "selectors": _selectors(spec.selectors),
         "labels": spec.labels,
@@ -33,20 +29,38 @@ def as_task(spec: Spec) -> dict[str, Any]:
         "secrets": secrets(spec),
         "volumes": _volumes(spec),
         "setup": spec.setup,
-        "run": spec.run if isinstance(spec.run, str) else Words(spec.run or ()),
+        "run": spec.run if isinstance(spec.run, str) else FlowList(spec.run or ()),
         "terminal": spec.terminal or None,
         "ports": _ports(spec.ports),
+        **last_keys(spec),
+        "notify": _notify(spec.notify),
+    }
+    return only_said(said.items())
+
+
+def first_keys(spec: Spec) -> dict[str, Any]:
+    """The keys that a task and a document begin with."""
+    return {
+        "num_nodes": spec.nodes if spec.nodes != 1 else None,
+        "array": spec.array and _array(spec.array),
+        "after": spec.after[0] if len(spec.after) == 1 else FlowList(spec.after),
+        "queue": spec.queue,
+        "workdir": spec.workdir,
+    }
+
+
+def last_keys(spec: Spec) -> dict[str, Any]:
+    """The keys of a task and a document that say how long and how often it runs."""
+    return {
         "max_duration": spec.max_duration and show_seconds(spec.max_duration),
         "stop_grace": None if spec.stop_grace is None else show_seconds(spec.stop_grace),
-        "retries": show_retries(spec),
+        "retries": _retries(spec),
         "requeue": spec.requeue,
         "restart": "always" if spec.restart else None,
         "ttl": None if spec.ttl is None else show_seconds(spec.ttl),
         "priority": spec.priority or None,
         "idle_timeout": spec.idle_timeout and show_seconds(spec.idle_timeout),
-        "notify": _notify(spec.notify),
     }
-    return only_said(said.items())
 
 
 def plain(spec: Spec) -> dict[str, str]:
@@ -58,35 +72,35 @@ def secrets(spec: Spec) -> dict[str, None]:
     return dict.fromkeys(spec.secrets)
 
 
-def show_array(array: Array) -> int | OnOneLine:
+def _array(array: Array) -> int | FlowMapping:
     if array.parallelism is None:
         return array.count
-    return OnOneLine(count=array.count, parallelism=array.parallelism)
+    return FlowMapping(count=array.count, parallelism=array.parallelism)
 
 
 def _selectors(wanted: Selectors) -> dict[str, Any]:
     said = [
         ("node", wanted.node),
         ("cpu_product", wanted.cpu_product),
-        ("labels", OnOneLine(wanted.labels)),
+        ("labels", FlowMapping(wanted.labels)),
         ("spread", wanted.spread or None),
     ]
     return only_said(said)
 
 
-def _ports(ports: tuple[Port, ...]) -> int | str | Words | None:
+def _ports(ports: tuple[Port, ...]) -> int | str | FlowList | None:
     shown = [show_port(port) for port in ports]
-    return shown[0] if len(shown) == 1 else Words(shown)
+    return shown[0] if len(shown) == 1 else FlowList(shown)
 
 
-def _notify(notices: tuple[Notice, ...]) -> str | Words | dict[str, Any]:
+def _notify(notices: tuple[Notice, ...]) -> str | FlowList | dict[str, Any]:
     if all(notice.on == HOW_IT_ENDED for notice in notices):
         told = [notice.to for notice in notices]
-        return told[0] if len(told) == 1 else Words(told)
-    return {notice.to: Words(map(str, notice.on)) for notice in notices}
+        return told[0] if len(told) == 1 else FlowList(told)
+    return {notice.to: FlowList(map(str, notice.on)) for notice in notices}
 
 
-def show_retries(spec: Spec) -> int | str | None:
+def _retries(spec: Spec) -> int | str | None:
     """`restart: always` says "unlimited" by itself."""
     if spec.restart or not spec.retries:
         return None
@@ -98,21 +112,21 @@ def _volumes(spec: Spec) -> dict[str, Any]:
     return {**mounts, **{scratch.path: show_scratch(scratch) for scratch in spec.scratch}}
 
 
-def _mount(there: Mount) -> str | OnOneLine:
+def _mount(there: Mount) -> str | FlowMapping:
     more = only_said([("group", there.group), ("storage", there.storage), ("sub_path", there.sub_path)])
     if not more:
         return f"{there.volume}{':ro' * there.read_only}"
-    return OnOneLine({"name": there.volume, **more} | ({"read_only": True} if there.read_only else {}))
+    return FlowMapping({"name": there.volume, **more} | ({"read_only": True} if there.read_only else {}))
 
 
-def show_scratch(there: Scratch) -> OnOneLine:
+def show_scratch(there: Scratch) -> FlowMapping:
     said = only_said(
         [
             ("size", there.size_bytes and show_size(there.size_bytes)),
             ("medium", "memory" if there.medium is Medium.memory else None),
         ]
     )
-    return OnOneLine(said or {"medium": "disk"})
+    return FlowMapping(said or {"medium": "disk"})
 
 
 def _resources(wanted: Resources) -> dict[str, Any]:
@@ -123,7 +137,7 @@ def _resources(wanted: Resources) -> dict[str, Any]:
             *_amounts(None, wanted.memory_bytes, wanted.disk_bytes).items(),
             ("accelerators", _accelerators(wanted)),
             ("image_id", wanted.image and _image(wanted.image)),
-            ("requests", OnOneLine(show_requests(wanted))),
+            ("requests", FlowMapping(show_requests(wanted))),
         ]
     )
 

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from penstock.server.identity import Asked, of_everything
-from penstock.server.routes.bodies import Key
-from penstock.server.routes.paging import Cursor, Everything, Limit, answer, one_page, page_of
+from penstock.server.identity import Authorized, of_everything
+from penstock.server.routes.messages import Cursor, Everything, Key, Limit, answer, one_page, page_of
 from penstock.wire.documents import DocumentPage
 from penstock.wire.requests import Application, Conversion, Documents
 from penstock.wire.workloads import ApplyResults, Converted
@@ -21,13 +20,13 @@ router = APIRouter(tags=["documents"])
 
 
 @router.post("/v1/apply", response_model=ApplyResults)
-async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
+async def apply(body: Application, call: Authorized, key: Key = None) -> Response:
     """Makes what the text describes: Pod, Job and PersistentVolumeClaim manifests, and tasks. Everything is checked
     first; what is there and the same is not changed."""
 
     from penstock.services.documents.apply import Apply
 
-    parts = asked.parts
+    parts = call.parts
     applying = Apply(
         parts.db,
         parts.submit,
@@ -38,39 +37,39 @@ async def apply(body: Application, asked: Asked, key: Key = None) -> Response:
         parts.audit,
         parts.queue,
     )
-    results = await applying.apply(asked.caller, body, key)
+    results = await applying.apply(call.caller, body, key)
     return answer(ApplyResults(results=results, upload_limit_bytes=parts.uploads.limit if body.dry_run else None))
 
 
 @router.post("/v1/delete", response_model=ApplyResults)
-async def delete(body: Documents, asked: Asked, force: bool = False) -> Response:
+async def delete(body: Documents, call: Authorized, force: bool = False) -> Response:
     """Stops and deletes what the text describes, by name; volumes with their data; with `force` also nodes that do not
     answer."""
     from penstock.services.documents.delete import Unapply
 
-    parts = asked.parts
+    parts = call.parts
     undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
-    return answer(ApplyResults(results=await undoing.delete(asked.caller, body, force=force)))
+    return answer(ApplyResults(results=await undoing.delete(call.caller, body, force=force)))
 
 
 @router.post("/v1/stop", response_model=ApplyResults)
-async def stop(body: Documents, asked: Asked) -> Response:
+async def stop(body: Documents, call: Authorized) -> Response:
     """Stops the workloads the text describes, by name. They stay listed, and volumes stay as they are."""
     from penstock.services.documents.delete import Unapply
 
-    parts = asked.parts
+    parts = call.parts
     stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
-    return answer(ApplyResults(results=await stopping.stop(asked.caller, body)))
+    return answer(ApplyResults(results=await stopping.stop(call.caller, body)))
 
 
 @router.post("/v1/convert", response_model=Converted)
-async def convert(body: Conversion, asked: Asked) -> Response:
+async def convert(body: Conversion, call: Authorized) -> Response:
     """The same in another way of writing: a task, a document or a manifest of Kubernetes. Nothing is made."""
-    from penstock.dialects.convert import Target, convert
+    from penstock.dialects.convert import ConvertTarget, convert
 
-    image, to = asked.parts.settings.kubernetes_image, Target(body.to) if body.to else None
-    claims = await asked.parts.volumes.claims(asked.caller)
-    said = partial(convert, body.text, body.source, image=image, to=to, group=asked.caller.group, claims=claims)
+    image, to = call.parts.settings.kubernetes_image, ConvertTarget(body.to) if body.to else None
+    claims = await call.parts.volumes.claims(call.caller)
+    said = partial(convert, body.text, body.source, image=image, to=to, group=call.caller.group, claims=claims)
     return answer(Converted(text=await asyncio.to_thread(said)))
 
 
@@ -82,7 +81,7 @@ Ref = Annotated[str | None, Query(max_length=253, description="only this one; a 
 
 @router.get("/v1/documents", response_model=DocumentPage)
 async def list_documents(
-    asked: Asked,
+    call: Authorized,
     kind: Applied,
     name: Ref = None,
     everything: Everything = False,
@@ -93,8 +92,8 @@ async def list_documents(
     listed, and the nodes, storages, groups and users that are written down."""
     from penstock.services.documents.export import PAGED, Export, document, refuse_unseen
 
-    parts = asked.parts
-    caller = of_everything(asked.caller) if everything else asked.caller
+    parts = call.parts
+    caller = of_everything(call.caller) if everything else call.caller
     refuse_unseen(caller, kind)
     written = Export(parts.db, parts.people, parts.infrastructure)
     if kind in PAGED:

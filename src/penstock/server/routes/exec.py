@@ -24,7 +24,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.engines.base import Session, Terminal
 from penstock.errors import BadRequest, PenstockError, Unavailable
-from penstock.server.identity import Asked, Asking
+from penstock.server.identity import Authorized, AuthorizedCall
 from penstock.wire.pages import ErrorBody
 
 router = APIRouter(tags=["exec"])
@@ -62,29 +62,31 @@ OnTerminal = Annotated[Terminal | None, Depends(_terminal)]
 
 
 @router.websocket("/v1/workloads/{ref}/exec")
-async def exec_in_workload(socket: WebSocket, ref: str, asked: Asked, terminal: OnTerminal, part: Part = None) -> None:
-    line, sessions = Line(socket), asked.parts.sessions
-    async with sessions.entering(asked.caller, ref, part) as (workload, chosen):
+async def exec_in_workload(
+    socket: WebSocket, ref: str, call: Authorized, terminal: OnTerminal, part: Part = None
+) -> None:
+    line, sessions = ProgramSocket(socket), call.parts.sessions
+    async with sessions.entering(call.caller, ref, part) as (workload, chosen):
         await line.accept()
-        program = line.program(lambda command: sessions.exec(asked.caller, workload, chosen, command, terminal))
+        program = line.program(lambda command: sessions.exec(call.caller, workload, chosen, command, terminal))
         require = partial(sessions.require_entry, workload)
-        result = await line.carry(program, over(asked, Kind.Workload, workload.group, require))
+        result = await line.carry(program, over(call, Kind.Workload, workload.group, require))
     await line.end(result)
 
 
 @router.websocket("/v1/volumes/{ref}/shell")
-async def shell_on_volume(socket: WebSocket, ref: str, asked: Asked, terminal: OnTerminal) -> None:
-    line, sessions = Line(socket), asked.parts.sessions
-    async with sessions.holding(asked.caller, ref) as (volume, workload):
+async def shell_on_volume(socket: WebSocket, ref: str, call: Authorized, terminal: OnTerminal) -> None:
+    line, sessions = ProgramSocket(socket), call.parts.sessions
+    async with sessions.holding(call.caller, ref) as (volume, workload):
         await line.accept()
         program = line.program(lambda command: sessions.shell(workload, command, terminal, line.say))
-        stopped = over(asked, Kind.Volume, volume.group, partial(sessions.require_hold, volume, workload))
+        stopped = over(call, Kind.Volume, volume.group, partial(sessions.require_hold, volume, workload))
         result = await line.carry(program, stopped, interruptible=terminal is not None)
     await line.end(result)  # by now the volume is free again
 
 
 @router.get("/v1/workloads/{ref}/exec", status_code=400, response_model=ErrorBody)
-async def exec_without_websocket(ref: str, asked: Asked, terminal: OnTerminal, part: Part = None) -> Response:
+async def exec_without_websocket(ref: str, call: Authorized, terminal: OnTerminal, part: Part = None) -> Response:
     """A WebSocket (`v1.channel.penstock`) that starts a program in a running workload.
 
     Binary messages whose first byte is the channel. The first message is the program, on channel 5: `{"command": ["ls",
@@ -95,7 +97,7 @@ async def exec_without_websocket(ref: str, asked: Asked, terminal: OnTerminal, p
 
 
 @router.get("/v1/volumes/{ref}/shell", status_code=400, response_model=ErrorBody)
-async def shell_without_websocket(ref: str, asked: Asked, terminal: OnTerminal) -> Response:
+async def shell_without_websocket(ref: str, call: Authorized, terminal: OnTerminal) -> Response:
     """A WebSocket like that of `exec`, to a program that sees the volume at `/volume`; nothing need run for that."""
     raise needs_websocket()
 
@@ -104,10 +106,10 @@ def needs_websocket() -> BadRequest:
     return BadRequest("This address speaks WebSocket.", hint=f"open it as one, with the sub-protocol {PROTOCOL}")
 
 
-async def over(asked: Asking, kind: Kind, group: str, require: Require) -> None:
+async def over(call: AuthorizedCall, kind: Kind, group: str, require: Require) -> None:
     """Until the server stops; raises if the caller loses the right to be there, or `require` does for them."""
-    stopped = asyncio.ensure_future(asked.parts.sessions.stopped())
-    refused = asyncio.ensure_future(asked.parts.people.until_refused(asked.caller, Verb.exec, kind, group, require))
+    stopped = asyncio.ensure_future(call.parts.sessions.stopped())
+    refused = asyncio.ensure_future(call.parts.people.until_refused(call.caller, Verb.exec, kind, group, require))
     try:
         await asyncio.wait([stopped, refused], return_when=asyncio.FIRST_COMPLETED)
         if refused.done():
@@ -127,7 +129,7 @@ class Interrupted(Exception):
     """Ctrl-C, while there is no program yet that could take it."""
 
 
-class Line:
+class ProgramSocket:
     """One connection, and what comes and goes on it."""
 
     def __init__(self, socket: WebSocket, stopped: str = STOPPED) -> None:

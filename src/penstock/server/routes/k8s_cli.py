@@ -16,9 +16,8 @@ from penstock.domain.states import ENDED, State
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Unit
 from penstock.engines.base import LogQuery
-from penstock.server.identity import Asked, require_all_groups
-from penstock.server.routes.bodies import Key
-from penstock.server.routes.paging import AllUsers, Listing, words
+from penstock.server.identity import Authorized, require_all_groups
+from penstock.server.routes.messages import AllUsers, Key, ListQuery, words
 from penstock.server.routes.volumes import PHASES
 from penstock.server.routes.workloads import STATUSES
 from penstock.services.workloads.workloads import LARGEST_PAGE
@@ -32,7 +31,7 @@ Json = dict[str, Any]
 Task001 = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
 
 
-class AllOrPage(Listing):
+class AllOrPage(ListQuery):
     """k8s-cli lists everything; whoever names a limit gets a page, and `next`."""
 
     limit: Annotated[int | None, Field(ge=1, le=500, description="how many at most; all if it is missing")] = None  # type: ignore[assignment]
@@ -43,10 +42,10 @@ class AllOrPage(Listing):
 
 
 @router.post("/tasks/submit")
-async def submit_task(asked: Asked, body: Task001, key: Key = None) -> Json:
+async def submit_task(call: Authorized, body: Task001, key: Key = None) -> Json:
     """Submits a task definition given as JSON."""
     task = read_task_json(body)
-    made = await asked.parts.submit.task(asked.caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
+    made = await call.parts.submit.task(call.caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
     if isinstance(made, DryRun):
         raise TypeError("a submission without dry_run was dry")
     return {
@@ -57,17 +56,17 @@ async def submit_task(asked: Asked, body: Task001, key: Key = None) -> Json:
 
 
 @router.get("/tasks", openapi_extra=AllOrPage.documented())
-async def list_tasks(request: Request, asked: Asked) -> Json:
-    """Every task of the asked.caller, newest first; or a page of them."""
+async def list_tasks(request: Request, call: Authorized) -> Json:
+    """Every task of the caller, newest first; or a page of them."""
     query = AllOrPage.of(request)
     if query.all_users:
-        require_all_groups(asked.caller, Kind.Workload)
+        require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
     tasks: list[Json] = []
     cursor = query.cursor
     while True:
-        found, cursor = await asked.parts.workloads.whole_page(
-            asked.caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=query.page, cursor=cursor
+        found, cursor = await call.parts.workloads.whole_page(
+            call.caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=query.page, cursor=cursor
         )
         tasks += [_task(summary, units) for summary, units in found]
         if cursor is None or query.limit:
@@ -75,40 +74,40 @@ async def list_tasks(request: Request, asked: Asked) -> Json:
 
 
 @router.post("/tasks/stop")
-async def stop_tasks(asked: Asked, all_users: AllUsers = False) -> Json:
-    """Stops all active tasks of the asked.caller, or of everyone."""
+async def stop_tasks(call: Authorized, all_users: AllUsers = False) -> Json:
+    """Stops all active tasks of the caller, or of everyone."""
     if all_users:
-        require_all_groups(asked.caller, Kind.Workload, Verb.stop)
-    stopped = await asked.parts.workloads.stop_all(asked.caller, everyone=all_users)
+        require_all_groups(call.caller, Kind.Workload, Verb.stop)
+    stopped = await call.parts.workloads.stop_all(call.caller, everyone=all_users)
     whose = " for all users" if all_users else ""
     return {"count": len(stopped), "status": "stopped", "message": f"Stopped {len(stopped)} tasks{whose}"}
 
 
 @router.get("/tasks/{task_id}")
-async def get_task(task_id: str, asked: Asked) -> Json:
+async def get_task(task_id: str, call: Authorized) -> Json:
     """One task."""
-    view = await asked.parts.workloads.get(asked.caller, task_id)
+    view = await call.parts.workloads.get(call.caller, task_id)
     return _task(view, view.units)
 
 
 @router.get("/tasks/{task_id}/logs", response_class=StreamingResponse)
-async def follow_task(task_id: str, asked: Asked) -> StreamingResponse:
+async def follow_task(task_id: str, call: Authorized) -> StreamingResponse:
     """The log, followed to the end."""
-    stream = await asked.parts.logs.open(asked.caller, task_id, LogQuery(follow=True))
+    stream = await call.parts.logs.open(call.caller, task_id, LogQuery(follow=True))
     return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
 @router.post("/tasks/{task_id}/stop")
-async def stop_task(task_id: str, asked: Asked) -> Json:
+async def stop_task(task_id: str, call: Authorized) -> Json:
     """Stops one task."""
-    summary = await asked.parts.workloads.stop(asked.caller, task_id)
+    summary = await call.parts.workloads.stop(call.caller, task_id)
     return {"task_id": summary.id, "status": "stopped", "message": f"Task {summary.id} stopped successfully"}
 
 
 @router.post("/volumes/create")
-async def create_volume(body: NewVolume, asked: Asked, key: Key = None) -> Json:
+async def create_volume(body: NewVolume, call: Authorized, key: Key = None) -> Json:
     """Creates a volume."""
-    view = await asked.parts.volumes.create(asked.caller, body, key)
+    view = await call.parts.volumes.create(call.caller, body, key)
     return {
         "volume_id": view.id,
         "status": "created",
@@ -117,17 +116,17 @@ async def create_volume(body: NewVolume, asked: Asked, key: Key = None) -> Json:
 
 
 @router.get("/volumes", openapi_extra=AllOrPage.documented())
-async def list_volumes(request: Request, asked: Asked) -> Json:
-    """Every volume of the asked.caller, newest first; or a page of them."""
+async def list_volumes(request: Request, call: Authorized) -> Json:
+    """Every volume of the caller, newest first; or a page of them."""
     query = AllOrPage.of(request)
     if query.all_users:
-        require_all_groups(asked.caller, Kind.Volume)
+        require_all_groups(call.caller, Kind.Volume)
     phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
     volumes: list[Json] = []
     cursor = query.cursor
     while True:
-        views, cursor = await asked.parts.volumes.page(
-            asked.caller, everyone=query.all_users, name=query.name, phases=phases, limit=query.page, cursor=cursor
+        views, cursor = await call.parts.volumes.page(
+            call.caller, everyone=query.all_users, name=query.name, phases=phases, limit=query.page, cursor=cursor
         )
         volumes += [_volume(view) for view in views]
         if cursor is None or query.limit:
@@ -135,15 +134,15 @@ async def list_volumes(request: Request, asked: Asked) -> Json:
 
 
 @router.get("/volumes/{volume_id}")
-async def get_volume(volume_id: str, asked: Asked) -> Json:
+async def get_volume(volume_id: str, call: Authorized) -> Json:
     """One volume."""
-    return _volume(await asked.parts.volumes.get(asked.caller, volume_id))
+    return _volume(await call.parts.volumes.get(call.caller, volume_id))
 
 
 @router.delete("/volumes/{volume_id}")
-async def delete_volume(volume_id: str, asked: Asked) -> Json:
+async def delete_volume(volume_id: str, call: Authorized) -> Json:
     """Destroys a volume and its data."""
-    volume = await asked.parts.volumes.delete(asked.caller, volume_id)
+    volume = await call.parts.volumes.delete(call.caller, volume_id)
     return {"volume_id": volume.id, "status": "deleted", "message": f"Volume {volume.id} deleted successfully"}
 
 

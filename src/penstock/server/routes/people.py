@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Response
 
 from penstock.domain.users import Group, User
 from penstock.errors import Invalid, Problem
-from penstock.server.identity import Asked
-from penstock.server.routes.paging import Cursor, Limit, answer, page_of, page_of_few
+from penstock.server.identity import Authorized
+from penstock.server.routes.messages import Cursor, Limit, answer, page_of, page_of_few
 from penstock.wire.pages import Deleted
 from penstock.wire.people import AuditPage, FirstAdmin, GroupPage, UserPage
 from penstock.wire.requests import FirstUser, NewToken
@@ -18,69 +18,69 @@ router = APIRouter(tags=["people"])
 
 
 @router.post("/v1/adm/init", status_code=201, response_model=FirstAdmin)
-async def make_first_admin(body: FirstUser, asked: Asked) -> Response:
+async def make_first_admin(body: FirstUser, call: Authorized) -> Response:
     """Writes down the first user, who may everything, and gives them a token. Works once; from then on policies
     decide who may what."""
-    name = asked.caller.user if body.user is None else body.user
-    admin = await asked.parts.people.begin(asked.caller, name)
-    asked.parts.tokens.forget()
-    caller = asked.parts.people.known(asked.caller) if name == asked.caller.user else asked.caller
-    made = await asked.parts.tokens.create(caller, NewToken(user=admin.name, description="first admin", expires=None))
+    name = call.caller.user if body.user is None else body.user
+    admin = await call.parts.people.begin(call.caller, name)
+    call.parts.tokens.forget()
+    caller = call.parts.people.known(call.caller) if name == call.caller.user else call.caller
+    made = await call.parts.tokens.create(caller, NewToken(user=admin.name, description="first admin", expires=None))
     return answer(FirstAdmin(user=admin.name, token=made.token), 201)
 
 
 @router.get("/v1/users", response_model=UserPage)
-async def list_users(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_users(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """Everyone who is written down, for admins; others see themselves."""
-    return page_of_few(asked.parts.people.users(asked.caller), name, limit, cursor, asked.parts.db.version)
+    return page_of_few(call.parts.people.users(call.caller), name, limit, cursor, call.parts.db.version)
 
 
 @router.get("/v1/users/{name}", response_model=User)
-async def get_user(name: str, asked: Asked) -> Response:
+async def get_user(name: str, call: Authorized) -> Response:
     """One user with the policies that say what they may."""
-    return answer(asked.parts.people.one_user(asked.caller, name))
+    return answer(call.parts.people.one_user(call.caller, name))
 
 
 @router.put("/v1/users/{name}", response_model=User)
-async def put_user(name: str, body: User, asked: Asked) -> Response:
+async def put_user(name: str, body: User, call: Authorized) -> Response:
     """Writes a user down, in the place of the one of this name."""
     _refuse_other(name, body.name)
-    await asked.parts.people.put_user(asked.caller, body)
-    return answer(asked.parts.people.one_user(asked.caller, name))
+    await call.parts.people.put_user(call.caller, body)
+    return answer(call.parts.people.one_user(call.caller, name))
 
 
 @router.delete("/v1/users/{name}", response_model=Deleted)
-async def delete_user(name: str, asked: Asked) -> Response:
+async def delete_user(name: str, call: Authorized) -> Response:
     """Forgets a user and revokes their tokens. What they made stays, and so does what runs."""
-    await asked.parts.people.remove_user(asked.caller, name)
-    asked.parts.tokens.forget()
+    await call.parts.people.remove_user(call.caller, name)
+    call.parts.tokens.forget()
     return answer(Deleted(id=name, name=name))
 
 
 @router.get("/v1/groups", response_model=GroupPage)
-async def list_groups(asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_groups(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The caller's groups; for admins all."""
-    return page_of_few(asked.parts.people.groups(asked.caller), name, limit, cursor, asked.parts.db.version)
+    return page_of_few(call.parts.people.groups(call.caller), name, limit, cursor, call.parts.db.version)
 
 
 @router.get("/v1/groups/{name}", response_model=Group)
-async def get_group(name: str, asked: Asked) -> Response:
+async def get_group(name: str, call: Authorized) -> Response:
     """One group with its limits."""
-    return answer(asked.parts.people.one_group(asked.caller, name))
+    return answer(call.parts.people.one_group(call.caller, name))
 
 
 @router.put("/v1/groups/{name}", response_model=Group)
-async def put_group(name: str, body: Group, asked: Asked) -> Response:
+async def put_group(name: str, body: Group, call: Authorized) -> Response:
     """Writes a group down, in the place of the one of this name."""
     _refuse_other(name, body.name)
-    await asked.parts.people.put_group(asked.caller, body)
-    return answer(asked.parts.people.one_group(asked.caller, name))
+    await call.parts.people.put_group(call.caller, body)
+    return answer(call.parts.people.one_group(call.caller, name))
 
 
 @router.delete("/v1/groups/{name}", response_model=Deleted)
-async def delete_group(name: str, asked: Asked) -> Response:
+async def delete_group(name: str, call: Authorized) -> Response:
     """Forgets a group that has no members."""
-    await asked.parts.people.remove_group(asked.caller, name)
+    await call.parts.people.remove_group(call.caller, name)
     return answer(Deleted(id=name, name=name))
 
 
@@ -91,12 +91,12 @@ def _refuse_other(address: str, body: str) -> None:
 
 @router.get("/v1/audit", response_model=AuditPage)
 async def list_audit(
-    asked: Asked,
+    call: Authorized,
     user: Annotated[str | None, Query(max_length=64, description="only what this user did")] = None,
     name: Annotated[str | None, Query(description="only what was done to things of this name")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """Who did what, newest first."""
-    entries, after = await asked.parts.audit.page(user=user, name=name, limit=limit, cursor=cursor)
-    return page_of(entries, after, asked.parts.db.version)
+    entries, after = await call.parts.audit.page(user=user, name=name, limit=limit, cursor=cursor)
+    return page_of(entries, after, call.parts.db.version)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from penstock.server.identity import Asked
-from penstock.server.routes.paging import Cursor, Limit, answer, page_of
+from penstock.server.identity import Authorized
+from penstock.server.routes.messages import Cursor, Limit, answer, page_of
 from penstock.wire.pages import Deleted
 from penstock.wire.requests import NewToken
 from penstock.wire.server import NewTokenView, TokenPage
@@ -16,34 +16,34 @@ router = APIRouter(tags=["tokens"])
 
 
 @router.post("/v1/tokens", status_code=201, response_model=NewTokenView)
-async def create_token(body: NewToken, asked: Asked) -> Response:
+async def create_token(body: NewToken, call: Authorized) -> Response:
     """Makes a token for the caller or, by an admin, for `user`; it is shown this once."""
-    return answer(await asked.parts.tokens.create(asked.caller, body), 201)
+    return answer(await call.parts.tokens.create(call.caller, body), 201)
 
 
 @router.get("/v1/tokens", response_model=TokenPage)
 async def list_tokens(
-    asked: Asked,
+    call: Authorized,
     user: Annotated[str | None, Query(max_length=64, description="whose, for admins")] = None,
     description: str | None = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """The caller's tokens, without their secrets."""
-    tokens, after = await asked.parts.tokens.page(
-        asked.caller, user=user, description=description, limit=limit, cursor=cursor
+    tokens, after = await call.parts.tokens.page(
+        call.caller, user=user, description=description, limit=limit, cursor=cursor
     )
-    return page_of(tokens, after, asked.parts.db.version)
+    return page_of(tokens, after, call.parts.db.version)
 
 
 @router.post("/v1/tokens/{token_id}/rotate", status_code=201, response_model=NewTokenView)
-async def rotate_token(token_id: str, asked: Asked) -> Response:
+async def rotate_token(token_id: str, call: Authorized) -> Response:
     """A new token in the place of an old one. The old one works for another day, so that nobody is locked out."""
-    return answer(await asked.parts.tokens.rotate(asked.caller, token_id), 201)
+    return answer(await call.parts.tokens.rotate(call.caller, token_id), 201)
 
 
 @router.delete("/v1/tokens/{token_id}", response_model=Deleted)
-async def delete_token(token_id: str, asked: Asked) -> Response:
+async def delete_token(token_id: str, call: Authorized) -> Response:
     """Revokes a token at once; an admin anyone's."""
-    await asked.parts.tokens.delete(asked.caller, token_id)
+    await call.parts.tokens.delete(call.caller, token_id)
     return answer(Deleted(id=token_id, name=token_id))

@@ -11,8 +11,8 @@ from penstock.domain.model import now
 from penstock.domain.names import shorten
 from penstock.domain.quantities import NotAQuantity, parse_duration
 from penstock.errors import Invalid, Problem
-from penstock.server.identity import Asked
-from penstock.server.routes.paging import answer
+from penstock.server.identity import Authorized
+from penstock.server.routes.messages import answer
 from penstock.services.usage import By
 from penstock.wire.measures import UsageReport
 
@@ -24,10 +24,10 @@ Grouped = Annotated[By | None, Query(description="of which the rows are; of each
 
 
 @router.get("/v1/usage", response_model=UsageReport)
-async def report_usage(asked: Asked, since: Since = "30d", by: Grouped = None) -> Response:
+async def report_usage(call: Authorized, since: Since = "30d", by: Grouped = None) -> Response:
     """What was taken of the machines, by user and group: hours of GPUs and CPUs, and how long the GPUs worked. Of the
     caller's groups; of everyone for admins. What was deleted since counts, and what still runs up to now."""
-    return answer(await asked.parts.usage.report(asked.caller, _moment(since), by))
+    return answer(await call.parts.usage.report(call.caller, _moment(since), by))
 
 
 def _moment(since: str) -> datetime:

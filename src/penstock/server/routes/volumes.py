@@ -9,9 +9,18 @@ from pydantic import Field
 
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
-from penstock.server.identity import Asked, of_everything, require_all_groups
-from penstock.server.routes.bodies import Key
-from penstock.server.routes.paging import Cursor, Limit, Listing, answer, page_of, page_of_few, until_changed, words
+from penstock.server.identity import Authorized, of_everything, require_all_groups
+from penstock.server.routes.messages import (
+    Cursor,
+    Key,
+    Limit,
+    ListQuery,
+    answer,
+    page_of,
+    page_of_few,
+    until_changed,
+    words,
+)
 from penstock.wire.pages import Deleted, Events
 from penstock.wire.requests import NewVolume, Resize
 from penstock.wire.volumes import StorageClassPage, VolumePage, VolumeView
@@ -22,25 +31,25 @@ Usage = Annotated[bool, Query(description="count the bytes in use")]
 
 
 @router.post("/v1/volumes", status_code=201, response_model=VolumeView)
-async def create_volume(body: NewVolume, asked: Asked, key: Key = None) -> Response:
+async def create_volume(body: NewVolume, call: Authorized, key: Key = None) -> Response:
     """Creates a volume."""
-    return answer(await asked.parts.volumes.create(asked.caller, body, key), 201)
+    return answer(await call.parts.volumes.create(call.caller, body, key), 201)
 
 
-class VolumeListing(Listing):
+class VolumeListing(ListQuery):
     usage: Annotated[bool, Field(description="count the bytes in use")] = False
 
 
 @router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListing.documented())
-async def list_volumes(request: Request, asked: Asked) -> Response:
+async def list_volumes(request: Request, call: Authorized) -> Response:
     """Lists volumes, newest first."""
     query = VolumeListing.of(request)
     if query.all_users:
-        require_all_groups(asked.caller, Kind.Volume)
+        require_all_groups(call.caller, Kind.Volume)
     phases = words(query.status, "status", PHASES)
-    caller = await until_changed(asked, query)
-    version = asked.parts.db.version
-    views, after = await asked.parts.volumes.page(
+    caller = await until_changed(call, query)
+    version = call.parts.db.version
+    views, after = await call.parts.volumes.page(
         of_everything(caller) if query.everything else caller,
         everyone=query.all_users,
         name=query.name,
@@ -53,33 +62,33 @@ async def list_volumes(request: Request, asked: Asked) -> Response:
 
 
 @router.get("/v1/volumes/{ref}", response_model=VolumeView)
-async def get_volume(ref: str, asked: Asked, usage: Usage = False) -> Response:
+async def get_volume(ref: str, call: Authorized, usage: Usage = False) -> Response:
     """One volume, by id or name."""
-    return answer(await asked.parts.volumes.get(asked.caller, ref, usage=usage))
+    return answer(await call.parts.volumes.get(call.caller, ref, usage=usage))
 
 
 @router.post("/v1/volumes/{ref}/resize", response_model=VolumeView)
-async def resize_volume(ref: str, body: Resize, asked: Asked) -> Response:
+async def resize_volume(ref: str, body: Resize, call: Authorized) -> Response:
     """Makes a volume larger, where its storage class allows that. It never gets smaller."""
-    return answer(await asked.parts.volumes.resize(asked.caller, ref, body.size))
+    return answer(await call.parts.volumes.resize(call.caller, ref, body.size))
 
 
 @router.get("/v1/volumes/{ref}/events", response_model=Events)
-async def volume_events(ref: str, asked: Asked) -> Response:
+async def volume_events(ref: str, call: Authorized) -> Response:
     """All that happened to it, in order, as far as the engine remembers."""
-    return answer(Events(items=await asked.parts.events.of_volume(asked.caller, ref)))
+    return answer(Events(items=await call.parts.events.of_volume(call.caller, ref)))
 
 
 @router.delete("/v1/volumes/{ref}", response_model=Deleted)
-async def delete_volume(ref: str, asked: Asked) -> Response:
+async def delete_volume(ref: str, call: Authorized) -> Response:
     """Destroys a volume and its data. Refused while a workload uses it."""
-    volume = await asked.parts.volumes.delete(asked.caller, ref)
+    volume = await call.parts.volumes.delete(call.caller, ref)
     return answer(Deleted(id=volume.id, name=volume.name, message=volume.message), 202 if volume.message else 200)
 
 
 @router.get("/v1/storage-classes", response_model=StorageClassPage)
 async def list_storage_classes(
-    asked: Asked, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
+    call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     """Where volumes can be made."""
-    return page_of_few(await asked.parts.volumes.classes(), name, limit, cursor, asked.parts.db.version)
+    return page_of_few(await call.parts.volumes.classes(), name, limit, cursor, call.parts.db.version)

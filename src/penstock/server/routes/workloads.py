@@ -12,9 +12,19 @@ from starlette.responses import StreamingResponse
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.states import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.server.identity import Asked, of_everything, require_all_groups
-from penstock.server.routes.bodies import KEY, Key, documented, read_body
-from penstock.server.routes.paging import AllUsers, Listing, answer, page, until_changed, words
+from penstock.server.identity import Authorized, of_everything, require_all_groups
+from penstock.server.routes.messages import (
+    KEY,
+    AllUsers,
+    Key,
+    ListQuery,
+    answer,
+    documented,
+    page,
+    read_body,
+    until_changed,
+    words,
+)
 from penstock.wire.pages import Deleted, Events, Uploaded
 from penstock.wire.requests import Retry, Submission
 from penstock.wire.workloads import DryRun, Summary, SummaryPage, WorkloadView
@@ -29,14 +39,14 @@ router = APIRouter(tags=["workloads"])
     responses={200: {"model": DryRun, "description": "what a dry run found"}},
     openapi_extra=documented(Submission),
 )
-async def submit_workload(request: Request, asked: Asked) -> Response:
+async def submit_workload(request: Request, call: Authorized) -> Response:
     """Submits a task as it was written; with `dry_run` only says whether it is valid and fits now."""
     body = await read_body(Submission, request)
-    made = await asked.parts.submit.text(asked.caller, body, request.headers.get(KEY))
+    made = await call.parts.submit.text(call.caller, body, request.headers.get(KEY))
     return answer(made, 200 if isinstance(made, DryRun) else 201)
 
 
-class WorkloadListing(Listing):
+class WorkloadListing(ListQuery):
     state: Annotated[str | None, Field(description="only those in these states of the life cycle")] = None
 
 
@@ -44,16 +54,16 @@ STATUSES = sorted(set(SHORT.values()))
 
 
 @router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListing.documented())
-async def list_workloads(request: Request, asked: Asked) -> Response:
+async def list_workloads(request: Request, call: Authorized) -> Response:
     """Lists workloads, newest first."""
     query = WorkloadListing.of(request)
     if query.all_users:
-        require_all_groups(asked.caller, Kind.Workload)
+        require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
     states = words(query.state, "state", list(State))
-    caller = await until_changed(asked, query)
-    version = asked.parts.db.version
-    items, after = await asked.parts.workloads.page(
+    caller = await until_changed(call, query)
+    version = call.parts.db.version
+    items, after = await call.parts.workloads.page(
         of_everything(caller) if query.everything else caller,
         everyone=query.all_users,
         name=query.name,
@@ -66,32 +76,32 @@ async def list_workloads(request: Request, asked: Asked) -> Response:
 
 
 @router.post("/v1/workloads/stop", response_model=SummaryPage)
-async def stop_all_workloads(asked: Asked, all_users: AllUsers = False) -> Response:
-    """Stops every active workload of the asked.caller, or of everyone."""
+async def stop_all_workloads(call: Authorized, all_users: AllUsers = False) -> Response:
+    """Stops every active workload of the caller, or of everyone."""
     if all_users:
-        require_all_groups(asked.caller, Kind.Workload, Verb.stop)
-    stopped = await asked.parts.workloads.stop_all(asked.caller, everyone=all_users)
-    return page([summary.model_dump_json() for summary in stopped], None, asked.parts.db.version)
+        require_all_groups(call.caller, Kind.Workload, Verb.stop)
+    stopped = await call.parts.workloads.stop_all(call.caller, everyone=all_users)
+    return page([summary.model_dump_json() for summary in stopped], None, call.parts.db.version)
 
 
 @router.get("/v1/workloads/{ref}", response_model=WorkloadView)
-async def get_workload(ref: str, asked: Asked) -> Response:
+async def get_workload(ref: str, call: Authorized) -> Response:
     """One workload whole, by id or name, with its history."""
-    return answer(await asked.parts.workloads.get(asked.caller, ref))
+    return answer(await call.parts.workloads.get(call.caller, ref))
 
 
 @router.get("/v1/workloads/{ref}/wait", response_model=WorkloadView)
-async def wait_for_workload(ref: str, asked: Asked, timeout: Annotated[float, Query(ge=0, le=60)] = 30) -> Response:
+async def wait_for_workload(ref: str, call: Authorized, timeout: Annotated[float, Query(ge=0, le=60)] = 30) -> Response:
     """Answers when the workload has ended, or at the timeout with what it is then."""
-    view = await asked.parts.workloads.wait(asked.caller, ref, timeout)
-    asked.parts.people.require_still(asked.caller, Verb.get, Kind.Workload, view.group)
+    view = await call.parts.workloads.wait(call.caller, ref, timeout)
+    call.parts.people.require_still(call.caller, Verb.get, Kind.Workload, view.group)
     return answer(view)
 
 
 @router.get("/v1/workloads/{ref}/logs", response_class=StreamingResponse)
 async def stream_logs(
     ref: str,
-    asked: Asked,
+    call: Authorized,
     follow: bool = False,
     tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
     since: datetime | None = None,
@@ -105,37 +115,37 @@ async def stream_logs(
     """
     query = LogQuery(follow=follow, tail=tail, since=since)
     part = node if index is None else index
-    stream = await asked.parts.logs.open(asked.caller, ref, query, part, attempt)
+    stream = await call.parts.logs.open(call.caller, ref, query, part, attempt)
     return StreamingResponse(stream, media_type="text/plain; charset=utf-8")
 
 
 @router.post("/v1/workloads/{ref}/stop", response_model=Summary)
-async def stop_workload(ref: str, asked: Asked) -> Response:
+async def stop_workload(ref: str, call: Authorized) -> Response:
     """Asks it to end: TERM, a grace time, KILL. It stays listed, with its logs."""
-    return answer(await asked.parts.workloads.stop(asked.caller, ref))
+    return answer(await call.parts.workloads.stop(call.caller, ref))
 
 
 @router.post("/v1/workloads/{ref}/retry", response_model=WorkloadView)
-async def retry_workload(ref: str, body: Retry, asked: Asked, key: Key = None) -> Response:
+async def retry_workload(ref: str, body: Retry, call: Authorized, key: Key = None) -> Response:
     """Gives one that failed or was stopped another attempt; of an array only what did not complete."""
-    return answer(await asked.parts.retry.retry(asked.caller, ref, body, key))
+    return answer(await call.parts.retry.retry(call.caller, ref, body, key))
 
 
 @router.get("/v1/workloads/{ref}/events", response_model=Events)
-async def workload_events(ref: str, asked: Asked) -> Response:
+async def workload_events(ref: str, call: Authorized) -> Response:
     """All that happened to it, in order: its states, and what the engine saw."""
-    return answer(Events(items=await asked.parts.events.of_workload(asked.caller, ref)))
+    return answer(Events(items=await call.parts.events.of_workload(call.caller, ref)))
 
 
 @router.delete("/v1/workloads/{ref}", response_model=Deleted)
-async def delete_workload(ref: str, asked: Asked) -> Response:
+async def delete_workload(ref: str, call: Authorized) -> Response:
     """Forgets an ended workload and its logs; by name, all of that name."""
-    gone = await asked.parts.workloads.delete(asked.caller, ref)
+    gone = await call.parts.workloads.delete(call.caller, ref)
     message = f"all {len(gone)} of that name" if len(gone) > 1 else None
     return answer(Deleted(id=gone[0].id, name=gone[0].name, message=message))
 
 
 @router.put("/v1/uploads", status_code=201, response_model=Uploaded)
-async def upload(request: Request, asked: Asked) -> Response:
+async def upload(request: Request, call: Authorized) -> Response:
     """Takes a packed workdir (.tar.gz); its id goes into `files` of the submission."""
-    return answer(Uploaded(id=await asked.parts.uploads.save(asked.caller.user, request.stream())), 201)
+    return answer(Uploaded(id=await call.parts.uploads.save(call.caller.user, request.stream())), 201)

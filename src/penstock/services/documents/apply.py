@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from penstock.dialects.document.types import NounDocument, WorkloadDocument
-from penstock.dialects.documents import Document, TaskDocument, Whole, read_whole, twice
+from penstock.dialects.documents import Document, ReadResult, TaskDocument, read_whole, twice
 from penstock.dialects.manifest.read import ManifestVolume, ManifestWorkload
 from penstock.dialects.yaml import in_order
 from penstock.domain.audit import Deed
@@ -112,7 +112,7 @@ class Apply:
 
     # planning
 
-    async def _plan(self, caller: Caller, read: Whole, asked: Application) -> list[Planned]:
+    async def _plan(self, caller: Caller, read: ReadResult, asked: Application) -> list[Planned]:
         """In the order they are made: what others need first. Every problem of every document at once."""
         documents, found = read.documents, Findings(asked.source, read)
         if read.problems:
@@ -334,7 +334,7 @@ async def _planned(again: Callable[[], Awaitable[Planned]]) -> Planned:
     return replace(await again(), again=again)
 
 
-def _refuse_other_kinds(read: Whole, asked: Application) -> None:
+def _refuse_other_kinds(read: ReadResult, asked: Application) -> None:
     if asked.kinds is None:
         return
     hint = "penstock apply -f FILE takes it"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from penstock.dialects.document.types import NounDocument
-from penstock.dialects.documents import Document, Whole, identity
+from penstock.dialects.documents import Document, ReadResult, identity
 from penstock.dialects.manifest.read import ManifestVolume
 from penstock.dialects.yaml import in_order, invalid
 from penstock.domain.audit import Deed
@@ -30,7 +30,7 @@ LOST = (
 @dataclass(frozen=True)
 class Findings:
     source: str
-    read: Whole
+    read: ReadResult
     problems: list[Problem] = field(default_factory=list)
     """Of those that could be read, beyond the text."""
     refused: list[tuple[Document, Deed, Forbidden]] = field(default_factory=list)

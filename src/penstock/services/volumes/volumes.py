@@ -12,7 +12,7 @@ from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine, HasCluster, HasHosts, SeesVolumeUsers, VolumeReport
+from penstock.engines.base import Engine, HasCluster, HasHosts, SeesVolumeUsers, VolumeReport, namespace_of
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import InUse, Invalid, PenstockError, Problem, Unavailable
 from penstock.services import audit, lookup

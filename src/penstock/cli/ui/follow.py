@@ -1,6 +1,6 @@
 """Follow a job: its log goes to stdout, why it waits and how it ended to stderr.
 
-A server that goes away is waited for. The log is then asked for from its start, and what was shown is dropped.
+When the server goes away, the client waits for it, asks for the log from its start, and drops what was shown already.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from functools import partial
 from math import inf
 from typing import Any, Protocol
 
-from penstock.cli.jobs.outcome import ending, exit_code, is_over
 from penstock.cli.ui.output import note
 from penstock.cli.ui.table import message_with_place
 from penstock.client.api import Client
-from penstock.client.http import Answer
-from penstock.client.retry import Patience
+from penstock.client.http import Response
+from penstock.client.retry import ServerWait
 from penstock.errors import Unreachable
 
 QUIET_SECONDS = 1.0
@@ -26,13 +25,11 @@ WAIT_SECONDS = 30
 LAST_SECONDS = 5
 """A log ends a moment before its job is said to have ended."""
 
-Job = dict[str, Any]
-
 
 def follow_to_the_end(client: Client, job: Job) -> int:
     """Print the log until the job has ended, say how, and give its exit code."""
     try:
-        patience = Patience(client, note)
+        patience = ServerWait(client, note)
         Log(client, patience, job, {}).follow()
         job = wait_for_end(client, patience, job["id"])
     except KeyboardInterrupt:
@@ -45,7 +42,7 @@ def follow_to_the_end(client: Client, job: Job) -> int:
 class Log:
     """The log of one job on its way to stdout; `query` has `tail`, `since`, `node`, `index` and `attempt`."""
 
-    def __init__(self, client: Client, patience: Patience, job: Job, query: Mapping[str, Any]) -> None:
+    def __init__(self, client: Client, patience: ServerWait, job: Job, query: Mapping[str, Any]) -> None:
         self._client = client
         self._patience = patience
         self._path = f"/v1/workloads/{job['id']}"
@@ -102,12 +99,12 @@ class Log:
             hint=f"read on with: penstock jobs logs {self._job['id']} --since {now}",
         )
 
-    def _print(self, answer: Answer) -> None:
+    def _print(self, answer: Response) -> None:
         for piece in _pieces(answer):
             _write(self._shown.fresh(piece))
         _write(self._shown.rest())
 
-    def _say_why_it_waits(self, answer: Answer) -> None:
+    def _say_why_it_waits(self, answer: Response) -> None:
         """While nothing is printed yet: the reason it waits, each time it is another one."""
         while not answer.ready(QUIET_SECONDS):
             job = self._client.get(self._path)
@@ -122,7 +119,7 @@ class Log:
             note(f"Waiting: {self._said}")
 
 
-def _pieces(answer: Answer) -> Iterator[bytes]:
+def _pieces(answer: Response) -> Iterator[bytes]:
     """Only what goes wrong here is the server's: stdout may break too."""
     try:
         yield from answer
@@ -137,7 +134,7 @@ def _write(piece: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def wait_for_end(client: Client, patience: Patience, job_id: str, deadline: float | None = None) -> Job:
+def wait_for_end(client: Client, patience: ServerWait, job_id: str, deadline: float | None = None) -> Job:
     """The job, ended; or as it is at the deadline (of time.monotonic)."""
     from time import monotonic
 
@@ -213,3 +210,49 @@ class ShownLines:
     def rest(self) -> bytes:
         held, self._held = self._held, b""
         return held
+
+
+ACTIVE = ("pending", "running")
+IN_DOUBT = "unknown"
+
+Job = dict[str, Any]
+
+
+def is_over(job: Job) -> bool:
+    """One whose node does not answer is in doubt, and may run again; only with an end it is over."""
+    return job["status"] not in ACTIVE and not (job["status"] == IN_DOUBT and job.get("ended_at") is None)
+
+
+def ending(job: Job) -> str:
+    """`Task abc (train) failed after 2m5s: exit code 3, PROGRAM_FAILED. Node 1 …`"""
+    text = f"Task {job['id']} ({job['name']}) {job['status']}{_after(job)}"
+    if job["status"] == "completed":
+        return f"{text}."
+    known = [] if job.get("exit_code") is None else [f"exit code {job['exit_code']}"]
+    known += [job["reason"]] if job.get("reason") else []
+    text += f": {', '.join(known)}." if known else "."
+    return f"{text} {job['message']}" if job.get("message") else text
+
+
+def _after(job: Job) -> str:
+    seconds = duration(job.get("started_at"), job.get("ended_at"))
+    return "" if seconds is None else f" {'in' if job['status'] == 'completed' else 'after'} {seconds}"
+
+
+def duration(start: str | None, end: str | None) -> str | None:
+    """`2m5s` between two times of the API."""
+    if not start or not end:
+        return None
+    from datetime import datetime
+
+    from penstock.domain.quantities import show_duration
+
+    return show_duration(max(0, round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())))
+
+
+def exit_code(job: Job) -> int:
+    """The workload's own; 1 where it did not run to an end of its own."""
+    code = job.get("exit_code")
+    if isinstance(code, int) and job["status"] in ("completed", "failed"):
+        return code if job["status"] == "completed" or code else 1
+    return 0 if job["status"] == "completed" else 1

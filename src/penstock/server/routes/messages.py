@@ -1,4 +1,7 @@
-"""Lists in pages with a cursor, and waiting for a change instead of polling."""
+"""Requests and responses that routes share: lists in pages, waiting for a change instead of polling, bodies.
+
+The hottest routes read their query or body in one step: FastAPI's own way costs more than the list or storing the job.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, Self, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import Query, Request, Response
+from fastapi import Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from penstock.domain.names import shorten
 from penstock.domain.users import Caller
 from penstock.errors import Invalid, Problem
-from penstock.server.identity import Asking
+from penstock.server.identity import AuthorizedCall
 
 Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
@@ -20,8 +24,8 @@ AllUsers = Annotated[bool, Query(description="everyone's, for admins")]
 Everything = Annotated[bool, Query(description="of all groups the caller may see, not only of theirs")]
 
 
-class Listing(BaseModel):
-    """What every list takes. Read from the request in one step: FastAPI's way costs more than the list itself."""
+class ListQuery(BaseModel):
+    """The query of every list."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -54,29 +58,29 @@ def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": schema.pop("description", ""), "schema": schema}
 
 
-class Dumped(Protocol):
+class JsonModel(Protocol):
     def model_dump_json(self) -> str: ...
 
 
-class Called(Protocol):
+class HasName(Protocol):
     @property
     def name(self) -> str: ...
 
 
-class Named(Called, Dumped, Protocol): ...
+class NamedModel(HasName, JsonModel, Protocol): ...
 
 
-Few = TypeVar("Few", bound=Called)
+Few = TypeVar("Few", bound=HasName)
 
 
-async def until_changed(asked: Asking, query: Listing) -> Caller:
-    """Who asks, with what they may by then."""
+async def until_changed(call: AuthorizedCall, query: ListQuery) -> Caller:
+    """Wait for a change since `seen`, and return the caller with the rights they have by then."""
     if not query.wait or query.seen is None:
-        return asked.caller
+        return call.caller
     if not query.seen.isascii() or not query.seen.isdigit():
         raise Invalid("The wait cannot be used.", problems=[Problem("is not a version of ours", field="seen")])
-    await asked.parts.db.changed(int(query.seen), query.wait)
-    return asked.parts.people.renewed(asked.caller)
+    await call.parts.db.changed(int(query.seen), query.wait)
+    return call.parts.people.renewed(call.caller)
 
 
 def words(text: str | None, field: str, known: Sequence[str]) -> list[str] | None:
@@ -95,7 +99,7 @@ def words(text: str | None, field: str, known: Sequence[str]) -> list[str] | Non
 
 
 def page(items: Sequence[str], after: str | None, version: int) -> Response:
-    """Joins items that are JSON already: a list is copied, not computed."""
+    """Join items that are JSON already: a list is copied, not computed."""
     following = f'"{after}"' if after else "null"
     body = f'{{"items":[{",".join(items)}],"next":{following},"version":"{version}"}}'
     return Response(body, media_type="application/json")
@@ -112,14 +116,38 @@ def one_page(models: Sequence[Few], name: str | None, limit: int, cursor: str | 
     return found[:limit], found[limit].name if len(found) > limit else None
 
 
-def page_of_few(models: Sequence[Named], name: str | None, limit: int, cursor: str | None, version: int) -> Response:
+def page_of_few(
+    models: Sequence[NamedModel], name: str | None, limit: int, cursor: str | None, version: int
+) -> Response:
     shown, after = one_page(models, name, limit, cursor)
     return page_of(shown, after, version)
 
 
-def page_of(models: Sequence[Dumped], after: str | None, version: int) -> Response:
+def page_of(models: Sequence[JsonModel], after: str | None, version: int) -> Response:
     return page([model.model_dump_json() for model in models], after, version)
 
 
 def answer(model: BaseModel, status: int = 200) -> Response:
     return Response(model.model_dump_json(), status_code=status, media_type="application/json")
+
+
+Body = TypeVar("Body", bound=BaseModel)
+KEY = "Idempotency-Key"
+KEY_MEANING = "the same key makes the same thing once"
+Key = Annotated[str | None, Header(alias=KEY, description=KEY_MEANING)]
+
+
+async def read_body(model: type[Body], request: Request) -> Body:
+    raw = await request.body()
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        found = [each | {"loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
+        raise RequestValidationError(found) from None
+
+
+def documented(model: type[BaseModel]) -> dict[str, Any]:
+    """For `openapi_extra`: the body and the key, as OpenAPI writes them."""
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    key = {"name": KEY, "in": "header", "description": KEY_MEANING, "schema": {"type": "string"}}
+    return {"requestBody": {"required": True, "content": content}, "parameters": [key]}

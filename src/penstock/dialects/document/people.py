@@ -1,0 +1,168 @@
+"""Read a Group with its limits and defaults, and a User with their groups and rights."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from penstock.dialects.document.types import DocumentMetadata
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    ReadContext,
+    Refusal,
+    flag,
+    mapping,
+    placed,
+    read_fields,
+    sequence,
+)
+from penstock.dialects.task.mounts import group, size
+from penstock.dialects.task.resources import cpus
+from penstock.dialects.task.runs import HIGHEST, duration
+from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Scalar
+from penstock.domain.kinds import ALIASES
+from penstock.domain.names import shorten
+from penstock.domain.policy import EVERYTHING, WORDS
+from penstock.domain.users import LARGEST_UID, Group, Limits, Membership, User
+
+LARGEST = 1_000_000
+
+
+def group_spec(context: PlacedContext, about: DocumentMetadata, node: Node | None, path: str) -> Group | None:
+    """A group needs no spec."""
+    said = read_fields(context, node, path, GROUP) if node else {}
+    defaults = said.pop("defaults", {})
+    return None if context.problems or about.name is None else Group(name=about.name, **said, **defaults)
+
+
+def _limits(context: PlacedContext, node: Node, path: str) -> Limits:
+    said = read_fields(context, node, path, LIMITS)
+    return Limits(
+        gpus=said.get("gpus"),
+        cpus_milli=said.get("cpus"),
+        workloads=said.get("workloads"),
+        volume_bytes=said.get("volume_size"),
+    )
+
+
+def _defaults(context: PlacedContext, node: Node, path: str) -> dict[str, int]:
+    return read_fields(context, node, path, DEFAULTS)
+
+
+def _count(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, LARGEST)
+
+
+def _priority(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, HIGHEST)
+
+
+def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else cpus(context, node, path)
+
+
+def _size(context: ReadContext, node: Node, path: str) -> int | None:
+    return 0 if _is_none(node) else size(context, node, path)
+
+
+def _is_none(node: Node) -> bool:
+    """0 lets nothing be held at all."""
+    return isinstance(node, Scalar) and node.text == "0"
+
+
+LIMITS = FieldRules({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
+DEFAULTS = FieldRules({"max_duration": duration, "idle_timeout": duration})
+GROUP = FieldRules(
+    {
+        "limits": placed(_limits, "limits"),
+        "limits_each": placed(_limits, "limits_each"),
+        "max_priority": _priority,
+        "defaults": _defaults,
+        "stop_idle": flag,
+    },
+    {
+        "max_duration": ("it is what workloads have that say none", "write it under 'defaults'"),
+        "idle_timeout": ("it is what workloads have that say none", "write it under 'defaults'"),
+    },
+)
+
+
+GROUPS_LIMIT = 1000
+KINDS = (*ALIASES, "Token", "Audit")
+"""What a policy may speak of: PWM's kinds, who may hold which token, and who did what."""
+VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
+"""`token` is how PWM opens a shell: here that is `shell` alone."""
+
+Policy = dict[str, tuple[str, ...]] | str
+
+
+def user_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> User | None:
+    said = read_fields(context, node, path, USER)
+    return None if context.problems or about.name is None else User(name=about.name, **said)
+
+
+def _groups(context: PlacedContext, node: Node, path: str) -> tuple[Membership, ...]:
+    items = sequence(context, node, path)
+    if context.too_many(items, GROUPS_LIMIT, node, path):
+        return ()
+    found: dict[str, Membership] = {}
+    for number, (item, here) in enumerate(items):
+        context.says(item, here, "groups", str(number))
+        said = read_fields(context, item, here, MEMBERSHIP)
+        for key, example in (("name", "name: vision"), ("policy", f"policy: {EVERYTHING}")):
+            context.require(item, here, key, f"for example '{example}'")
+        name = said.get("name")
+        if name in found:
+            context.problem(f"the group '{shorten(str(name))}' is here twice", item, f"{here}.name", "say it once")
+        elif name and "policy" in said:
+            found[name] = Membership(name=name, policy=said["policy"])
+    return tuple(found.values())
+
+
+def _policy(context: PlacedContext, node: Node, path: str) -> Policy:
+    """Kind → verbs, or everything."""
+    if isinstance(node, Scalar):
+        if node.text != EVERYTHING:
+            message = f"must be {EVERYTHING}, or lines of 'kind: [verbs]', not '{shorten(node.text)}'"
+            context.problem(message, node, path, "for example 'Workload: [get, apply]'")
+        return EVERYTHING
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in mapping(context, node, path):
+        here = f"{path}.{shorten(key.text)}"
+        if key.text not in KINDS:
+            message = f"'{shorten(key.text)}' is not a kind"
+            context.problem(message, key, here, _nearest(context, key.text, KINDS, "kinds"))
+        found[key.text] = _verbs(context, value, here)
+    return found
+
+
+def _verbs(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
+    items = node.items if isinstance(node, Items) else [node]
+    found: dict[str, None] = {}
+    for item in items:
+        verb = context.text(item, path)
+        if verb is None:
+            continue
+        if verb not in VERBS:
+            context.problem(f"'{shorten(verb)}' is not a verb", item, path, _nearest(context, verb, VERBS, "verbs"))
+        found[verb] = None
+    return tuple(found)
+
+
+def _nearest(context: PlacedContext, word: str, known: tuple[str, ...], what: str) -> str:
+    # The search for the nearest is dear; nobody reads its result beyond the problems shown.
+    near = get_close_matches(word[:60], known, n=1, cutoff=0.7) if len(context.problems) < PROBLEMS_SHOWN else []
+    listed = f"the {what} are {', '.join(known)}"
+    return f"did you mean '{near[0]}'? {listed}" if near else listed
+
+
+def _uid(context: PlacedContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, LARGEST_UID)
+
+
+TOKENS: Refusal = ("tokens are made by the server", "penstock token create NAME")
+MEMBERSHIP = FieldRules({"name": group, "policy": _policy})
+USER = FieldRules(
+    {"groups": placed(_groups, "groups"), "active": flag, "uid": placed(_uid, "uid")},
+    {"token": TOKENS, "tokens": TOKENS, "password": TOKENS},
+)

@@ -1,0 +1,237 @@
+"""Read a PersistentVolumeClaim as a volume to create; `volumes` and `volumeMounts` as mounts and scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.dialects.manifest.container import size
+from penstock.dialects.manifest.metadata import reference
+from penstock.dialects.manifest.unsupported import MOUNT_PLAIN, MOUNT_REFUSED, PVC_PLAIN, PVC_REFUSED, VOLUME_REFUSED
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    as_it_is,
+    fields_of,
+    flag,
+    placed,
+    read_fields,
+    sequence,
+    text,
+)
+from penstock.dialects.task.mounts import (
+    MOUNTS_LIMIT,
+    Mounted,
+    access_modes,
+    mount_target,
+    mounted_apart,
+    size_as_written,
+)
+from penstock.dialects.yaml import Node, Pairs, Scalar
+from penstock.domain.names import shorten
+from penstock.domain.paths import SHARED_MEMORY
+from penstock.domain.quantities import show_bytes
+from penstock.domain.volumes import AccessMode
+from penstock.domain.workloads import Medium, Mount, Scratch
+
+DEFAULT_SHARED_MEMORY = 64 * 1024**2
+"""What Kubernetes gives to /dev/shm if nothing is mounted there."""
+Said = tuple[Node, str] | None
+
+
+@dataclass(slots=True)
+class MountSource:
+    node: Node
+    path: str
+    claim: str | None = None
+    read_only: bool = False
+    medium: Medium = Medium.disk
+    size_bytes: int | None = None
+    mounted: list[str] = field(default_factory=list)
+
+
+def mounted(context: PlacedContext, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
+    """Every place, and /dev/shm as Kubernetes would have it."""
+    sources = _sources(context, *volumes) if volumes else {}
+    found: dict[str, Mount | Scratch] = {}
+    places = sequence(context, *mounts) if mounts else []
+    if len(places) > MOUNTS_LIMIT and mounts:
+        context.problem(f"has {len(places):,} entries; {MOUNTS_LIMIT} at most", *mounts)
+        places = []
+    for node, path in places:
+        there = _place(context, node, path, sources, found)
+        if there:
+            found[there.path] = there
+    for name, source in sources.items():
+        if not source.mounted and not context.problems:
+            context.notices.append(f"{source.path}: the volume '{shorten(name)}' is mounted nowhere and not used")
+    claims, asked = mounted_apart(found.values())
+    scratch = tuple(_fitting(context, there, memory_limit) for there in asked)
+    return claims, scratch if SHARED_MEMORY in found else (*scratch, default_shared_memory(memory_limit))
+
+
+def default_shared_memory(memory_limit: int | None) -> Scratch:
+    """What is in it counts as memory, so a limit below it is the true size."""
+    amount = min(DEFAULT_SHARED_MEMORY, memory_limit or DEFAULT_SHARED_MEMORY)
+    return Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=amount)
+
+
+def is_usual(scratch: Scratch, memory_limit: int | None) -> bool:
+    """Is it the /dev/shm a task has without saying so: half of the memory?"""
+    half = memory_limit // 2 if memory_limit else None
+    return scratch == Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=half)
+
+
+def _fitting(context: PlacedContext, scratch: Scratch, memory_limit: int | None) -> Scratch:
+    """Of a ramdisk larger than the memory limit Kubernetes makes one of just that limit."""
+    if scratch.medium is Medium.disk or not memory_limit or (scratch.size_bytes or 0) <= memory_limit:
+        return scratch
+    context.notices.append(f"{scratch.path}: has the {show_bytes(memory_limit)} of the memory limit, not more")
+    return scratch.model_copy(update={"size_bytes": memory_limit})
+
+
+# volumes
+
+
+def _sources(context: PlacedContext, node: Node, path: str) -> dict[str, MountSource]:
+    found: dict[str, MountSource] = {}
+    for item, here in sequence(context, node, path):
+        before = len(context.problems)
+        said = read_fields(context, item, here, VOLUME)
+        keys = {key.text for key, _ in item.items} if isinstance(item, Pairs) else set()
+        name = said.get("name")
+        if name in found:
+            context.problem(f"a volume '{shorten(name)}' is there already", item, f"{here}.name")
+        context.require(item, here, "name")
+        source = _source(said, keys, item, here)
+        if source is None and len(context.problems) == before:
+            context.problem("says no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
+        if name is not None:
+            found.setdefault(name, source or MountSource(item, here))
+    return found
+
+
+def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> MountSource | None:
+    if "persistentVolumeClaim" in said:
+        claim, read_only = said["persistentVolumeClaim"]
+        return MountSource(node, path, claim=claim, read_only=read_only)
+    if "emptyDir" in keys:
+        medium, amount = said.get("emptyDir", (Medium.disk, None))
+        return MountSource(node, path, medium=medium, size_bytes=amount)
+    return None
+
+
+def _claim(context: PlacedContext, node: Node, path: str) -> tuple[str, bool] | None:
+    said = read_fields(context, node, path, CLAIM)
+    if "claimName" in said:
+        return said["claimName"], said.get("readOnly", False)
+    context.require(node, path, "claimName", "for example 'claimName: ml-data'")
+    return None
+
+
+def _empty_dir(context: PlacedContext, node: Node, path: str) -> tuple[Medium, int | None]:
+    said = read_fields(context, node, path, EMPTY_DIR)
+    return said.get("medium", Medium.disk), said.get("sizeLimit")
+
+
+def _medium(context: PlacedContext, node: Node, path: str) -> Medium | None:
+    name = context.text(node, path)
+    if name in ("", "Memory"):
+        return Medium.memory if name else Medium.disk
+    if name is not None:
+        context.problem(f"'{shorten(name)}' is not carried: only '' (disk) and Memory are", node, path)
+    return None
+
+
+VOLUME = FieldRules({"name": text, "persistentVolumeClaim": _claim, "emptyDir": _empty_dir}, VOLUME_REFUSED)
+CLAIM = FieldRules({"claimName": reference, "readOnly": flag})
+EMPTY_DIR = FieldRules({"medium": _medium, "sizeLimit": size})
+
+
+# volumeMounts
+
+
+def _place(
+    context: PlacedContext, node: Node, path: str, sources: dict[str, MountSource], found: dict[str, Mount | Scratch]
+) -> Mount | Scratch | None:
+    before = len(context.problems)
+    said = read_fields(context, node, path, MOUNT)
+    missing = [key for key in ("name", "mountPath") if key not in said]
+    if missing and len(context.problems) == before:
+        context.problem("is missing", node, f"{path}.{missing[0]}")
+    if missing:
+        return None
+    name, (where, at) = said["name"], said["mountPath"]
+    source = sources.get(name)
+    if source is None:
+        there = f"the volumes are {', '.join(sources)}" if sources else "there are no volumes"
+        context.problem(f"there is no volume '{shorten(name)}'", node, f"{path}.name", shorten(there, 200))
+        return None
+    if where in found:
+        context.problem(f"'{where}' has something mounted already", at, f"{path}.mountPath")
+    context.says(at, f"{path}.mountPath", "volumes", where)
+    source.mounted.append(where)
+    if source.claim is not None:
+        return Mount(path=where, volume=source.claim, read_only=source.read_only or said.get("readOnly", False))
+    return _scratch(context, node, path, source, said.get("readOnly", False))
+
+
+def _scratch(context: PlacedContext, node: Node, path: str, source: MountSource, read_only: bool) -> Scratch:
+    if len(source.mounted) > 1:
+        message = f"an emptyDir has one path here, and this one is at '{source.mounted[0]}' already"
+        context.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")
+    if read_only:
+        context.problem("an emptyDir nobody may write to has no use", node, f"{path}.readOnly", "remove it")
+    return Scratch(path=source.mounted[-1], medium=source.medium, size_bytes=source.size_bytes)
+
+
+def _path(context: PlacedContext, node: Node, path: str) -> tuple[str, Node] | None:
+    where = mount_target(context, node, path)
+    return None if where is None else (where, node)
+
+
+MOUNT = FieldRules({"name": text, "mountPath": _path, "readOnly": flag}, MOUNT_REFUSED, MOUNT_PLAIN)
+
+
+def claim(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+    said = read_fields(context, node, path, PVC)
+    if "accessModes" not in said and _complete(context, path, "accessModes"):
+        context.problem("is missing", node, f"{path}.accessModes", "for example [ReadWriteOnce]")
+    if "resources" not in said and _complete(context, path, "resources"):
+        context.problem("is missing", node, f"{path}.resources.requests.storage", "for example 10Gi")
+    return {
+        "size": said.get("resources"),
+        "storage_class": said.get("storageClassName"),
+        "access_modes": said.get("accessModes", ()),
+    }
+
+
+def _complete(context: PlacedContext, path: str, name: str) -> bool:
+    """Nothing was said to be wrong with it already."""
+    return not any(problem.get("field", "").startswith(f"{path}.{name}") for problem in context.problems)
+
+
+def _storage_class(context: PlacedContext, node: Node, path: str) -> str | None:
+    if isinstance(node, Scalar) and not node.text:
+        context.problem("is empty: only volumes that are made when they are asked for are carried", node, path)
+        return None
+    context.says(node, path, "storage_class")
+    return reference(context, node, path)
+
+
+def _modes(context: PlacedContext, node: Node, path: str) -> tuple[AccessMode, ...] | None:
+    context.says(node, path, "access_modes")
+    return access_modes(context, sequence(context, node, path)) or None
+
+
+def _resources(context: PlacedContext, node: Node, path: str) -> str | None:
+    said = read_fields(context, node, path, RESOURCES)
+    size: str | None = fields_of(context, said, "requests", REQUESTS).get("storage")
+    return size
+
+
+REQUESTS = FieldRules({"storage": placed(size_as_written, "size")})
+RESOURCES = FieldRules({"requests": as_it_is}, {"limits": ("a volume has the size it requests", "remove it")})
+PVC = FieldRules(
+    {"storageClassName": _storage_class, "accessModes": _modes, "resources": _resources}, PVC_REFUSED, PVC_PLAIN
+)

@@ -1,0 +1,192 @@
+"""Read how often, how long, where from and in which order a task runs: nodes, array, retries, durations, `after`."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.dialects.reader import ReadContext
+from penstock.dialects.task.keys import read_keys
+from penstock.dialects.yaml import Items, Node, Pairs, Scalar
+from penstock.domain.names import NAME, NAME_LIMIT, VOLUME_REFERENCE, name_problem, shorten
+from penstock.domain.quantities import NotAQuantity, parse_duration
+from penstock.domain.workloads import UNLIMITED, Array
+
+NODES_LIMIT = 1000
+SECONDS_LIMIT = 2**31 - 1
+AT_ONCE = frozenset({"0", "0s"})
+PATH_LIMIT = 4096
+PRIORITY = re.compile(r"-?[0-9]{1,4}\Z", re.ASCII)
+HIGHEST = 1000
+REPOSITORY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
+
+
+def job_name(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path)
+    if text is None or context.found(name_problem(text, field=path, where=context.where(node))):
+        return None
+    return text
+
+
+def nodes(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 1, NODES_LIMIT)
+
+
+def duration(context: ReadContext, node: Node, path: str) -> int | None:
+    text = context.text(node, path, "for example 12h")
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except NotAQuantity as error:
+        context.problem(str(error), node, path, error.hint)
+        return None
+    if seconds > SECONDS_LIMIT:
+        context.problem(
+            f"'{shorten(text)}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path
+        )
+    return seconds
+
+
+def duration_or_none(context: ReadContext, node: Node, path: str) -> int | None:
+    """`0s` is "at once"."""
+    return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(context, node, path)
+
+
+def priority(context: ReadContext, node: Node, path: str) -> int | None:
+    text = context.text(node, path, "for example 10")
+    if text is None:
+        return None
+    if PRIORITY.match(text) and -HIGHEST <= int(text) <= HIGHEST:
+        return int(text)
+    message = f"must be a whole number from -{HIGHEST:,} to {HIGHEST:,}, not '{shorten(text)}'"
+    context.problem(message, node, path, "for example 10; 0 is what others have")
+    return None
+
+
+def workdir(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "a directory on this machine; clone repositories in 'setup'")
+    if text is None:
+        return None
+    if message := _not_a_directory(text):
+        context.problem(message, node, path, "for example '.' for the directory of this file, or /data inside the job")
+    return text
+
+
+def _not_a_directory(text: str) -> str | None:
+    if not text.strip():
+        return "is empty"
+    if not text.isprintable() or len(text.encode()) > PATH_LIMIT:
+        return f"'{shorten(text)}' is not a path: printable, {PATH_LIMIT} bytes at most"
+    if text.startswith("~"):
+        return f"'{shorten(text)}' begins with '~', which is another place on every machine"
+    if REPOSITORY.match(text):
+        return f"'{shorten(text)}' is an address; only a directory can be sent (clone repositories in 'setup')"
+    return None
+
+
+COUNT_LIMIT = 10_000
+ATTEMPTS_LIMIT = 1000
+EXAMPLE = "for example 'array: 4' or 'array: {count: 100, parallelism: 8}'"
+
+
+def array(context: ReadContext, node: Node, path: str) -> Array | None:
+    if type(node) is Scalar:
+        count = _count(context, node, path)
+        return Array(count=count) if count else None
+    pairs = context.pairs(node, path, EXAMPLE)
+    said = read_keys(context, pairs, {"count": _count, "parallelism": _count}, (), f"{path}.")
+    if "count" in said:
+        return array_of(said["count"], said.get("parallelism"))
+    if type(node) is Pairs and not any(key.text == "count" for key, _ in pairs):
+        context.problem("must say how many", node, f"{path}.count", EXAMPLE)
+    return None
+
+
+def array_of(count: int, parallelism: int | None) -> Array:
+    """All at once is not a limit: it is said as none."""
+    return Array(count=count, parallelism=parallelism if parallelism and parallelism < count else None)
+
+
+def _count(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 1, COUNT_LIMIT)
+
+
+def retries(context: ReadContext, node: Node, path: str) -> int | None:
+    if type(node) is not Scalar or node.text[:1].isdigit():
+        return context.whole(node, path, 0, ATTEMPTS_LIMIT)
+    if node.text == "unlimited":
+        return UNLIMITED
+    message = f"must be a whole number from 0 to {ATTEMPTS_LIMIT:,} or 'unlimited', not '{shorten(node.text)}'"
+    context.problem(message, node, path, "for example 3")
+    return None
+
+
+def recovery(context: ReadContext, node: Node, path: str) -> None:
+    """SkyPilot's `job_recovery`: restarts on errors are our `retries`, which the reader of the whole task takes. How
+    it finds another place after a lost one is its cloud's business."""
+    restarts = restarts_on_errors(node)
+    for key, value in node.items if type(node) is Pairs else []:
+        if key.text == "recover_on_exit_codes":
+            hint = "'retries' counts all failures of the program, whatever their codes"
+            context.problem(
+                "cannot be had: no exit code is told apart from the others", value, f"{path}.{key.text}", hint
+            )
+    if restarts is None:
+        context.notices.append(f"{path}: has no effect on this engine; 'requeue' at the top level has")
+    elif restarts:
+        context.notices.append(f"{path}: is taken as 'retries: {restarts.text}'")
+
+
+def restarts_on_errors(node: Node) -> Scalar | None:
+    items = node.items if type(node) is Pairs else []
+    found = next((value for key, value in items if key.text == "max_restarts_on_errors"), None)
+    return found if type(found) is Scalar else None
+
+
+def requeue(context: ReadContext, node: Node, path: str) -> int | None:
+    return context.whole(node, path, 0, ATTEMPTS_LIMIT)
+
+
+def restart(context: ReadContext, node: Node, path: str) -> bool | None:
+    text = context.text(node, path, "for example 'restart: always'")
+    if text is None:
+        return None
+    if text in ("always", "never"):
+        return text == "always"
+    after_failures = text.lower().replace("-", "").replace("_", "") == "onfailure"
+    hint = "'retries: unlimited' starts it again when it fails" if after_failures else "for example 'restart: always'"
+    context.problem(f"must be 'always' or 'never', not '{shorten(text)}'", node, path, hint)
+    return None
+
+
+AFTER_LIMIT = 100
+QUEUE_LIMIT = 63
+"""Kueue knows a workload's queue by a label, and a label's value is no longer."""
+AFTER_EXAMPLE = "for example 'after: prepare' or 'after: [prepare, abcd2345]'"
+
+
+def after(context: ReadContext, node: Node, path: str) -> tuple[str, ...] | None:
+    items = node.items if type(node) is Items else [node]
+    if context.too_many(items, AFTER_LIMIT, node, path):
+        return None
+    found: dict[str, None] = {}
+    for number, item in enumerate(items):
+        field = path if item is node else f"{path}[{number}]"
+        text = context.text(item, field, AFTER_EXAMPLE)
+        if text is None:
+            continue
+        if len(text) > NAME_LIMIT or not NAME.match(text):
+            context.problem(f"'{shorten(text)}' is not a job's name or id", item, field, AFTER_EXAMPLE)
+        elif text in found:
+            context.problem(f"'{text}' is here twice", item, field)
+        found[text] = None
+    return tuple(found)
+
+
+def queue(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, "for example 'queue: gpu-queue'")
+    if text is None:
+        return None
+    if len(text) > QUEUE_LIMIT or not VOLUME_REFERENCE.match(text):
+        context.problem(f"'{shorten(text)}' is not a queue's name", node, path, "for example 'queue: gpu-queue'")
+    return text

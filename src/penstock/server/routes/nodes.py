@@ -1,0 +1,53 @@
+"""Routes for nodes, GPUs and storages."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from penstock.domain.policy import Kind
+from penstock.server.identity import Authorized
+from penstock.server.routes.messages import Cursor, Limit, answer, one_page, page_of, page_of_few
+from penstock.services.infrastructure import lost_message
+from penstock.wire.nodes import GpuPage, NodePage
+from penstock.wire.pages import Deleted
+from penstock.wire.volumes import StoragePage, StorageView
+
+router = APIRouter(tags=["nodes"])
+
+
+@router.get("/v1/nodes", response_model=NodePage)
+async def nodes(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """What there is to run on, what of it is free, and who has the GPUs."""
+    shown, after = one_page(await call.parts.nodes.seen_by(call.caller), name, limit, cursor)
+    return page_of(await call.parts.nodes.views(call.caller, shown), after, call.parts.db.version)
+
+
+@router.get("/v1/gpus", response_model=GpuPage)
+async def gpus(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """The GPUs by node and product: how many there are, how many are free, and who has the rest. `name` is
+    `node/product`."""
+    shown, after = one_page(await call.parts.nodes.products(call.caller), name, limit, cursor)
+    return page_of(await call.parts.nodes.gpus(call.caller, shown), after, call.parts.db.version)
+
+
+@router.delete("/v1/nodes/{name}", response_model=Deleted)
+async def delete_node(name: str, call: Authorized, force: bool = False) -> Response:
+    """Forgets a node on which nothing runs; with `force` also one that does not answer: what it had is then UNKNOWN."""
+    lost = await call.parts.infrastructure.remove(call.caller, Kind.Node, name, force=force)
+    return answer(Deleted(id=name, name=name, message=lost_message(lost)))
+
+
+@router.get("/v1/storages", response_model=StoragePage)
+async def list_storages(
+    call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """NFS exports that admins wrote down, and the disks of nodes."""
+    views = [StorageView.of(storage) for storage in call.parts.infrastructure.storages(call.caller)]
+    return page_of_few(views, name, limit, cursor, call.parts.db.version)
+
+
+@router.delete("/v1/storages/{name}", response_model=Deleted)
+async def delete_storage(name: str, call: Authorized) -> Response:
+    """Forgets a storage that no volume is on. What is kept there stays."""
+    await call.parts.infrastructure.remove(call.caller, Kind.Storage, name)
+    return answer(Deleted(id=name, name=name))
