@@ -48,14 +48,14 @@ def test_one_that_has_ended_is_there_until_its_parent_takes_note() -> None:
 
 
 def test_descendants_are_found_through_all_generations() -> None:
-    with subprocess.Popen(["sh", "-c", "sh -c 'echo up; sleep 600; true'; true"], stdout=subprocess.PIPE) as shell:
+    line = ["sh", "-c", "sh -c 'echo up; sleep 600; true'; true"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, start_new_session=True) as shell:
         assert shell.stdout
         shell.stdout.readline()
         inner = first_child(shell.pid)
         assert inner
         assert {shell.pid, inner} < with_descendants([shell.pid], all_processes())
-        for pid in with_descendants([shell.pid], all_processes()):
-            os.kill(pid, 9)
+        os.killpg(shell.pid, 9)
 
 
 def test_a_listening_socket_is_found_with_its_holder() -> None:

@@ -19,7 +19,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.shared import endings
-from penstock.engines.shared.endings import Ending, ended_by_itself, out_of_memory, over_time
+from penstock.engines.shared.endings import UnitEnd, ended_by_itself, out_of_memory, over_time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.errors import Unavailable
 
@@ -243,7 +243,7 @@ def units(snapshot: RunSnapshot) -> dict[int, Unit]:
     return {part: _unit(seen, snapshot, first) for part, seen in known if seen.began or seen.over}
 
 
-def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, Ending] | None:
+def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, UnitEnd] | None:
     """The node that ended the others: the first that did not succeed, and was not told to end."""
     containers = snapshot.containers.values()
     if any(seen.is_array for seen in containers):
@@ -253,7 +253,7 @@ def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, Ending] | No
     return min(failed, key=lambda pair: (pair[0].ended_at is None, pair[0].ended_at, pair[0].part), default=None)
 
 
-def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRecord, Ending] | None) -> Unit:
+def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRecord, UnitEnd] | None) -> Unit:
     fields: dict[str, Any] = {
         "attempt": seen.run.attempt,
         "index": seen.part if seen.is_array else 0,
@@ -266,9 +266,9 @@ def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRe
         return Unit(**fields, state=State.RUNNING)
     end = _own(seen, snapshot)
     if first and _ended_with(seen, first) and _was_told(seen, snapshot):
-        end = Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, _what_ended_it(*first), seen.exit_code)
+        end = UnitEnd(State.STOPPED, Reason.ANOTHER_NODE_ENDED, _what_ended_it(*first), seen.exit_code)
     elif snapshot.without and _was_told(seen, snapshot):
-        end = Ending(State.STOPPED, Reason.ANOTHER_NODE_ENDED, snapshot.without, seen.exit_code)
+        end = UnitEnd(State.STOPPED, Reason.ANOTHER_NODE_ENDED, snapshot.without, seen.exit_code)
     return Unit(
         **fields,
         state=end.state,
@@ -279,7 +279,7 @@ def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRe
     )
 
 
-def _ended_with(seen: ContainerRecord, first: tuple[ContainerRecord, Ending] | None) -> bool:
+def _ended_with(seen: ContainerRecord, first: tuple[ContainerRecord, UnitEnd] | None) -> bool:
     """Did it end after the node that failed first?"""
     if first is None or first[0].part == seen.part:
         return False
@@ -295,7 +295,7 @@ def _was_told(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
     )
 
 
-def _what_ended_it(first: ContainerRecord, end: Ending) -> str:
+def _what_ended_it(first: ContainerRecord, end: UnitEnd) -> str:
     if first.taken_away:
         return f"The container of node {first.part} was removed."
     if end.reason is Reason.NODE_LOST and end.exit_code is None:
@@ -308,39 +308,39 @@ def _what_ended_it(first: ContainerRecord, end: Ending) -> str:
 # -- how one container ended -------------------------------------------------------------------------------------------
 
 
-def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> Ending:
+def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> UnitEnd:
     """Judge a container that is over as if it were alone."""
     code, note = seen.exit_code, seen.note
     if seen.error:
         return not_started(seen.error, seen.host)
     if seen.part in snapshot.over_disk:
-        return Ending(State.CRASHED, Reason.DISK_LIMIT, snapshot.over_disk[seen.part], code or 1)
+        return UnitEnd(State.CRASHED, Reason.DISK_LIMIT, snapshot.over_disk[seen.part], code or 1)
     if note.ended == "time" or _outlived(seen):
         return over_time(seen.max_duration, code)
     if snapshot.stopped and (note.ended == "stop" or seen.taken_away or note.code is None or code in BY_SIGNAL):
         known = not (seen.taken_away or seen.unknown_code)
-        return Ending(State.STOPPED, Reason.STOPPED_BY_USER, None, code if known else None)
+        return UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, None, code if known else None)
     if seen.taken_away:
         said = f"Its container was removed on {seen.host} by someone else."
-        return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said)
+        return UnitEnd(State.CRASHED, Reason.DELETED_OUTSIDE, said)
     if seen.out_of_memory and code:
         return out_of_memory(seen.host, seen.memory_limit, _peak(seen), code)
     if _restarted_since(seen, snapshot) and (seen.unknown_code or _reads_as_told(seen)):
         return _lost_with_docker(seen)
     if note.ended == "stop":
         said = f"It was told to end on {seen.host} by someone else, or Docker there was shut down."
-        return Ending(State.CRASHED, Reason.DELETED_OUTSIDE, said, code)
+        return UnitEnd(State.CRASHED, Reason.DELETED_OUTSIDE, said, code)
     if seen.has_bash and _reads_as_told(seen):  # its minder would have left a note, whatever became of the program
         said = f"It was killed as a whole: {seen.host} or Docker there was restarted, or someone killed it."
-        return Ending(State.CRASHED, Reason.NODE_LOST, said, code)
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, said, code)
     return ended_by_itself(code, note.phase)
 
 
-def _lost_with_docker(seen: ContainerRecord) -> Ending:
+def _lost_with_docker(seen: ContainerRecord) -> UnitEnd:
     if _reads_as_told(seen):
         said = f"Docker on {seen.host} was restarted, which ended it."
-        return Ending(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
-    return Ending(
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, said, seen.exit_code)
+    return UnitEnd(
         State.CRASHED, Reason.NODE_LOST, f"Docker on {seen.host} was restarted and does not know how it ended."
     )
 
@@ -385,10 +385,10 @@ def _peak(seen: ContainerRecord) -> int | None:
     return seen.note.peak or max(seen.peak, seen.memory_limit if seen.out_of_memory else 0) or None
 
 
-def not_started(error: str, host: str) -> Ending:
+def not_started(error: str, host: str) -> UnitEnd:
     if _LEFT_OVER.search(error):
-        return Ending(State.CRASHED, Reason.NODE_LOST, f"Docker on {host} was restarted while it started it.")
+        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Docker on {host} was restarted while it started it.")
     if is_about_mounts(error):
         said = f"A volume cannot be mounted on {host}: {mount_words(error)}."
-        return Ending(State.CRASHED, Reason.LAUNCH_FAILED, said)
+        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said)
     return endings.not_started(error, f" on {host}")

@@ -9,12 +9,8 @@ from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes.api.resources import whole
 from penstock.engines.kubernetes.state.pods import PodRecord
-from penstock.engines.shared.exit_codes import describe
-from penstock.engines.shared.minder import FAILURES, read_note
-
-NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
-TIME_CODE = 124
-"""The code `timeout` ends with; it must not be taken for a success."""
+from penstock.engines.shared.endings import TIME_CODE, UnitEnd, ended_by_itself, not_started, out_of_memory, over_time
+from penstock.engines.shared.minder import read_note
 
 _SCRATCH = re.compile(r'EmptyDir volume "([^"]+)" exceeds the limit "([^"]+)"')
 _IN_ALL = re.compile(r'(?:total limit of containers |local ephemeral storage limit ")([0-9.]+[A-Za-z]*)')
@@ -25,16 +21,6 @@ _TAKEN = {
     "EvictionByEvictionAPI": "It had to leave {node}, which is being emptied.",
 }
 _LOST = ("DeletionByTaintManager", "DeletionByPodGC")
-_PROGRAM = re.compile(r'exec: "([^"]*)"')
-_RUNTIME = re.compile(r"^(?:failed to |OCI runtime |runc |unable to )[^:]*: ")
-
-
-@dataclass(frozen=True)
-class UnitEnd:
-    state: State
-    reason: Reason
-    message: str | None = None
-    exit_code: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,66 +75,25 @@ def peak_of(record: PodRecord) -> int | None:
 
 
 def _own(record: PodRecord) -> UnitEnd:
-    code, note = record.exit_code or 0, read_note(record.said)
+    code = record.exit_code or 0
     if record.cause in ("StartError", "ContainerCannotRun"):
-        return _not_started(record)
+        return not_started(record.said, code=record.exit_code)
     if code and record.cause == "OOMKilled":
-        return UnitEnd(State.CRASHED, Reason.OUT_OF_MEMORY, _out_of_memory(record), code)
-    if code and note.phase in FAILURES:
-        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, FAILURES[note.phase], code)
-    if code and note.phase == "setup":
-        said = f"setup ended with {describe(code)}; run did not start."
-        return UnitEnd(State.CRASHED, Reason.SETUP_FAILED, said, code)
-    if code:
-        return UnitEnd(State.CRASHED, Reason.PROGRAM_FAILED, f"run ended with {describe(code)}.", code)
-    return UnitEnd(State.EXITED, Reason.FINISHED, None, 0)
-
-
-def _not_started(record: PodRecord) -> UnitEnd:
-    """Judge a container that could not be started; its code is what a shell would return."""
-    said = strip_runtime_names(record.said)
-    program = _PROGRAM.search(said)
-    if program and any(words in said for words in ("not found in $PATH", "no such file or directory")):
-        said = f"The program {program[1]} was not found in the image."
-        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_FOUND_CODE)
-    if program:
-        why = said.rpartition(": ")[2]
-        said = f"The program {program[1]} cannot be executed: {why}."
-        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said, NOT_EXECUTABLE_CODE)
-    return UnitEnd(
-        State.CRASHED, Reason.LAUNCH_FAILED, f"Its container could not be started: {said}.", record.exit_code
-    )
-
-
-def strip_runtime_names(message: str) -> str:
-    """Strip the names of the components that passed a runtime's message on."""
-    while found := _RUNTIME.match(message):
-        message = message[found.end() :]
-    return message.removesuffix(": unknown").rstrip(".")
-
-
-def _out_of_memory(record: PodRecord) -> str:
-    peak = peak_of(record)
-    used = f"; it used up to {mebibytes(peak)}" if peak else ""
-    if not record.memory_limit:
-        return f"Its node {record.node} ran out of memory{used}."
-    return f"It went over its memory limit of {_size(record.memory_limit)}{used}."
+        limit = whole(record.memory_limit) if record.memory_limit else 0
+        return out_of_memory(record.node, limit, peak_of(record), code)
+    return ended_by_itself(code, read_note(record.said).phase)
 
 
 def _size(text: str) -> str:
     return show_bytes(whole(text))
 
 
-def mebibytes(amount: int) -> str:
-    return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"
-
-
 def _time_limit(record: PodRecord, asked: Intervention) -> UnitEnd:
     limit = asked.max_duration or record.max_duration
+    if record.ran:
+        return over_time(limit, record.exit_code)
     shown = f" ({show_duration(limit)})" if limit else ""
-    said = f"It ran longer than max_duration{shown}."
-    if not record.ran:
-        said = f"Its max_duration{shown} was over before it ran."
+    said = f"Its max_duration{shown} was over before it ran."
     return UnitEnd(State.CRASHED, Reason.TIME_LIMIT, said, record.exit_code or TIME_CODE)
 
 

@@ -12,7 +12,7 @@ from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes.api.objects import Job, Pod
-from penstock.engines.kubernetes.state.endings import Intervention, UnitEnd, is_own, judge_end, peak_of, timed_out
+from penstock.engines.kubernetes.state.endings import Intervention, is_own, judge_end, peak_of, timed_out
 from penstock.engines.kubernetes.state.jobs import (
     RunParts,
     intervention,
@@ -22,6 +22,7 @@ from penstock.engines.kubernetes.state.jobs import (
     parts_of_run,
 )
 from penstock.engines.kubernetes.state.pods import PodRecord
+from penstock.engines.shared.endings import UnitEnd
 from penstock.engines.shared.exit_codes import describe
 
 SECOND = timedelta(milliseconds=999)

@@ -17,7 +17,6 @@ from penstock.engines.kubernetes.api.errors import describe_quota
 from penstock.engines.kubernetes.api.objects import ContainerStateWaiting, Job, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesEvent
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.state.endings import strip_runtime_names
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler, room_lacking
@@ -29,6 +28,7 @@ from penstock.engines.kubernetes.waiting.shortage import (
     shortage_of,
     wanted_products,
 )
+from penstock.engines.shared.endings import strip_runtime_names
 from penstock.engines.shared.images import FAILING, NEVER, describe_pull_failure
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
