@@ -199,8 +199,7 @@ async def test_what_was_stopped_goes_too(
     await engine.settle(run_of(launch), 1)
     await eventually(lambda: names.SETTLED in found(account, "jobs", launch)[0]["metadata"]["annotations"])
     monkeypatch.setattr(runs, "SWEEP_SECONDS", 0.1)
-    assert engine._runs._sweeping
-    engine._runs._sweeping.cancel()
+    await engine._runs._tasks.close()
     engine._runs.open()
     await eventually(lambda: not found(account, "jobs", launch))
 

@@ -22,11 +22,10 @@ from typing import NamedTuple
 from penstock.domain.workloads import Workload
 from penstock.engines.base import GpuUse, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError, KubernetesForbidden, Trouble
-from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.objects import OVER, Pod
 from penstock.engines.kubernetes.nodes.inventory import requests
 from penstock.wire.measures import GpuMeasure
 

@@ -12,11 +12,10 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode, Phase, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.objects import OVER, Pod
 from penstock.engines.kubernetes.api.resources import KubernetesStorageClass, PersistentVolumeClaim, whole
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec.pod import Fields

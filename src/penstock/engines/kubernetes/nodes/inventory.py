@@ -10,11 +10,10 @@ from penstock.domain import nodes as domain
 from penstock.domain.nodes import GpuPool, Holder
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects import Container, Pod, condition
+from penstock.engines.kubernetes.api.objects import OVER, Container, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add_amounts, amount
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
-OVER = ("Succeeded", "Failed")
 UNNAMED = "GPU"
 """The product of GPUs on a node that does not name them."""
 AT_ONCE = 200

@@ -71,7 +71,7 @@ def parts_of_run(jobs: Sequence[Job], pods: Mapping[int, PodRecord]) -> RunParts
             completed |= {own} if job.status.succeeded else set()
             failed |= {own} if is_failing(job) else set()
         else:
-            parts |= set(range(min(job.spec.completions or 1, names.MOST_PARTS)))
+            parts |= set(range(min(job.completions, names.MOST_PARTS)))
             completed |= read_indexes(job.status.completed_indexes)
             failed |= read_indexes(job.status.failed_indexes)
     array = any(is_array(job) for job in jobs)

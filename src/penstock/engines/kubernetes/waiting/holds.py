@@ -113,7 +113,7 @@ class Gang:
         if placement is None or not is_quiet(job) or self._cluster.pods_of(run):
             return
         self.held.add(run)
-        nodes = job.spec.completions or 1
+        nodes = job.completions
         if room_lacking(job.pod(), nodes, self._inventory, self._autoscaler):
             return
         if placement.again and placement.again > now():
@@ -128,14 +128,14 @@ class Gang:
     def _has_new_room(self, run: Run, job: Job) -> bool:
         """Is there room for all of it that was not there when it gave up? What seemed free then was not: not all that
         decides is seen from here."""
-        nodes = job.spec.completions or 1
+        nodes = job.completions
         if self._placed(run) + sum(room_for(job.pod(), nodes, self._inventory).now.values()) < nodes:
             self._short.add(run)
             return False
         return run in self._short
 
     def _is_placed(self, run: Run, job: Job) -> bool:
-        return self._placed(run) >= (job.spec.completions or 1)
+        return self._placed(run) >= job.completions
 
     def _placed(self, run: Run) -> int:
         return sum(bool(pod.spec.node_name) for pod in self._cluster.pods_of(run))
@@ -146,7 +146,7 @@ def gives_back_at(cluster: Cluster, run: Run, timeout: timedelta) -> datetime | 
     job = _gang_job(cluster, run)
     if job is None or job.spec.suspend:
         return None
-    since = _partly_since(cluster.pods_of(run), job.spec.completions or 1)
+    since = _partly_since(cluster.pods_of(run), job.completions)
     return since + timeout if since else None
 
 
@@ -154,7 +154,7 @@ def _gang_job(cluster: Cluster, run: Run) -> Job | None:
     """Find the Job of a run with several nodes that is ours to start and stop."""
     jobs = cluster.jobs_of(run)
     job = jobs[0] if len(jobs) == 1 else None
-    if job is None or (job.spec.completions or 1) < 2 or is_array(job) or names.QUEUE in job.labels:
+    if job is None or job.completions < 2 or is_array(job) or names.QUEUE in job.labels:
         return None
     ended = is_finished(job) or is_failing(job) or job.metadata.deletion_timestamp
     return None if ended or is_given_up(job) else job
@@ -213,6 +213,6 @@ class Products:
         """Name the products in the Job. One node or an array begins; several nodes look for their places together."""
         log.info("%s now asks for %s", job.name, ", ".join(products))
         spec: Fields = {"template": {"spec": {"affinity": affinity(products, wanted_node(job.pod()))}}}
-        if is_array(job) or (job.spec.completions or 1) < 2:
+        if is_array(job) or job.completions < 2:
             spec["suspend"] = False
         await self._api.patch(Job, job.name, {"spec": spec}, job.namespace)

@@ -96,7 +96,7 @@ class WaitReasons:
             return WaitReason(
                 State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs"
             )
-        lacking = room_lacking(pod, job.spec.completions or 1, self._inventory, self._autoscaler)
+        lacking = room_lacking(pod, job.completions, self._inventory, self._autoscaler)
         if not placement.tries:
             said = lacking or "there is room for it; it looks for its places in a moment"
             return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
