@@ -129,7 +129,8 @@ class KubernetesEngine:
         """Set up what reads runs, collects their logs, and does what is due for them."""
         api, cluster, settings = self._api, self._cluster, self._settings
         self._inventory = Inventory(cluster, settings.kubernetes_tolerations)
-        queues = KueueQueues(api, cluster)
+        hurried = api.hurried(RUNS_PATIENCE)
+        queues = KueueQueues(hurried, cluster)
         closing.push_async_callback(queues.close)
         self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
         closing.callback(self._records.close)
@@ -140,7 +141,7 @@ class KubernetesEngine:
         self._logs = CollectedLogs(cluster, self._records, self._collector, self._report)
         closing.push_async_callback(self._logs.close)
         self._controller = RunController(
-            api, cluster, self._snapshots, self._collector, self._inventory, queues, settings
+            hurried, cluster, self._snapshots, self._collector, self._inventory, queues, settings
         )
         closing.callback(self._controller.close)
         first_count = Tasks()

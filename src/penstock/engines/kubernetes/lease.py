@@ -86,7 +86,7 @@ class HeldLease:
 
     def require(self) -> None:
         if not self.held.is_set() and self.why:
-            raise Unavailable(f"Kubernetes: {self.why}", hint="it is tried again; jobs that run go on")
+            raise Unavailable(f"Kubernetes: {self.why}", hint="Penstock keeps trying; running jobs go on")
 
     # -- getting it ----------------------------------------------------------------------------------------------------
 

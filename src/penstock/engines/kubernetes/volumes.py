@@ -118,8 +118,8 @@ class KubernetesClaims:
             )
         if claim.status.phase != "Bound":
             raise Conflict(
-                f"Volume {volume.name} is not bound yet, and can grow only after that.",
-                hint="use it in a job first, or delete it and make it as large as it shall be",
+                f"Volume {volume.name} is not bound yet, so it cannot grow.",
+                hint="use it in a job first, or delete it and create a larger one",
             )
         change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size or UNSAID}}}}
         if known := read_volume(claim.annotations.get(names.RECORD, "")):
@@ -132,9 +132,7 @@ class KubernetesClaims:
         namespace, name = self.place(volume)
         users, claim = self.pods(volume), self.find(volume)
         if users and not (claim and claim.metadata.deletion_timestamp):
-            raise InUse(
-                f"Volume {volume.name} is in use by {_named(users)}.", hint="stop what uses it, then delete it again"
-            )
+            raise InUse(f"Volume {volume.name} is in use by {_named(users)}.", hint="stop what uses it, then try again")
         gone = self._waiting.setdefault((namespace, name), asyncio.Event())
         try:
             await self._release(namespace, name)

@@ -318,7 +318,7 @@ def test_a_verdict_that_cannot_be_read_is_still_one(garbage: str) -> None:
 
 
 def test_while_the_cluster_does_not_answer_what_waits_says_so_and_what_runs_runs() -> None:
-    trouble = "the cluster's API does not answer since 12:01; what runs goes on"
+    trouble = "the cluster's API has not answered since 12:01; running jobs go on"
     waits = reported(a_job(), trouble=trouble)
     assert (waits.reason, waits.message) == (Reason.CLUSTER_UNREACHABLE, trouble)
     assert reported(a_job(), seen(a_pod(state=running())), trouble=trouble).presence is Presence.running

@@ -70,7 +70,7 @@ def test_a_run_has_ended_only_when_its_log_is_stored() -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_the_reason_while_it_waits_and_a_message_while_it_runs() -> None:
-    trouble = "the cluster's API does not answer since 10:00; what runs goes on"
+    trouble = "the cluster's API has not answered since 10:00; running jobs go on"
     waits = compute_report(a_snapshot(a_job(), trouble=trouble))
     assert (waits.reason, waits.message) == (Reason.CLUSTER_UNREACHABLE, trouble)
     runs = compute_report(a_snapshot(a_job(), seen(a_pod(0, running())), trouble=trouble))

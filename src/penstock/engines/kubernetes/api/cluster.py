@@ -159,7 +159,7 @@ class Cluster:
             return
         stale = next((cache.stale for cache in self._unread if cache.stale), None)
         why = self.api.trouble or (stale.why if stale else "nothing was read yet")
-        raise Unavailable(f"Kubernetes: {why}", hint="it is tried again; jobs that run go on")
+        raise Unavailable(f"Kubernetes: {why}", hint="Penstock keeps trying; running jobs go on")
 
     def require_for(self, run: Run) -> None:
         """Raise Unavailable also while the cluster does not answer any more; the run is told of when it does."""
@@ -178,8 +178,8 @@ class Cluster:
             return None
         since = min(each.since for each in stale).astimezone()
         refused = next((each.why for each in stale if each.refused), None)
-        said = f"does not accept Penstock's credentials ({refused})" if refused else "does not answer"
-        return f"the cluster's API {said} since {since:%H:%M}; what runs goes on"
+        said = f"has refused Penstock's credentials ({refused})" if refused else "has not answered"
+        return f"the cluster's API {said} since {since:%H:%M}; running jobs go on"
 
     # reading
 
