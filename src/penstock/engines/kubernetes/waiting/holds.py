@@ -67,14 +67,29 @@ class Gang:
         """Runs without pods that try again when there is room."""
         self._short: set[Run] = set()
         """Held runs for which there was no room since they gave their places back."""
-        self._trying: Run | None = None
-        """The run that was resumed early because there was room: no other is, until its pods have taken it."""
+        self._trying: tuple[Run, str] | None = None
+        """The run that was resumed early because there was room, and the version of its Job before: no other is resumed
+        so until its pods have taken the room."""
+
+    def waiting(self) -> set[Run]:
+        """Return the held runs, and forget those that ended or were removed: nobody advances them any more."""
+        self.held = {run for run in self.held if (job := _gang_job(self._cluster, run)) and job.spec.suspend}
+        self._short = {run for run in self._short if _gang_job(self._cluster, run)}
+        return self.held
+
+    def _is_trying(self) -> bool:
+        """Are the pods of a run that was resumed early still looking for their places?"""
+        if self._trying:
+            run, before = self._trying
+            job = _gang_job(self._cluster, run)
+            suspended_again = job and job.spec.suspend and job.metadata.resource_version != before
+            if job is None or suspended_again or self._is_placed(run, job):
+                self._trying = None
+        return self._trying is not None
 
     async def advance(self, run: Run) -> None:
         self.held.discard(run)
         job = _gang_job(self._cluster, run)
-        if run == self._trying and (job is None or job.spec.suspend or self._is_placed(run, job)):
-            self._trying = None
         if job is None:
             self._short.discard(run)
             return
@@ -117,10 +132,10 @@ class Gang:
         if room_lacking(job.pod(), nodes, self._inventory, self._autoscaler):
             return
         if placement.again and placement.again > now():
-            if not self._has_new_room(run, job) or self._trying:
+            if not self._has_new_room(run, job) or self._is_trying():
                 self._cluster.changed_at(run, placement.again)
                 return
-            self._trying = run
+            self._trying = (run, job.metadata.resource_version)
         self._short.discard(run)
         log.info("%s tries again to find places", job.name)
         await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
@@ -183,10 +198,15 @@ class Products:
         self.awaited: set[Run] = set()
         """Runs whose products no node has."""
 
+    def waiting(self) -> set[Run]:
+        """Return the runs that wait for a product, and forget those that ended or were removed."""
+        self.awaited = {run for run in self.awaited if any(map(_may_be_named, self._cluster.jobs_of(run)))}
+        return self.awaited
+
     async def advance(self, run: Run) -> None:
         self.awaited.discard(run)
         for job in self._cluster.jobs_of(run):
-            if not self._waits(job):
+            if not _may_be_named(job) or self._inventory.has_product(wanted_products(job.pod())):
                 continue
             self.awaited.add(run)
             if found := self._meant(job):
@@ -194,11 +214,6 @@ class Products:
                     await self._name(job, found)
                 except KubernetesNotFound:
                     log.debug("%s is gone", job.name)
-
-    def _waits(self, job: Job) -> bool:
-        if is_given_up(job) or job.metadata.deletion_timestamp:
-            return False
-        return awaits_product(job) and not self._inventory.has_product(wanted_products(job.pod()))
 
     def _meant(self, job: Job) -> list[str]:
         try:
@@ -216,3 +231,7 @@ class Products:
         if is_array(job) or job.completions < 2:
             spec["suspend"] = False
         await self._api.patch(Job, job.name, {"spec": spec}, job.namespace)
+
+
+def _may_be_named(job: Job) -> bool:
+    return awaits_product(job) and not is_given_up(job) and not job.metadata.deletion_timestamp
