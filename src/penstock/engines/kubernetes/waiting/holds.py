@@ -26,7 +26,7 @@ from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesNotFound
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.spec.pod import Fields, affinity
@@ -138,7 +138,12 @@ class Gang:
             self._trying = (run, job.metadata.resource_version)
         self._short.discard(run)
         log.info("%s tries again to find places", job.name)
-        await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+        try:
+            await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+        except KubernetesError:
+            if self._trying and self._trying[0] == run:
+                self._trying = None
+            raise
 
     def _has_new_room(self, run: Run, job: Job) -> bool:
         """Is there room for all of it that was not there when it gave up? What seemed free then was not: not all that
