@@ -18,6 +18,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
@@ -172,7 +173,7 @@ async def test_kubernetes_removes_what_has_ended_after_the_time_it_is_kept(
 ) -> None:
     launch = a_launch("echo kept")
     await outcome(engine, launch)
-    await eventually(lambda: all(runs.finished(job) for job in engine._cluster.jobs_of(run_of(launch))))
+    await eventually(lambda: all(is_finished(job) for job in engine._cluster.jobs_of(run_of(launch))))
     await engine.settle(run_of(launch), 1)
     await engine.settle(run_of(launch), 1)
     await eventually(lambda: not found(account, "jobs,pods", launch))
