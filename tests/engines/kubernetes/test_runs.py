@@ -235,7 +235,7 @@ async def test_services_without_a_job_are_removed_with_the_run(
 ) -> None:
     """A server was killed between the two and the workload was deleted before it was back."""
     launch = a_launch("true", nodes=2)
-    service = runs.jobs.service_of(launch)
+    service = runs.jobs.build_service(launch)
     assert service
     await api.create(Service, service, account.jobs)
     await eventually(lambda: engine._cluster.services.by("run", f"{launch.workload_id}/1"))

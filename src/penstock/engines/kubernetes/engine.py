@@ -51,7 +51,7 @@ from penstock.engines.kubernetes.nodes.activity import Activity
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.nodes.kubelet import Kubelets
 from penstock.engines.kubernetes.pod_records import PodRecords
-from penstock.engines.kubernetes.ports import forward
+from penstock.engines.kubernetes.ports import open_port
 from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
@@ -160,7 +160,7 @@ class KubernetesEngine:
         """Nothing to do: the cluster has nodes of its own."""
 
     async def checks(self) -> list[Check]:
-        return await doctor.all_checks(
+        return await doctor.run_checks(
             self._api,
             self._cluster,
             self._claims,
@@ -252,8 +252,8 @@ class KubernetesEngine:
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
-        pod = pods.planned(spec, self._pods, self._products(spec))
-        return capacity.outlook(pod, spec.nodes, self._inventory, self._autoscaler)
+        pod = pods.plan_pod(spec, self._pods, self._products(spec))
+        return capacity.explain_outlook(pod, spec.nodes, self._inventory, self._autoscaler)
 
     def _known_products(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._inventory.products(), *self._autoscaler.products)))
@@ -272,8 +272,10 @@ class KubernetesEngine:
             return False
         if refusals.are_unknown(spec, self._known_products()):
             return True
-        pod = pods.planned(spec, self._pods, products)
-        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._inventory, self._autoscaler))
+        pod = pods.plan_pod(spec, self._pods, products)
+        return spec.nodes > 1 and bool(
+            capacity.explain_lack_of_room(pod, spec.nodes, self._inventory, self._autoscaler)
+        )
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
@@ -371,4 +373,4 @@ class KubernetesEngine:
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         self._keep_to_namespace(run)
-        return await forward(self._api, self._cluster, run, part, port)
+        return await open_port(self._api, self._cluster, run, part, port)

@@ -13,8 +13,8 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, shown
 from penstock.engines.kubernetes.api.objects import ContainerStateTerminated, Job, Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
-from penstock.engines.kubernetes.settings import PodSettings, security
-from penstock.engines.kubernetes.spec.pod import Fields, container_security, placement
+from penstock.engines.kubernetes.settings import PodSettings, build_pod_security
+from penstock.engines.kubernetes.spec.pod import Fields, build_container_security, build_placement
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 
@@ -54,17 +54,17 @@ class HelperPods:
             "command": ["sh", "-c", script],
             "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
             "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
-            "securityContext": container_security(restricted=self._made.restricted),
+            "securityContext": build_container_security(restricted=self._made.restricted),
         }
         source = {"claimName": claim, "readOnly": True}
         spec: Fields = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": security(self._made),
+            "securityContext": build_pod_security(self._made),
             "containers": [container],
             "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
-        } | placement(self._made)
+        } | build_placement(self._made)
         if node:
             spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         return {

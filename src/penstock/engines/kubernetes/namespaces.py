@@ -111,7 +111,7 @@ class Namespaces:
         """Give Penstock's account its rights there; a new binding is known to the API server after a moment."""
         try:
             await self._api.create(
-                RoleBinding, binding_of(role, await self._api.create(SelfReview, {"metadata": {}})), name
+                RoleBinding, build_binding(role, await self._api.create(SelfReview, {"metadata": {}})), name
             )
         except AlreadyExists:
             return
@@ -150,7 +150,7 @@ class Namespaces:
         return rules
 
 
-def binding_of(role: str, review: SelfReview) -> dict[str, Any]:
+def build_binding(role: str, review: SelfReview) -> dict[str, Any]:
     """Build a RoleBinding for the account the API server sees Penstock as."""
     name = review.status.user_info.username
     subject: dict[str, str] = {"kind": "User", "apiGroup": RBAC, "name": name}

@@ -106,7 +106,7 @@ class ForwardedPort:
         await self._session.close()
 
 
-async def forward(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
+async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("The job is not running: only the ports of a running job can be reached.")

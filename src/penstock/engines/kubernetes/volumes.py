@@ -86,7 +86,7 @@ class KubernetesClaims:
         self._refuse_unknown(volume.storage_class)
         namespace = await self._namespaces.ready(volume.user, volume.group)
         try:
-            made = await self._api.create(PersistentVolumeClaim, claim_of(volume, account), namespace)
+            made = await self._api.create(PersistentVolumeClaim, build_claim(volume, account), namespace)
         except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
@@ -208,7 +208,7 @@ class KubernetesClaims:
         )
 
 
-def claim_of(volume: Volume, account: Account) -> Fields:
+def build_claim(volume: Volume, account: Account) -> Fields:
     found = {
         names.MANAGED: names.PENSTOCK,
         names.VOLUME: "true",

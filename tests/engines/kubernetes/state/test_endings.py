@@ -14,7 +14,7 @@ from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.endings import Intervention, judge_end
-from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run, read_indexes
+from penstock.engines.kubernetes.state.jobs import list_parts, read_indexes, select_current_pods
 from penstock.engines.kubernetes.state.pods import PodRecord, mark_gone, merge_records, record_pod
 from penstock.engines.kubernetes.state.report import LogProgress, Snapshot, Wait, WaitReason, compute_report
 
@@ -99,9 +99,9 @@ def reported(job: Job | None, *units: PodRecord, **more: Any) -> Report:
     snapshot = Snapshot(
         run=RUN,
         jobs=jobs,
-        pods=current_pods(jobs, known),
+        pods=select_current_pods(jobs, known),
         now=START + timedelta(seconds=60),
-        **{"waits": dict.fromkeys(parts_of_run(jobs, known).parts, no_room)} | more,
+        **{"waits": dict.fromkeys(list_parts(jobs, known).parts, no_room)} | more,
     )
     return compute_report(snapshot)
 

@@ -15,7 +15,7 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.state.jobs import placement_text, read_placement
+from penstock.engines.kubernetes.state.jobs import read_placement, write_placement
 from penstock.engines.kubernetes.waiting import holds
 from penstock.settings import Settings
 from tests.engines.kubernetes.observed import Observed, observed
@@ -180,7 +180,7 @@ async def _spread(seen: Observed) -> Run:
 
 async def test_a_run_that_ended_while_it_was_held_is_forgotten(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
-    job = a_job(2, annotations={names.PLACEMENT: placement_text(1, now())}, suspend=True)
+    job = a_job(2, annotations={names.PLACEMENT: write_placement(1, now())}, suspend=True)
     nobody: Any = None
     gang = holds.Gang(nobody, reader.cluster, Inventory(reader.cluster), Settings(data_dir=tmp_path))
     reader.cluster.jobs._put(job)

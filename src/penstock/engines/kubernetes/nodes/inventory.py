@@ -22,7 +22,7 @@ _SAID_ELSEWHERE = ("node.kubernetes.io/",)
 """Taints that Kubernetes sets and the state of the node explains better."""
 
 
-def requests(pod: Pod) -> dict[str, Decimal]:
+def sum_requests(pod: Pod) -> dict[str, Decimal]:
     """Return what a pod holds on its node: all its containers together, or the largest of its init containers, if that
     is more."""
     together: dict[str, Decimal] = {}
@@ -132,7 +132,7 @@ class Inventory:
         for pod in self._pods.by("node", node.name):
             if pod.status.phase in OVER:
                 continue
-            asked = requests(pod)
+            asked = sum_requests(pod)
             for name, size in asked.items():
                 taken[name] = taken.get(name, Decimal(0)) + size
             if gpus := int(asked.get(names.GPU, 0)):

@@ -82,7 +82,7 @@ def timed_out(record: PodRecord) -> bool:
     )
 
 
-def peak_of(record: PodRecord) -> int | None:
+def find_peak(record: PodRecord) -> int | None:
     """Return its peak of memory; what was killed for its memory used all that it was allowed."""
     limit = whole(record.memory_limit) if record.cause == "OOMKilled" else 0
     return read_note(record.said).peak or limit or None
@@ -128,7 +128,7 @@ def strip_runtime_names(message: str) -> str:
 
 
 def _out_of_memory(record: PodRecord) -> str:
-    peak = peak_of(record)
+    peak = find_peak(record)
     used = f"; it used up to {mebibytes(peak)}" if peak else ""
     if not record.memory_limit:
         return f"Its node {record.node} ran out of memory{used}."

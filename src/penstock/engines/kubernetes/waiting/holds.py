@@ -29,7 +29,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.spec.pod import Fields, affinity
+from penstock.engines.kubernetes.spec.pod import Fields, build_affinity
 from penstock.engines.kubernetes.state.jobs import (
     awaits_product,
     is_array,
@@ -37,10 +37,10 @@ from penstock.engines.kubernetes.state.jobs import (
     is_finished,
     is_given_up,
     is_quiet,
-    placement_text,
     read_placement,
+    write_placement,
 )
-from penstock.engines.kubernetes.waiting.capacity import read_autoscaler, room_for, room_lacking
+from penstock.engines.kubernetes.waiting.capacity import count_room, explain_lack_of_room, read_autoscaler
 from penstock.engines.kubernetes.waiting.shortage import wanted_node, wanted_products
 from penstock.settings import Settings
 
@@ -111,7 +111,7 @@ class Gang:
         placement = read_placement(job)
         tries = (placement.tries if placement else 0) + 1
         log.info("%s gives back its places", job.name)
-        annotations = {names.PLACEMENT: placement_text(tries, now() + self._pause(job, tries))}
+        annotations = {names.PLACEMENT: write_placement(tries, now() + self._pause(job, tries))}
         change = {"metadata": {"annotations": annotations}, "spec": {"suspend": True}}
         self._short.discard(run)
         self._has_new_room(run, job)  # which remembers that there is none
@@ -129,7 +129,7 @@ class Gang:
             return
         self.held.add(run)
         nodes = job.completions
-        if room_lacking(job.pod(), nodes, self._inventory, self._autoscaler):
+        if explain_lack_of_room(job.pod(), nodes, self._inventory, self._autoscaler):
             return
         if placement.again and placement.again > now():
             if not self._has_new_room(run, job) or self._is_trying():
@@ -149,7 +149,7 @@ class Gang:
         """Is there room for all of it that was not there when it gave up? What seemed free then was not: not all that
         decides is seen from here."""
         nodes = job.completions
-        if self._placed(run) + sum(room_for(job.pod(), nodes, self._inventory).now.values()) < nodes:
+        if self._placed(run) + sum(count_room(job.pod(), nodes, self._inventory).now.values()) < nodes:
             self._short.add(run)
             return False
         return run in self._short
@@ -232,7 +232,7 @@ class Products:
     async def _name(self, job: Job, products: list[str]) -> None:
         """Name the products in the Job. One node or an array begins; several nodes look for their places together."""
         log.info("%s now asks for %s", job.name, ", ".join(products))
-        spec: Fields = {"template": {"spec": {"affinity": affinity(products, wanted_node(job.pod()))}}}
+        spec: Fields = {"template": {"spec": {"affinity": build_affinity(products, wanted_node(job.pod()))}}}
         if is_array(job) or job.completions < 2:
             spec["suspend"] = False
         await self._api.patch(Job, job.name, {"spec": spec}, job.namespace)
