@@ -18,7 +18,7 @@ from tests.rig.cluster import Rig
 from tests.rig.places import RigError
 from tests.rig.processes import wait_for
 
-GONE = "the cluster's API does not answer since "
+GONE = "the cluster's API has not answered since "
 THROTTLED = {
     "kind": "Status",
     "status": "Failure",

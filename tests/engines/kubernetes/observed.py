@@ -96,9 +96,9 @@ class Observed:
         self, launch: Launch, products: Sequence[str] = (), change: Callable[[dict[str, Any]], None] | None = None
     ) -> Run:
         """`change` makes the Job's body into what a test needs."""
-        if service := jobs.service_of(launch):
+        if service := jobs.build_service(launch):
             await self.api.create(Service, service, self.namespace)
-        for body in jobs.jobs_of(launch, read_pod_settings(self.settings), products):
+        for body in jobs.build_jobs(launch, read_pod_settings(self.settings), products):
             if change:
                 change(body)
             await self.api.create(Job, body, self.namespace)

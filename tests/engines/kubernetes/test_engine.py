@@ -105,5 +105,5 @@ class TestLooking(OnKubernetes, LookingContract):
     async def test_where_there_is_no_shell_that_is_said(self, engine: Engine) -> None:
         run = ("sh", "-c", "rm /bin/sh; echo up; exec sleep 600")
         async with running(engine, run, resources={"image": "busybox:1"}) as launch:
-            with pytest.raises(Conflict, match="its image has no shell"):
+            with pytest.raises(Conflict, match="the image has no shell"):
                 await engine.top(run_of(launch), 0)

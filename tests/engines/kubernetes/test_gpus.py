@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.domain.workloads import Array, Resources, Spec
 from penstock.engines.kubernetes.api.objects import Pod
-from penstock.engines.kubernetes.gpus import gpus_of
+from penstock.engines.kubernetes.gpus import list_gpus
 from penstock.engines.kubernetes.names import INDEX
 from penstock.wire.measures import GpuMeasure
 from tests.store.making import a_workload
@@ -22,7 +22,7 @@ def a_pod(part: int, phase: str = "Running", node: str = "node-1") -> Pod:
 def found(pods: list[Pod], *gpus: GpuMeasure, nodes: int = 1, array: Array | None = None) -> tuple[object, ...]:
     """Of one that asks for two GPUs on each node, the first of which is seen with these."""
     spec = Spec(name="train", run="true", nodes=nodes, array=array, resources=Resources(gpus=2))
-    return gpus_of(a_workload(spec=spec), pods, {("jobs", "train-0-running"): gpus})
+    return list_gpus(a_workload(spec=spec), pods, {("jobs", "train-0-running"): gpus})
 
 
 def test_all_that_it_asked_for_are_there_seen_or_not() -> None:

@@ -18,6 +18,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
@@ -172,7 +173,7 @@ async def test_kubernetes_removes_what_has_ended_after_the_time_it_is_kept(
 ) -> None:
     launch = a_launch("echo kept")
     await outcome(engine, launch)
-    await eventually(lambda: all(runs.finished(job) for job in engine._cluster.jobs_of(run_of(launch))))
+    await eventually(lambda: all(is_finished(job) for job in engine._cluster.jobs_of(run_of(launch))))
     await engine.settle(run_of(launch), 1)
     await engine.settle(run_of(launch), 1)
     await eventually(lambda: not found(account, "jobs,pods", launch))
@@ -199,8 +200,7 @@ async def test_what_was_stopped_goes_too(
     await engine.settle(run_of(launch), 1)
     await eventually(lambda: names.SETTLED in found(account, "jobs", launch)[0]["metadata"]["annotations"])
     monkeypatch.setattr(runs, "SWEEP_SECONDS", 0.1)
-    assert engine._runs._sweeping
-    engine._runs._sweeping.cancel()
+    await engine._runs._tasks.close()
     engine._runs.open()
     await eventually(lambda: not found(account, "jobs", launch))
 
@@ -235,7 +235,7 @@ async def test_services_without_a_job_are_removed_with_the_run(
 ) -> None:
     """A server was killed between the two and the workload was deleted before it was back."""
     launch = a_launch("true", nodes=2)
-    service = runs.jobs.service_of(launch)
+    service = runs.jobs.build_service(launch)
     assert service
     await api.create(Service, service, account.jobs)
     await eventually(lambda: engine._cluster.services.by("run", f"{launch.workload_id}/1"))

@@ -90,5 +90,5 @@ class RunController:
 
     def _room_changed(self, before: Pod | KubernetesNode | None, after: Pod | KubernetesNode | None) -> None:
         if changes_room(before, after):
-            for run in self._gang.held | self._products.awaited:
+            for run in self._gang.waiting() | self._products.waiting():
                 self._cluster.changed_at(run, now() + ROOM_PAUSE)

@@ -79,7 +79,7 @@ PATIENCE = 4.0
 """Seconds: a check says what is now, so it does not wait long."""
 
 
-async def all_checks(
+async def run_checks(
     api: KubernetesApi,
     cluster: Cluster,
     claims: KubernetesClaims,

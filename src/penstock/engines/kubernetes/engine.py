@@ -50,7 +50,7 @@ from penstock.engines.kubernetes.nodes.activity import Activity
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.nodes.kubelet import Kubelets
 from penstock.engines.kubernetes.pod_records import PodRecords
-from penstock.engines.kubernetes.ports import forward
+from penstock.engines.kubernetes.ports import open_port
 from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
@@ -129,7 +129,8 @@ class KubernetesEngine:
         """Set up what reads runs, collects their logs, and does what is due for them."""
         api, cluster, settings = self._api, self._cluster, self._settings
         self._inventory = Inventory(cluster, settings.kubernetes_tolerations)
-        queues = KueueQueues(api, cluster)
+        hurried = api.hurried(RUNS_PATIENCE)
+        queues = KueueQueues(hurried, cluster)
         closing.push_async_callback(queues.close)
         self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
         closing.callback(self._records.close)
@@ -140,7 +141,7 @@ class KubernetesEngine:
         self._logs = CollectedLogs(cluster, self._records, self._collector, self._report)
         closing.push_async_callback(self._logs.close)
         self._controller = RunController(
-            api, cluster, self._snapshots, self._collector, self._inventory, queues, settings
+            hurried, cluster, self._snapshots, self._collector, self._inventory, queues, settings
         )
         closing.callback(self._controller.close)
         first_count = Tasks()
@@ -156,7 +157,7 @@ class KubernetesEngine:
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        return await doctor.all_checks(
+        return await doctor.run_checks(
             self._api,
             self._cluster,
             self._claims,
@@ -239,8 +240,8 @@ class KubernetesEngine:
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
-        pod = pods.planned(spec, self._pods, self._products(spec))
-        return capacity.outlook(pod, spec.nodes, self._inventory, self._autoscaler)
+        pod = pods.plan_pod(spec, self._pods, self._products(spec))
+        return capacity.explain_outlook(pod, spec.nodes, self._inventory, self._autoscaler)
 
     def _known_products(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._inventory.products(), *self._autoscaler.products)))
@@ -259,8 +260,10 @@ class KubernetesEngine:
             return False
         if refusals.are_unknown(spec, self._known_products()):
             return True
-        pod = pods.planned(spec, self._pods, products)
-        return spec.nodes > 1 and bool(capacity.room_lacking(pod, spec.nodes, self._inventory, self._autoscaler))
+        pod = pods.plan_pod(spec, self._pods, products)
+        return spec.nodes > 1 and bool(
+            capacity.explain_lack_of_room(pod, spec.nodes, self._inventory, self._autoscaler)
+        )
 
     async def start(self, launch: Launch) -> None:
         self._cluster.require_for(Run(launch.workload_id, launch.attempt))
@@ -358,4 +361,4 @@ class KubernetesEngine:
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         self._keep_to_namespace(run)
-        return await forward(self._api, self._cluster, run, part, port)
+        return await open_port(self._api, self._cluster, run, part, port)

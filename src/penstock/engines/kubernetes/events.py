@@ -57,7 +57,7 @@ def _about(
     part = part_of_job(job, int(found[1]))
     if is_array(job):
         return f"index {part}"
-    return f"node {part}" if (job.spec.completions or 1) > 1 else "job"
+    return f"node {part}" if job.completions > 1 else "job"
 
 
 def _in_order(found: Iterable[tuple[KubernetesEvent, str]]) -> list[base.Event]:

@@ -95,7 +95,7 @@ async def start_exec(
 ) -> ContainerExec:
     pod = running_pod(cluster, run, part)
     if pod is None:
-        raise Conflict("It does not run now: a program can be started only in what runs.")
+        raise Conflict("The job is not running: a program can be started only in a running job.")
     mark = secrets.token_hex(8) if names.HAS_BASH in pod.annotations else None
     words = [BASH, "-c", ENTER, "bash", mark, *command] if mark else command
     with shown():
@@ -104,7 +104,7 @@ async def start_exec(
                 pod.name, pod.namespace, words, container=names.CONTAINER, stdin=True, tty=terminal is not None
             )
         except KubernetesNotFound:
-            raise Conflict("It has just ended.") from None
+            raise Conflict("The job has just ended.") from None
     entered = ContainerExec(api, pod, session, mark)
     if terminal:
         await entered.resize(terminal)

@@ -22,12 +22,11 @@ from typing import NamedTuple
 from penstock.domain.workloads import Workload
 from penstock.engines.base import GpuUse, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError, KubernetesForbidden, Trouble
-from penstock.engines.kubernetes.api.objects import Pod
-from penstock.engines.kubernetes.nodes.inventory import requests
+from penstock.engines.kubernetes.api.objects import OVER, Pod
+from penstock.engines.kubernetes.nodes.inventory import sum_requests
 from penstock.wire.measures import GpuMeasure
 
 PERCENT, RATIO, USED_MIB = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
@@ -158,7 +157,7 @@ class GpuExporters:
         nodes = {pod.spec.node_name for each in pods.values() for pod in each if pod.status.phase not in OVER}
         look = await self.look(nodes - {""})
         self._tell(next(iter(look.troubles.values()), None))
-        return {each.id: gpus_of(each, pods[each.id], look.gpus) for each in workloads}
+        return {each.id: list_gpus(each, pods[each.id], look.gpus) for each in workloads}
 
     async def gpus_seen(self) -> list[bool]:
         """Return for each node with GPUs whether its exporter may be asked; nothing while that is not known."""
@@ -182,7 +181,7 @@ class GpuExporters:
 
     def _untold(self, node: str, look: GpuSample) -> Trouble | None:
         for pod in self._cluster.pods.by("node", node):
-            has_some = pod.status.phase == "Running" and requests(pod).get(names.GPU)
+            has_some = pod.status.phase == "Running" and sum_requests(pod).get(names.GPU)
             if has_some and (pod.namespace, pod.name) not in look.gpus:
                 said = f"its dcgm-exporter does not say yet what those of the pod {pod.namespace}/{pod.name} do"
                 return Trouble(
@@ -247,7 +246,7 @@ def _answers(pod: Pod) -> bool:
     return pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and names.run_of(pod) is None
 
 
-def gpus_of(
+def list_gpus(
     workload: Workload, pods: Sequence[Pod], seen: Mapping[PodKey, Sequence[GpuMeasure]]
 ) -> tuple[GpuMeasure | None, ...]:
     """Return all GPUs of a workload; None for those of a node that has no pod, or whose pod has no place yet."""

@@ -13,8 +13,8 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, shown
 from penstock.engines.kubernetes.api.objects import ContainerStateTerminated, Job, Pod
 from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
-from penstock.engines.kubernetes.settings import PodSettings, security
-from penstock.engines.kubernetes.spec.pod import Fields, container_security, placement
+from penstock.engines.kubernetes.settings import PodSettings, build_pod_security
+from penstock.engines.kubernetes.spec.pod import Fields, build_container_security, build_placement
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 
@@ -54,17 +54,17 @@ class HelperPods:
             "command": ["sh", "-c", script],
             "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
             "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
-            "securityContext": container_security(restricted=self._made.restricted),
+            "securityContext": build_container_security(restricted=self._made.restricted),
         }
         source = {"claimName": claim, "readOnly": True}
         spec: Fields = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": security(self._made),
+            "securityContext": build_pod_security(self._made),
             "containers": [container],
             "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
-        } | placement(self._made)
+        } | build_placement(self._made)
         if node:
             spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         return {
@@ -81,29 +81,29 @@ class HelperPods:
 class VolumeMeter:
     def __init__(self, api: KubernetesApi, claims: KubernetesClaims, helpers: HelperPods) -> None:
         self._api, self._claims, self._helpers = api, claims, helpers
-        self._counting: dict[str, asyncio.Task[int]] = {}
+        self._counts: dict[str, asyncio.Task[int]] = {}
 
     async def close(self) -> None:
-        for task in self._counting.values():
+        for task in self._counts.values():
             task.cancel()
-        await asyncio.gather(*self._counting.values(), return_exceptions=True)
+        await asyncio.gather(*self._counts.values(), return_exceptions=True)
 
     async def usage(self, volume: Volume) -> int:
         """Return the bytes a volume holds; however many callers ask at once, it is measured once."""
-        counting = self._counting.get(volume.id)
-        if counting is None:
-            counting = self._counting[volume.id] = asyncio.create_task(self._count(volume))
-            counting.add_done_callback(partial(self._counted, volume.id))
+        task = self._counts.get(volume.id)
+        if task is None:
+            task = self._counts[volume.id] = asyncio.create_task(self._count(volume))
+            task.add_done_callback(partial(self._counted, volume.id))
         try:
             async with asyncio.timeout(PATIENCE):
-                return await asyncio.shield(counting)
+                return await asyncio.shield(task)
         except TimeoutError:
             raise Unavailable(f"Volume {volume.name} is still being measured.", hint="ask again in a minute") from None
 
-    def _counted(self, volume_id: str, counting: asyncio.Task[int]) -> None:
-        self._counting.pop(volume_id, None)
-        if not counting.cancelled():
-            counting.exception()  # seen, even if all who asked have gone
+    def _counted(self, volume_id: str, task: asyncio.Task[int]) -> None:
+        self._counts.pop(volume_id, None)
+        if not task.cancelled():
+            task.exception()  # seen, even if all who asked have gone
 
     async def _count(self, volume: Volume) -> int:
         report = self._claims.report(volume)

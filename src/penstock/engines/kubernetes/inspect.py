@@ -85,12 +85,12 @@ def _clean(raw: Any) -> Any:
 async def measure_part(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
     pod = running_pod(cluster, run, part)
     if pod is None:
-        raise Conflict("It does not run now: only what runs uses anything.")
+        raise Conflict("The job is not running, so it uses nothing.")
     try:
         async with asyncio.timeout(SECONDS):
             return await _look_inside(api, pod)
     except TimeoutError:
-        raise Unavailable(f"It did not say within {SECONDS:.0f} seconds what it uses.") from None
+        raise Unavailable(f"The container did not answer within {SECONDS:.0f} seconds.") from None
 
 
 async def _look_inside(api: KubernetesApi, pod: Pod) -> Measure:
@@ -109,10 +109,10 @@ async def _said(api: KubernetesApi, pod: Pod, command: list[str]) -> bytes:
                     if channel == 1 and len(said) < MOST_BYTES:
                         said += data
         except KubernetesNotFound:
-            raise Conflict("It has just ended.") from None
+            raise Conflict("The job has just ended.") from None
         except ExecFailed as failed:
             if failed.exit_code != 127:
                 raise
             hint = "where the cluster has a metrics-server: kubectl top pod"
-            raise Conflict("What it uses cannot be seen: its image has no shell.", hint=hint) from None
+            raise Conflict("Its usage cannot be measured: the image has no shell.", hint=hint) from None
     return bytes(said)

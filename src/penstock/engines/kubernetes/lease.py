@@ -51,7 +51,7 @@ class HeldLease:
     def __init__(self, api: KubernetesApi, namespace: str, data_dir: Path, lost: Callable[[str], None]) -> None:
         self._api = api.hurried(PATIENCE)
         self._namespace = namespace
-        self._id = installation_of(data_dir)
+        self._id = read_installation(data_dir)
         self._process = secrets.token_hex(8)
         self._lost = lost
         self._version = ""
@@ -86,7 +86,7 @@ class HeldLease:
 
     def require(self) -> None:
         if not self.held.is_set() and self.why:
-            raise Unavailable(f"Kubernetes: {self.why}", hint="it is tried again; jobs that run go on")
+            raise Unavailable(f"Kubernetes: {self.why}", hint="Penstock keeps trying; running jobs go on")
 
     # -- getting it ----------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class HeldLease:
         self._lost(why)
 
 
-def installation_of(data_dir: Path) -> str:
+def read_installation(data_dir: Path) -> str:
     """Return the id of the installation, the same for all servers of this data directory; one runs at a time
     (`server.lock`)."""
     place = data_dir / "kubernetes" / "installation"

@@ -70,10 +70,10 @@ class Namespaces:
         name = self.of(user, group)
         if self.scope:
             return name
-        making = self._ready.get(name)
-        if making is None or (making.done() and (making.cancelled() or making.exception())):
-            making = self._ready[name] = asyncio.create_task(self._make(name, user, group))
-        await asyncio.shield(making)
+        task = self._ready.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._ready[name] = asyncio.create_task(self._make(name, user, group))
+        await asyncio.shield(task)
         return name
 
     def missing(self, name: str, error: KubernetesError) -> PenstockError:
@@ -86,10 +86,10 @@ class Namespaces:
         return Unavailable(f"The namespace {name} is not there, or is being deleted.", hint=hint)
 
     async def close(self) -> None:
-        making = [task for task in self._ready.values() if not task.done()]
-        for task in making:
+        tasks = [task for task in self._ready.values() if not task.done()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*making, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _make(self, name: str, user: str, group: str) -> None:
         try:
@@ -111,7 +111,7 @@ class Namespaces:
         """Give Penstock's account its rights there; a new binding is known to the API server after a moment."""
         try:
             await self._api.create(
-                RoleBinding, binding_of(role, await self._api.create(SelfReview, {"metadata": {}})), name
+                RoleBinding, build_binding(role, await self._api.create(SelfReview, {"metadata": {}})), name
             )
         except AlreadyExists:
             return
@@ -150,7 +150,7 @@ class Namespaces:
         return rules
 
 
-def binding_of(role: str, review: SelfReview) -> dict[str, Any]:
+def build_binding(role: str, review: SelfReview) -> dict[str, Any]:
     """Build a RoleBinding for the account the API server sees Penstock as."""
     name = review.status.user_info.username
     subject: dict[str, str] = {"kind": "User", "apiGroup": RBAC, "name": name}

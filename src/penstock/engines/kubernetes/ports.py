@@ -106,15 +106,15 @@ class ForwardedPort:
         await self._session.close()
 
 
-async def forward(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
+async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
     pod = running_pod(cluster, run, part)
     if pod is None:
-        raise Conflict("It does not run now: only what runs can be connected to.")
+        raise Conflict("The job is not running: only the ports of a running job can be reached.")
     with shown():
         try:
             response = await api.forward(pod.name, pod.namespace, port)
         except KubernetesNotFound:
-            raise Conflict("It has just ended.") from None
+            raise Conflict("The job has just ended.") from None
     return ForwardedPort(ForwardSession(response, api.server, port))
 
 

@@ -124,7 +124,7 @@ class KubernetesRuns:
     async def start(self, launch: Launch, products: Sequence[str], *, held: bool = False) -> None:
         run, owner = Run(launch.workload_id, launch.attempt), (launch.user, launch.group)
         known = {job.name for job in self._cluster.jobs_of(run)}
-        bodies = jobs.jobs_of(launch, self._made, products, held=held)
+        bodies = jobs.build_jobs(launch, self._made, products, held=held)
         wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
@@ -135,7 +135,7 @@ class KubernetesRuns:
             self._cluster.changed(run)
             return
         namespace = await self._namespaces.ready(*owner)
-        service = jobs.service_of(launch)
+        service = jobs.build_service(launch)
         if service:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
             await self._made_once(Service, service, namespace)
@@ -146,7 +146,7 @@ class KubernetesRuns:
             await self._take_back(run, wanted, namespace)
             raise
         if service:
-            await self._api.patch(Service, made[0].name, jobs.owned_by(made[0]), namespace)
+            await self._api.patch(Service, made[0].name, jobs.build_owner_patch(made[0]), namespace)
 
     async def _make(self, run: Run, bodies: list[Fields], namespace: str) -> list[Job]:
         tried = await _each(lambda body: self._tried(run, body, namespace), bodies)
@@ -180,7 +180,7 @@ class KubernetesRuns:
         for job in self._cluster.jobs_of(run):
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
-                await self._api.patch(Service, service.name, jobs.owned_by(job), service.namespace)
+                await self._api.patch(Service, service.name, jobs.build_owner_patch(job), service.namespace)
 
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:

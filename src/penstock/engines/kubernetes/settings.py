@@ -106,7 +106,7 @@ def read_pod_settings(settings: Settings) -> PodSettings:
     return made
 
 
-def security(made: PodSettings) -> dict[str, Any]:
+def build_pod_security(made: PodSettings) -> dict[str, Any]:
     """Build the pod's security context: no more of the system than a program needs, and the accounts an admin chose."""
     chosen = {"runAsUser": made.user, "runAsGroup": made.group, "fsGroup": made.fs_group}
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}

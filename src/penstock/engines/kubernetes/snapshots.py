@@ -13,7 +13,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.logs.collect import LogCollector
 from penstock.engines.kubernetes.pod_records import PodRecords
-from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run
+from penstock.engines.kubernetes.state.jobs import list_parts, select_current_pods
 from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.kubernetes.state.report import Snapshot, Wait, WaitReason, compute_report
 from penstock.engines.kubernetes.waiting.holds import gives_back_at
@@ -37,7 +37,7 @@ class Snapshots:
 
     def take(self, run: Run) -> Snapshot:
         jobs = self._cluster.jobs_of(run)
-        pods = current_pods(jobs, self._records.of(run))
+        pods = select_current_pods(jobs, self._records.of(run))
         moment = now()
         return Snapshot(
             run=run,
@@ -65,7 +65,7 @@ class Snapshots:
 
     def _waits(self, run: Run, jobs: Sequence[Job], pods: Mapping[int, PodRecord], moment: datetime) -> dict[int, Wait]:
         """Of the many indexes of an array that have no pod yet, all wait for the same."""
-        shape = parts_of_run(jobs, pods)
+        shape = list_parts(jobs, pods)
         own = {names.part_of(job): job for job in jobs if names.ARRAY_INDEX in job.labels}
         shared = [job for job in jobs if names.ARRAY_INDEX not in job.labels]
         without_pod: Wait | None = None

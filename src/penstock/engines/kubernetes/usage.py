@@ -68,7 +68,7 @@ def read_usage(said: bytes, mark: str) -> Measure:
         before, after = (_sample(texts) for texts in sections[1:3])
         return _measure(before, after, sections[2], int(sections[0].get("self", "0")))
     except (ValueError, IndexError, KeyError) as error:
-        raise Unavailable("What its container says about itself cannot be read.") from error
+        raise Unavailable("The container's answer cannot be read.") from error
 
 
 def _sections(text: str, mark: str) -> list[Texts]:

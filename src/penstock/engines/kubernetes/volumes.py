@@ -12,11 +12,10 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import AccessMode, Phase, Volume
 from penstock.engines.base import VolumeReport
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForbidden, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.objects import OVER, Pod
 from penstock.engines.kubernetes.api.resources import KubernetesStorageClass, PersistentVolumeClaim, whole
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec.pod import Fields
@@ -87,7 +86,7 @@ class KubernetesClaims:
         self._refuse_unknown(volume.storage_class)
         namespace = await self._namespaces.ready(volume.user, volume.group)
         try:
-            made = await self._api.create(PersistentVolumeClaim, claim_of(volume, account), namespace)
+            made = await self._api.create(PersistentVolumeClaim, build_claim(volume, account), namespace)
         except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
@@ -119,8 +118,8 @@ class KubernetesClaims:
             )
         if claim.status.phase != "Bound":
             raise Conflict(
-                f"Volume {volume.name} is not bound yet, and can grow only after that.",
-                hint="use it in a job first, or delete it and make it as large as it shall be",
+                f"Volume {volume.name} is not bound yet, so it cannot grow.",
+                hint="use it in a job first, or delete it and create a larger one",
             )
         change: Fields = {"spec": {"resources": {"requests": {"storage": volume.size or UNSAID}}}}
         if known := read_volume(claim.annotations.get(names.RECORD, "")):
@@ -133,9 +132,7 @@ class KubernetesClaims:
         namespace, name = self.place(volume)
         users, claim = self.pods(volume), self.find(volume)
         if users and not (claim and claim.metadata.deletion_timestamp):
-            raise InUse(
-                f"Volume {volume.name} is in use by {_named(users)}.", hint="stop what uses it, then delete it again"
-            )
+            raise InUse(f"Volume {volume.name} is in use by {_named(users)}.", hint="stop what uses it, then try again")
         gone = self._waiting.setdefault((namespace, name), asyncio.Event())
         try:
             await self._release(namespace, name)
@@ -211,7 +208,7 @@ class KubernetesClaims:
         )
 
 
-def claim_of(volume: Volume, account: Account) -> Fields:
+def build_claim(volume: Volume, account: Account) -> Fields:
     found = {
         names.MANAGED: names.PENSTOCK,
         names.VOLUME: "true",

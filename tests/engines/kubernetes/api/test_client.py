@@ -315,10 +315,10 @@ async def test_what_is_no_kubernetes_is_told_as_such(shaky, proxy):
 async def test_a_null_is_as_good_as_nothing(shaky, proxy):
     """As some versions write what others leave out."""
     meta = {"name": "n", "labels": None, "annotations": None, "creationTimestamp": "2026-01-01T00:00:00Z"}
-    node = {"metadata": meta, "spec": None, "status": {"conditions": None, "capacity": {"cpu": "1"}}}
+    node = {"metadata": meta, "spec": None, "status": {"conditions": None, "allocatable": {"cpu": "1"}}}
     proxy.answer("/nodes", 200, {"metadata": {"resourceVersion": "7", "continue": None}, "items": [node]})
     (found,) = await shaky.list(KubernetesNode)
-    assert (found.name, found.labels, found.status.capacity) == ("n", {}, {"cpu": "1"})
+    assert (found.name, found.labels, found.status.allocatable) == ("n", {}, {"cpu": "1"})
     assert found.metadata.creation_timestamp == datetime(2026, 1, 1, tzinfo=UTC)
     proxy.answer("/nodes", 200, {"metadata": {}, "items": None})
     assert await shaky.list(KubernetesNode) == []

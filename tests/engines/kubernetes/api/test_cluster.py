@@ -33,7 +33,7 @@ async def test_while_the_cluster_does_not_answer_that_is_said_and_what_runs_goes
         await proxy.down()
         report = await seen.until(waits, lambda report: report.reason is Reason.CLUSTER_UNREACHABLE)
         assert report.state is State.QUEUED
-        assert (report.message or "").startswith("the cluster's API does not answer since ")
+        assert (report.message or "").startswith("the cluster's API has not answered since ")
         assert seen.snapshots.report(runs).presence is Presence.running
         rig.kubectl("exec", "-n", namespace, seen.pod(runs).name, "--", "touch", "/tmp/go")
         await proxy.up()

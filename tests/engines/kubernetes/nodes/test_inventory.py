@@ -16,7 +16,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import Taint
-from penstock.engines.kubernetes.nodes.inventory import keeps_away, requests
+from penstock.engines.kubernetes.nodes.inventory import keeps_away, sum_requests
 from tests.engines.kubernetes.making import IMAGE, eventually
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
@@ -136,21 +136,21 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pod_holds_what_all_its_containers_ask_for() -> None:
-    assert requests(a_pod(containers=[container("500m"), container("1")])) == {"cpu": Decimal("1.5")}
+    assert sum_requests(a_pod(containers=[container("500m"), container("1")])) == {"cpu": Decimal("1.5")}
 
 
 def test_a_container_that_runs_before_them_counts_only_if_it_asks_for_more() -> None:
-    assert requests(a_pod(containers=[container("1")], initContainers=[container("3")])) == {"cpu": Decimal(3)}
-    assert requests(a_pod(containers=[container("1")], initContainers=[container("500m")])) == {"cpu": Decimal(1)}
+    assert sum_requests(a_pod(containers=[container("1")], initContainers=[container("3")])) == {"cpu": Decimal(3)}
+    assert sum_requests(a_pod(containers=[container("1")], initContainers=[container("500m")])) == {"cpu": Decimal(1)}
 
 
 def test_a_sidecar_runs_beside_them() -> None:
     beside = container("500m", restartPolicy="Always")
-    assert requests(a_pod(containers=[container("1")], initContainers=[beside])) == {"cpu": Decimal("1.5")}
+    assert sum_requests(a_pod(containers=[container("1")], initContainers=[beside])) == {"cpu": Decimal("1.5")}
 
 
 def test_what_the_runtime_itself_needs_counts() -> None:
-    assert requests(a_pod(containers=[container("1")], overhead={"cpu": "100m"})) == {"cpu": Decimal("1.1")}
+    assert sum_requests(a_pod(containers=[container("1")], overhead={"cpu": "100m"})) == {"cpu": Decimal("1.1")}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ LIMITS = {"cpu", "memory", "ephemeral-storage", names.GPU}
 
 
 def job_of(launch: Launch, settings: Settings = PLAIN, products: tuple[str, ...] = ()) -> Fields:
-    (body,) = job.jobs_of(launch, read_pod_settings(settings), products)
+    (body,) = job.build_jobs(launch, read_pod_settings(settings), products)
     return body
 
 
@@ -208,7 +208,7 @@ def test_indexes_of_an_array_fail_each_for_itself() -> None:
 
 def test_a_later_attempt_has_a_job_for_each_index_it_runs() -> None:
     launch = an_array("true", 100, 8, indexes=(3, 70), attempt=2, record="kept")
-    bodies = job.jobs_of(launch, read_pod_settings(PLAIN))
+    bodies = job.build_jobs(launch, read_pod_settings(PLAIN))
     assert [body["metadata"]["name"] for body in bodies] == [
         f"try-{launch.workload_id}-2-3",
         f"try-{launch.workload_id}-2-70",
@@ -225,7 +225,7 @@ def test_a_later_attempt_has_a_job_for_each_index_it_runs() -> None:
 @given(st.from_regex(r"[a-z]([a-z0-9-]{0,46}[a-z0-9])?", fullmatch=True), st.integers(1, 9999), st.integers(0, 9999))
 def test_names_fit_whatever_the_attempt_and_the_index(name: str, attempt: int, index: int) -> None:
     launch = an_array("true", 10_000, 8, attempt=attempt, indexes=(index,)).model_copy(update={"name": name})
-    (body,) = job.jobs_of(launch, read_pod_settings(PLAIN))
+    (body,) = job.build_jobs(launch, read_pod_settings(PLAIN))
     made = body["metadata"]["name"]
     assert len(f"{made}-99999") <= 63
     assert launch.workload_id in made
@@ -341,7 +341,7 @@ async def test_pod_security_lets_our_pods_pass(
     await tried(api, Job, body, secured[level])
     found = await tried(api, Pod, as_pod(body), secured[level])
     assert found["spec"]["containers"][0]["command"] == body["spec"]["template"]["spec"]["containers"][0]["command"]
-    service = job.service_of(launch)
+    service = job.build_service(launch)
     assert (service is not None) == (launch.spec.nodes > 1)
     if service:
         assert (await tried(api, Service, service, secured[level]))["spec"]["clusterIP"] == "None"

@@ -84,7 +84,7 @@ async def test_a_start_that_was_cut_off_after_the_job_is_finished_by_the_next(
     first = KubernetesEngine(account.settings(tmp_path / "first"))
     await first.open()
     with monkeypatch.context() as patch:
-        patch.setattr(values, "make", killed)
+        patch.setattr(values, "create_secret", killed)
         with pytest.raises(RuntimeError):
             await first.start(launch)
     await first.close()

@@ -14,7 +14,7 @@ from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.state.endings import Intervention, judge_end
-from penstock.engines.kubernetes.state.jobs import current_pods, parts_of_run, read_indexes
+from penstock.engines.kubernetes.state.jobs import list_parts, read_indexes, select_current_pods
 from penstock.engines.kubernetes.state.pods import PodRecord, mark_gone, merge_records, record_pod
 from penstock.engines.kubernetes.state.report import LogProgress, Snapshot, Wait, WaitReason, compute_report
 
@@ -99,9 +99,9 @@ def reported(job: Job | None, *units: PodRecord, **more: Any) -> Report:
     snapshot = Snapshot(
         run=RUN,
         jobs=jobs,
-        pods=current_pods(jobs, known),
+        pods=select_current_pods(jobs, known),
         now=START + timedelta(seconds=60),
-        **{"waits": dict.fromkeys(parts_of_run(jobs, known).parts, no_room)} | more,
+        **{"waits": dict.fromkeys(list_parts(jobs, known).parts, no_room)} | more,
     )
     return compute_report(snapshot)
 
@@ -318,7 +318,7 @@ def test_a_verdict_that_cannot_be_read_is_still_one(garbage: str) -> None:
 
 
 def test_while_the_cluster_does_not_answer_what_waits_says_so_and_what_runs_runs() -> None:
-    trouble = "the cluster's API does not answer since 12:01; what runs goes on"
+    trouble = "the cluster's API has not answered since 12:01; running jobs go on"
     waits = reported(a_job(), trouble=trouble)
     assert (waits.reason, waits.message) == (Reason.CLUSTER_UNREACHABLE, trouble)
     assert reported(a_job(), seen(a_pod(state=running())), trouble=trouble).presence is Presence.running

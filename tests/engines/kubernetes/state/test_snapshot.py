@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence
-from penstock.engines.kubernetes.state.jobs import parts_of_run
+from penstock.engines.kubernetes.state.jobs import list_parts
 from penstock.engines.kubernetes.state.report import LogProgress, Snapshot, Wait, WaitReason, compute_report
 from tests.engines.kubernetes.state.test_endings import RUN, START, a_job, a_pod, ended, running, seen
 
@@ -19,7 +19,7 @@ def a_snapshot(
     job: Any, *records: Any, wait: WaitReason = NO_ROOM, ends_at: datetime | None = None, **more: Any
 ) -> Snapshot:
     pods = {record.part: record for record in records}
-    waits = dict.fromkeys(parts_of_run([job], pods).parts, Wait(wait, job, ends_at=ends_at))
+    waits = dict.fromkeys(list_parts([job], pods).parts, Wait(wait, job, ends_at=ends_at))
     return Snapshot(run=RUN, jobs=[job], pods=pods, now=NOW, waits=waits, **more)
 
 
@@ -70,7 +70,7 @@ def test_a_run_has_ended_only_when_its_log_is_stored() -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_the_reason_while_it_waits_and_a_message_while_it_runs() -> None:
-    trouble = "the cluster's API does not answer since 10:00; what runs goes on"
+    trouble = "the cluster's API has not answered since 10:00; running jobs go on"
     waits = compute_report(a_snapshot(a_job(), trouble=trouble))
     assert (waits.reason, waits.message) == (Reason.CLUSTER_UNREACHABLE, trouble)
     runs = compute_report(a_snapshot(a_job(), seen(a_pod(0, running())), trouble=trouble))

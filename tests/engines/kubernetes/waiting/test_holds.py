@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 
+from penstock.domain.model import now
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
-from penstock.engines.kubernetes.state.jobs import read_placement
+from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.state.jobs import read_placement, write_placement
 from penstock.engines.kubernetes.waiting import holds
+from penstock.settings import Settings
 from tests.engines.kubernetes.observed import Observed, observed
+from tests.engines.kubernetes.state.test_endings import RUN, a_job
+from tests.engines.kubernetes.test_snapshots import Reader
 from tests.engines.launches import a_launch
 from tests.rig.cluster import Rig
 
@@ -170,3 +176,16 @@ async def _spread(seen: Observed) -> Run:
     for part in (0, 1):
         await seen.printed(run, b"up\n", part)
     return run
+
+
+async def test_a_run_that_ended_while_it_was_held_is_forgotten(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    job = a_job(2, annotations={names.PLACEMENT: write_placement(1, now())}, suspend=True)
+    nobody: Any = None
+    gang = holds.Gang(nobody, reader.cluster, Inventory(reader.cluster), Settings(data_dir=tmp_path))
+    reader.cluster.jobs._put(job)
+    gang.held.add(RUN)
+    assert gang.waiting() == {RUN}
+    reader.cluster.jobs._drop((job.namespace, job.name))
+    assert gang.waiting() == set()
+    await reader.collector.close()

@@ -28,6 +28,7 @@ from penstock.engines.kubernetes.api.errors import (
     VersionGone,
 )
 from penstock.engines.kubernetes.api.objects import (
+    OVER,
     Container,
     KubernetesObject,
     ObjectMeta,
@@ -81,6 +82,10 @@ class Cache(Generic[T]):
         self._pauses = RetryPauses()
         self.stale: Staleness | None = Staleness(now(), "nothing was read yet")
         """Not None while the watch is down: what is shown may be old."""
+        self.up = asyncio.Event()
+        """Everything was read, and changes are watched."""
+        self.aged: Callable[[], None] = lambda: None
+        """Called when the cache becomes stale, and when it is up to date again."""
 
     # life
 
@@ -140,18 +145,25 @@ class Cache(Generic[T]):
         elif self._broke_at is None and self.stale is None:
             self._broke_at = now()
             return
-        if self.stale is None:
+        was_fresh = self.stale is None
+        if was_fresh:
             log.warning("%s may be shown as they were: %s", self._kind.kind.plural, error.message)
         since = self.stale.since if self.stale else self._broke_at or now()
         self.stale = Staleness(since, error.message, isinstance(error, CredentialsExpired))
         if not self._answered.is_set() and not isinstance(error, (KubernetesUnavailable, VersionGone)):
             self._refusal = error
             self._answered.set()
+        if was_fresh:
+            self.aged()
 
     def _up(self) -> None:
-        if self.stale:
+        was_stale = self.stale is not None
+        if was_stale:
             log.info("%s are up to date", self._kind.kind.plural)
         self.stale = self._broke_at = None
+        self.up.set()
+        if was_stale:
+            self.aged()
 
     async def _list(self) -> str:
         """Read everything; returns the version of the list."""
@@ -257,9 +269,6 @@ def by_node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-OVER = ("Succeeded", "Failed")
-
-
 def trim_pod(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
     """Keep of a pod of others only what it holds and where, and nothing once it has ended. `ours` says which namespaces
     are this server's: a cluster may have several Penstocks."""
@@ -314,6 +323,7 @@ class EventCache(Cache[KubernetesEvent]):
         api: KubernetesApi,
         namespace: str | None = None,
         *,
+        ours: Callable[[str], bool] = lambda _: True,
         kinds: Collection[str] = KINDS,
         each: int = EACH,
         most: int = MOST,
@@ -323,7 +333,7 @@ class EventCache(Cache[KubernetesEvent]):
             KubernetesEvent,
             namespace,
             indexes={"about": lambda event: (event.involved_object.uid,)},
-            keep=lambda event: event if event.involved_object.kind in kinds else None,
+            keep=lambda event: event if event.involved_object.kind in kinds and ours(event.namespace) else None,
         )
         self._each, self._most = each, most
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from penstock.domain.model import now
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER, Cache, EventCache, Staleness, by_claim, by_node, trim_pod
+from penstock.engines.kubernetes.api.cache import Cache, EventCache, Staleness, by_claim, by_node, trim_pod
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
-from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
+from penstock.engines.kubernetes.api.objects import OVER, Job, KubernetesObject, Pod
 from penstock.engines.kubernetes.api.resources import (
     KubernetesEvent,
     KubernetesNode,
@@ -44,40 +44,6 @@ LONGEST_TIMER = 3600.0
 T = TypeVar("T", bound=KubernetesObject)
 
 
-class _ClusterCache(Cache[T]):
-    """A cache that tells when it becomes stale and when it is up to date again."""
-
-    aged: Callable[[], None] = staticmethod(lambda: None)
-
-    def __init__(self, *of: Any, **how: Any) -> None:
-        super().__init__(*of, **how)
-        self.up = asyncio.Event()
-        """Everything was read, and changes are watched."""
-
-    def _note(self, error: KubernetesError) -> None:
-        before = self.stale
-        super()._note(error)
-        if before is None and self.stale is not None:
-            self.aged()
-
-    def _up(self) -> None:
-        before = self.stale
-        super()._up()
-        self.up.set()
-        if before is not None:
-            self.aged()
-
-
-class _OwnEventCache(_ClusterCache[KubernetesEvent], EventCache):
-    def __init__(self, api: KubernetesApi, namespace: str | None, ours: Callable[[str], bool]) -> None:
-        super().__init__(api, namespace)
-        self._ours = ours
-
-    def _put(self, item: KubernetesEvent) -> None:
-        if self._ours(item.namespace):
-            super()._put(item)
-
-
 class Cluster:
     def __init__(
         self,
@@ -92,20 +58,20 @@ class Cluster:
         namespaces unless one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
         self.api, self.namespace, self._lease = api, namespace, lease
         in_ours = ours if namespace is None else namespace.__eq__
-        self.jobs = _ClusterCache[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
-        self.services = _ClusterCache[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
-        self.pods = _ClusterCache[Pod](
+        self.jobs = Cache[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
+        self.services = Cache[Service](api, Service, namespace, labels=OURS, indexes={"run": _by_run})
+        self.pods = Cache[Pod](
             api,
             Pod,
             pods,
             indexes={"run": _by_run, "claim": by_claim, "node": by_node},
             keep=lambda pod: trim_pod(pod, in_ours),
         )
-        self.claims = _ClusterCache[PersistentVolumeClaim](api, PersistentVolumeClaim, namespace, keep=_only(in_ours))
-        self.nodes = _ClusterCache[KubernetesNode](api, KubernetesNode)
-        self.classes = _ClusterCache[KubernetesStorageClass](api, KubernetesStorageClass)
-        self.events = _OwnEventCache(api, namespace, in_ours)
-        self._caches: tuple[_ClusterCache[Any], ...] = (
+        self.claims = Cache[PersistentVolumeClaim](api, PersistentVolumeClaim, namespace, keep=_only(in_ours))
+        self.nodes = Cache[KubernetesNode](api, KubernetesNode)
+        self.classes = Cache[KubernetesStorageClass](api, KubernetesStorageClass)
+        self.events = EventCache(api, namespace, ours=in_ours)
+        self._caches: tuple[Cache[Any], ...] = (
             self.jobs,
             self.services,
             self.pods,
@@ -120,7 +86,7 @@ class Cluster:
         self._timers: dict[Run, asyncio.TimerHandle] = {}
         self._homes: dict[str, str] = {}
         """Namespaces of workloads by their ids, where each owner has one."""
-        self._unread: set[_ClusterCache[Any]] = set(self._caches)
+        self._unread: set[Cache[Any]] = set(self._caches)
         self._reading: list[asyncio.Task[None]] = []
         self._refused: KubernetesError | None = None
 
@@ -154,7 +120,7 @@ class Cluster:
             raise self._refused.shown()
         self._subscribe()
 
-    async def _read(self, cache: _ClusterCache[Any]) -> None:
+    async def _read(self, cache: Cache[Any]) -> None:
         if self._lease:
             await self._lease.held.wait()
         cache.start()
@@ -193,7 +159,7 @@ class Cluster:
             return
         stale = next((cache.stale for cache in self._unread if cache.stale), None)
         why = self.api.trouble or (stale.why if stale else "nothing was read yet")
-        raise Unavailable(f"Kubernetes: {why}", hint="it is tried again; jobs that run go on")
+        raise Unavailable(f"Kubernetes: {why}", hint="Penstock keeps trying; running jobs go on")
 
     def require_for(self, run: Run) -> None:
         """Raise Unavailable also while the cluster does not answer any more; the run is told of when it does."""
@@ -212,8 +178,8 @@ class Cluster:
             return None
         since = min(each.since for each in stale).astimezone()
         refused = next((each.why for each in stale if each.refused), None)
-        said = f"does not accept Penstock's credentials ({refused})" if refused else "does not answer"
-        return f"the cluster's API {said} since {since:%H:%M}; what runs goes on"
+        said = f"has refused Penstock's credentials ({refused})" if refused else "has not answered"
+        return f"the cluster's API {said} since {since:%H:%M}; running jobs go on"
 
     # reading
 
@@ -355,7 +321,7 @@ def _by_run(found: KubernetesObject) -> Iterable[str]:
 
 
 def _parts(jobs: Iterable[Job]) -> int:
-    return sum(job.spec.completions or 1 for job in jobs)
+    return sum(job.completions for job in jobs)
 
 
 def _health(node: KubernetesNode) -> tuple[object, ...]:

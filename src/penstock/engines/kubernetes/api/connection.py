@@ -9,7 +9,6 @@ that are refused (401) are read anew from where they came from, once a request.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import ssl
@@ -141,10 +140,6 @@ def _ending(printed: ExecCredentialStatus) -> bool:
     return printed.ends is not None and datetime.now(UTC) > printed.ends - BEFORE_END
 
 
-def basic(user: str, password: str) -> FixedHeader:
-    return FixedHeader("Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
-
-
 CALL_TIMEOUT = httpx2.Timeout(30, connect=5)
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 UNVERIFIED = "none"
@@ -244,8 +239,6 @@ def _credentials(config: SingleConfig) -> Credentials:
         return FixedHeader(f"Bearer {user.token}")
     if user.exec:
         return _program(user.exec, config)
-    if user.username and user.password:
-        return basic(user.username, user.password)
     if user.auth_provider:
         raise ConfigError("auth-provider is gone from Kubernetes since 1.26; use the exec plug-in of your cluster")
     return FixedHeader(None)

@@ -106,7 +106,7 @@ class Throttled(KubernetesUnavailable):
 
 
 class KubernetesUnreachable(KubernetesUnavailable):
-    hint = "it is tried again; jobs that run go on"
+    hint = "Penstock keeps trying; running jobs go on"
 
 
 @contextmanager

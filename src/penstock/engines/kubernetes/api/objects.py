@@ -288,6 +288,10 @@ class ContainerStatus(ObjectPart, frozen=True):
             force_setattr(self, "last_state", NO_STATE)
 
 
+OVER = ("Succeeded", "Failed")
+"""The phases of a pod that has ended."""
+
+
 class PodStatus(ObjectPart, frozen=True):
     phase: str = ""
     reason: str = ""
@@ -352,6 +356,11 @@ class Job(KubernetesObject, frozen=True):
     status: JobStatus = JobStatus()
 
     kind = ResourceKind("Job", "jobs", "batch")
+
+    @property
+    def completions(self) -> int:
+        """How many of its pods must succeed: its nodes, or the indexes of an array."""
+        return self.spec.completions or 1
 
     def pod(self) -> Pod:
         """One of its pods as the Job asks for it."""

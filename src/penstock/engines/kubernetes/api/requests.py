@@ -115,14 +115,14 @@ class ApiRequests:
     async def _opened(
         self, path: str, params: Mapping[str, Any], headers: Mapping[str, str], timeout: httpx2.Timeout
     ) -> httpx2.Response:
-        sending = asyncio.ensure_future(
+        request = asyncio.ensure_future(
             self._connection.send("GET", path, params=params, headers=headers, timeout=timeout, stream=True)
         )
         with self._transport():
             try:
-                return await asyncio.shield(sending)
+                return await asyncio.shield(request)
             except asyncio.CancelledError:
-                self._leaving.add(leaving := asyncio.ensure_future(_leave(sending)))
+                self._leaving.add(leaving := asyncio.ensure_future(_leave(request)))
                 leaving.add_done_callback(self._leaving.discard)
                 raise
 
@@ -159,9 +159,9 @@ class ApiRequests:
         self.trouble = None
 
 
-async def _leave(sending: asyncio.Future[httpx2.Response]) -> None:
+async def _leave(request: asyncio.Future[httpx2.Response]) -> None:
     with suppress(httpx2.HTTPError, httpx2.StreamError, KubernetesError):
-        response = await sending
+        response = await request
         await response.aclose()
 
 

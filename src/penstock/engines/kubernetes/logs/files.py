@@ -185,7 +185,7 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-# waking those who follow
+# wake-ups of those who follow
 
 
 PAUSE, CROWD, CROWDED_PAUSE = 0.02, 50, 0.2

@@ -265,7 +265,7 @@ class _Follower:
         return bool(ended and self._ended_well and ended <= self._ended_well + SECOND)
 
     async def _read(self, *, follow: bool = False, previous: bool = False) -> AsyncGenerator[LogLine, None]:
-        sifter = LineFilter(self._mark)
+        answer = LineFilter(self._mark)
         self._trouble = None
         try:
             async with self._api.log(
@@ -278,17 +278,17 @@ class _Follower:
                 since=self._mark.since,
             ) as chunks:
                 async for chunk in chunks:
-                    for line in sifter.feed(chunk):
+                    for line in answer.feed(chunk):
                         self._pauses = RetryPauses()
-                        if sifter.missed and self._lost:
+                        if answer.missed and self._lost:
                             self._lost("the node has begun a new log: what it printed before this may be missing")
-                        sifter.missed = False
+                        answer.missed = False
                         yield line
         except KubernetesError as error:
             self._trouble = error
         else:
-            if sifter.said:
-                self._trouble = LogIncomplete(f"the node says: {sifter.said.decode(errors='replace').strip()}")
+            if answer.said:
+                self._trouble = LogIncomplete(f"the node says: {answer.said.decode(errors='replace').strip()}")
 
     async def look_again(self) -> None:
         await asyncio.sleep(self._pauses.next(self._trouble))

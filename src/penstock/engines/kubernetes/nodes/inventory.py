@@ -10,11 +10,10 @@ from penstock.domain import nodes as domain
 from penstock.domain.nodes import GpuPool, Holder
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.objects import Container, Pod, condition
+from penstock.engines.kubernetes.api.objects import OVER, Container, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add_amounts, amount
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
-OVER = ("Succeeded", "Failed")
 UNNAMED = "GPU"
 """The product of GPUs on a node that does not name them."""
 AT_ONCE = 200
@@ -23,7 +22,7 @@ _SAID_ELSEWHERE = ("node.kubernetes.io/",)
 """Taints that Kubernetes sets and the state of the node explains better."""
 
 
-def requests(pod: Pod) -> dict[str, Decimal]:
+def sum_requests(pod: Pod) -> dict[str, Decimal]:
     """Return what a pod holds on its node: all its containers together, or the largest of its init containers, if that
     is more."""
     together: dict[str, Decimal] = {}
@@ -133,7 +132,7 @@ class Inventory:
         for pod in self._pods.by("node", node.name):
             if pod.status.phase in OVER:
                 continue
-            asked = requests(pod)
+            asked = sum_requests(pod)
             for name, size in asked.items():
                 taken[name] = taken.get(name, Decimal(0)) + size
             if gpus := int(asked.get(names.GPU, 0)):

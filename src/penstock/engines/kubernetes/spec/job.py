@@ -13,14 +13,14 @@ from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import pod
 from penstock.engines.kubernetes.spec.pod import Fields, PodIdentity
-from penstock.engines.kubernetes.state.jobs import placement_text
+from penstock.engines.kubernetes.state.jobs import write_placement
 from penstock.engines.shared.records import without_values
 
 LARGEST_RECORD = 192 * 1024
 """Bytes; all annotations of an object together may have 256 KiB."""
 
 
-def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
+def build_jobs(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
     """Build the run's Job; for an array of which only some indexes run again, one Job for each of these.
 
     A Job that has ended cannot be opened again, and indexes of a Job cannot be chosen. One that is `held` makes no pods
@@ -36,13 +36,13 @@ def jobs_of(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, 
         ]
     bodies = [_job(launch, made, place, recorded=place is places[0]) for place in places]
     for body in bodies if held else ():
-        body["metadata"]["annotations"][names.PLACEMENT] = placement_text(0, now())
+        body["metadata"]["annotations"][names.PLACEMENT] = write_placement(0, now())
         body["spec"]["suspend"] = True
     return bodies
 
 
 def _job(launch: Launch, made: PodSettings, place: PodIdentity, *, recorded: bool) -> Fields:
-    found = pod.labels(launch, place) | {names.TASK_NAME: launch.name}
+    found = pod.build_labels(launch, place) | {names.TASK_NAME: launch.name}
     annotations = {
         names.CREATED_AT: datetime.now(UTC).replace(tzinfo=None).isoformat(),
         names.NUM_NODES: str(launch.spec.nodes),
@@ -60,7 +60,7 @@ def _job(launch: Launch, made: PodSettings, place: PodIdentity, *, recorded: boo
     spec = _counts(launch, place) | {
         "completionMode": "Indexed",
         "podReplacementPolicy": "Failed",  # none is started anew while the old one may still write
-        "template": pod.template(launch, made, place),
+        "template": pod.build_template(launch, made, place),
     }
     if launch.spec.queue:
         found[names.QUEUE] = launch.spec.queue
@@ -82,13 +82,13 @@ def _counts(launch: Launch, place: PodIdentity) -> Fields:
     }
 
 
-def service_of(launch: Launch) -> Fields | None:
+def build_service(launch: Launch) -> Fields | None:
     """Build the Service that gives each node a name in DNS as soon as it has an address; None for a single node."""
     if launch.spec.nodes == 1:
         return None
     run = Run(launch.workload_id, launch.attempt)
     name = names.job_name(launch.name, run)
-    found = pod.labels(launch, PodIdentity(name))
+    found = pod.build_labels(launch, PodIdentity(name))
     return {
         "metadata": {"name": name, "labels": found},
         "spec": {
@@ -99,7 +99,7 @@ def service_of(launch: Launch) -> Fields | None:
     }
 
 
-def owned_by(*owners: Job) -> Fields:
+def build_owner_patch(*owners: Job) -> Fields:
     """Build a patch that makes Jobs the owners: Kubernetes deletes the object with the last of them."""
     references = [
         {"apiVersion": Job.kind.api_version, "kind": Job.kind.name, "name": job.name, "uid": job.uid} for job in owners

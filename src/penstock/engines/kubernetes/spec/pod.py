@@ -13,7 +13,7 @@ from penstock.domain.workloads import Medium, Resources, Scratch, Selectors, Spe
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Pod
-from penstock.engines.kubernetes.settings import PodSettings, security
+from penstock.engines.kubernetes.settings import PodSettings, build_pod_security
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.minder import MARKS, command, needs_bash, verbatim
 
@@ -32,7 +32,7 @@ class PodIdentity:
     """What the nodes call the GPUs that were asked for; empty is any."""
 
 
-def template(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
+def build_template(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
     """Build the pod template of a Job."""
     annotations = {names.OWNER: f"{launch.group}/{launch.user}"}
     if launch.workdir_archive is not None:
@@ -40,12 +40,12 @@ def template(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
     if needs_bash(launch):
         annotations[names.HAS_BASH] = "true"
     return {
-        "metadata": {"labels": labels(launch, place), "annotations": annotations},
+        "metadata": {"labels": build_labels(launch, place), "annotations": annotations},
         "spec": _spec(launch, made, place),
     }
 
 
-def labels(launch: Launch, place: PodIdentity) -> dict[str, str]:
+def build_labels(launch: Launch, place: PodIdentity) -> dict[str, str]:
     """Build the labels: k8s-cli's, and those that name the run."""
     found = {
         names.MANAGED: names.PENSTOCK,
@@ -61,7 +61,7 @@ def labels(launch: Launch, place: PodIdentity) -> dict[str, str]:
     return found
 
 
-def peers(launch: Launch, job: str) -> list[str]:
+def list_peers(launch: Launch, job: str) -> list[str]:
     """Return the addresses at which the nodes of a run reach each other, by rank."""
     nodes = launch.spec.nodes
     return [f"{job}-{rank}.{job}" for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
@@ -74,7 +74,7 @@ def _spec(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(launch.stop_grace, 1),
-        "securityContext": security(made),
+        "securityContext": build_pod_security(made),
         "containers": [_container(launch, made, place, mounts)],
         "volumes": volumes,
     }
@@ -82,14 +82,14 @@ def _spec(launch: Launch, made: PodSettings, place: PodIdentity) -> Fields:
         spec["subdomain"] = place.job
     if launch.spec.max_duration and not needs_bash(launch):
         spec["activeDeadlineSeconds"] = launch.spec.max_duration
-    spec |= placement(made, place.products, launch.spec.selectors)
+    spec |= build_placement(made, place.products, launch.spec.selectors)
     if launch.spec.pull_secrets:
         pulled = dict.fromkeys((*made.pull_secrets, *launch.spec.pull_secrets))
         spec["imagePullSecrets"] = [{"name": name} for name in pulled]
     return spec
 
 
-def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Selectors = ANYWHERE) -> Fields:
+def build_placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Selectors = ANYWHERE) -> Fields:
     """Say on which nodes pods may run; what the admin selects goes before what a user does."""
     fields: Fields = {}
     if selected := wanted_of.labels | made.node_selector:
@@ -100,12 +100,12 @@ def placement(made: PodSettings, products: Sequence[str] = (), wanted_of: Select
         fields["runtimeClassName"] = made.runtime_class
     if made.pull_secrets:
         fields["imagePullSecrets"] = [{"name": name} for name in made.pull_secrets]
-    if wanted := affinity(products, wanted_of.node):
+    if wanted := build_affinity(products, wanted_of.node):
         fields["affinity"] = wanted
     return fields
 
 
-def affinity(products: Sequence[str], node: str | None) -> Fields:
+def build_affinity(products: Sequence[str], node: str | None) -> Fields:
     """Build an affinity to nodes with these GPUs, or to one node."""
     wanted: Fields = {}
     if products:
@@ -116,10 +116,10 @@ def affinity(products: Sequence[str], node: str | None) -> Fields:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}} if wanted else {}
 
 
-def planned(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
+def plan_pod(spec: Spec, made: PodSettings, products: Sequence[str] = ()) -> Pod:
     """Build a pod as far as it decides on which nodes it fits."""
-    container = {"name": names.CONTAINER, "resources": resources(spec.resources, made)}
-    body = {"spec": {"containers": [container]} | placement(made, products, spec.selectors)}
+    container = {"name": names.CONTAINER, "resources": build_resources(spec.resources, made)}
+    body = {"spec": {"containers": [container]} | build_placement(made, products, spec.selectors)}
     return msgspec.convert(body, Pod)
 
 
@@ -129,9 +129,9 @@ def _container(launch: Launch, made: PodSettings, place: PodIdentity, mounts: li
         "name": names.CONTAINER,
         "image": spec.resources.image or made.image,
         "env": _env(launch, place),
-        "resources": resources(spec.resources, made),
+        "resources": build_resources(spec.resources, made),
         "volumeMounts": mounts,
-        "securityContext": container_security(restricted=made.restricted),
+        "securityContext": build_container_security(restricted=made.restricted),
     }
     if whole := [each for each in spec.from_secrets if each.name is None]:
         container["envFrom"] = [{"prefix": each.prefix, "secretRef": {"name": each.secret}} for each in whole]
@@ -144,7 +144,7 @@ def _container(launch: Launch, made: PodSettings, place: PodIdentity, mounts: li
     return container
 
 
-def container_security(*, restricted: bool) -> Fields:
+def build_container_security(*, restricted: bool) -> Fields:
     capabilities: Fields = {"drop": ["ALL"]} if restricted else {"drop": ["ALL"], "add": list(CAPABILITIES)}
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 
@@ -152,7 +152,7 @@ def container_security(*, restricted: bool) -> Fields:
 # -- how much ------------------------------------------------------------------------------------------------------
 
 
-def resources(asked: Resources, made: PodSettings) -> Fields:
+def build_resources(asked: Resources, made: PodSettings) -> Fields:
     """Build requests and limits: what is asked for is both, unless `requests` says less."""
     limits = {
         "cpu": _milli(asked.cpus_milli),
@@ -206,7 +206,7 @@ def _env(launch: Launch, place: PodIdentity) -> list[Fields]:
 
 
 def _facts(launch: Launch, place: PodIdentity) -> dict[str, str]:
-    facts = run_variables(launch, peers(launch, place.job))
+    facts = run_variables(launch, list_peers(launch, place.job))
     if launch.spec.nodes == 1:
         facts |= dict.fromkeys(RANKS, "0")
     if place.index is not None:

@@ -44,8 +44,8 @@ async def create_secret(api: KubernetesApi, launch: Launch, owners: Sequence[Job
         return
     run = Run(launch.workload_id, launch.attempt)
     name = names.job_name(launch.name, run)
-    labels = pod.labels(launch, pod.PodIdentity(name))
-    metadata = {"name": name, "labels": labels} | jobs.owned_by(*owners[:MOST_OWNERS])["metadata"]
+    labels = pod.build_labels(launch, pod.PodIdentity(name))
+    metadata = {"name": name, "labels": labels} | jobs.build_owner_patch(*owners[:MOST_OWNERS])["metadata"]
     body = {"metadata": metadata, "type": "Opaque", "immutable": True, "stringData": values}
     try:
         await api.create(Secret, body, namespace)

@@ -90,7 +90,7 @@ class WorkdirSender:
     def forget(self, run: Run) -> None:
         self._archive(run).unlink(missing_ok=True)
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- how it is sent --------------------------------------------------------------------------------------------
 
     def _seen(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
@@ -132,13 +132,13 @@ class WorkdirSender:
             async with session:
                 if not await _wants_it(session):
                     return await session.exit_code() == 0
-                sending = asyncio.create_task(_copy(archive, session))
+                copy = asyncio.create_task(_copy(archive, session))
                 try:
                     return await session.exit_code() == 0
                 finally:
-                    sending.cancel()
+                    copy.cancel()
                     with suppress(asyncio.CancelledError, KubernetesError):
-                        await sending
+                        await copy
 
 
 async def _wants_it(session: ExecSession) -> bool:

@@ -68,7 +68,7 @@ def timed_out(record: PodRecord) -> bool:
     )
 
 
-def peak_of(record: PodRecord) -> int | None:
+def find_peak(record: PodRecord) -> int | None:
     """Return its peak of memory; what was killed for its memory used all that it was allowed."""
     limit = whole(record.memory_limit) if record.cause == "OOMKilled" else 0
     return read_note(record.said).peak or limit or None
@@ -80,7 +80,7 @@ def _own(record: PodRecord) -> UnitEnd:
         return not_started(record.said, code=record.exit_code)
     if code and record.cause == "OOMKilled":
         limit = whole(record.memory_limit) if record.memory_limit else 0
-        return out_of_memory(record.node, limit, peak_of(record), code)
+        return out_of_memory(record.node, limit, find_peak(record), code)
     return ended_by_itself(code, read_note(record.said).phase)
 
 

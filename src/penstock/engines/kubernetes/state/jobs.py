@@ -58,7 +58,7 @@ class RunParts:
     """Indexes Kubernetes has counted, whether or not anyone saw their pods."""
 
 
-def parts_of_run(jobs: Sequence[Job], pods: Mapping[int, PodRecord]) -> RunParts:
+def list_parts(jobs: Sequence[Job], pods: Mapping[int, PodRecord]) -> RunParts:
     """Return the parts its Jobs have; if someone deleted the Jobs, those whose pods were seen."""
     if not jobs:
         return RunParts(tuple(sorted(pods)), array=any(record.array for record in pods.values()))
@@ -72,7 +72,7 @@ def parts_of_run(jobs: Sequence[Job], pods: Mapping[int, PodRecord]) -> RunParts
             completed |= {own} if job.status.succeeded else set()
             failed |= {own} if is_failing(job) else set()
         else:
-            parts |= set(range(min(job.spec.completions or 1, names.MOST_PARTS)))
+            parts |= set(range(min(job.completions, names.MOST_PARTS)))
             completed |= read_indexes(job.status.completed_indexes)
             failed |= read_indexes(job.status.failed_indexes)
     array = any(is_array(job) for job in jobs)
@@ -94,10 +94,10 @@ def read_indexes(text: str) -> set[int]:
     return found
 
 
-def current_pods(jobs: Sequence[Job], pods: Mapping[int, PodRecord]) -> dict[int, PodRecord]:
+def select_current_pods(jobs: Sequence[Job], pods: Mapping[int, PodRecord]) -> dict[int, PodRecord]:
     """Leave out the pods that were taken away when the Job was suspended: it makes new ones when it goes on."""
-    asked = intervention(jobs)
-    if not jobs or asked.stopped or asked.verdict or part_verdicts(jobs):
+    asked = read_intervention(jobs)
+    if not jobs or asked.stopped or asked.verdict or read_part_verdicts(jobs):
         return dict(pods)
     moments = [found.last_transition_time for job in jobs if (found := condition(job.status.conditions, "Suspended"))]
     if any(job.spec.suspend for job in jobs):
@@ -115,7 +115,7 @@ def _was_taken_away(record: PodRecord, moment: datetime | None) -> bool:
 # what was done to it
 
 
-def intervention(jobs: Sequence[Job]) -> Intervention:
+def read_intervention(jobs: Sequence[Job]) -> Intervention:
     limits = [job.annotations.get(names.MAX_DURATION, "") for job in jobs]
     return Intervention(
         stopped=any(names.STOP in job.annotations for job in jobs),
@@ -125,7 +125,7 @@ def intervention(jobs: Sequence[Job]) -> Intervention:
     )
 
 
-def part_verdicts(jobs: Sequence[Job]) -> dict[int, UnitEnd]:
+def read_part_verdicts(jobs: Sequence[Job]) -> dict[int, UnitEnd]:
     """Return the verdicts on single parts: an index of an array, or a node that was lost."""
     prefix = f"{names.VERDICT}-"
     found = {}
@@ -170,7 +170,7 @@ def read_placement(job: Job) -> PlacementRecord | None:
         return None
 
 
-def placement_text(tries: int, again: datetime) -> str:
+def write_placement(tries: int, again: datetime) -> str:
     return json.dumps({"tries": tries, "again": iso(again)})
 
 

@@ -12,9 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.objects import Pod, condition
-
-OVER = ("Succeeded", "Failed")
+from penstock.engines.kubernetes.api.objects import OVER, Pod, condition
 
 
 class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,14 +12,14 @@ from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes.api.objects import Job, Pod
-from penstock.engines.kubernetes.state.endings import Intervention, is_own, judge_end, peak_of, timed_out
+from penstock.engines.kubernetes.state.endings import Intervention, find_peak, is_own, judge_end, timed_out
 from penstock.engines.kubernetes.state.jobs import (
     RunParts,
-    intervention,
     is_failing,
     is_quiet,
-    part_verdicts,
-    parts_of_run,
+    list_parts,
+    read_intervention,
+    read_part_verdicts,
 )
 from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.shared.endings import UnitEnd
@@ -118,9 +118,9 @@ def compute_report(snapshot: Snapshot) -> Report:
         return Report(presence=Presence.absent)
     facts = _Facts(
         snapshot,
-        parts_of_run(snapshot.jobs, snapshot.pods),
-        intervention(snapshot.jobs),
-        part_verdicts(snapshot.jobs),
+        list_parts(snapshot.jobs, snapshot.pods),
+        read_intervention(snapshot.jobs),
+        read_part_verdicts(snapshot.jobs),
         failing=any(is_failing(job) for job in snapshot.jobs),
         quiet=all(is_quiet(job) for job in snapshot.jobs),
     )
@@ -260,7 +260,7 @@ def _ended(facts: _Facts, part: int, found: UnitEnd, record: PodRecord | None = 
         exit_code=found.exit_code,
         started_at=started,
         ended_at=max(at, started) if started else at,
-        peak_memory_bytes=peak_of(record) if record else None,
+        peak_memory_bytes=find_peak(record) if record else None,
         node=(record.node or None) if record else None,
     )
 

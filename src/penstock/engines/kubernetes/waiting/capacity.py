@@ -12,16 +12,16 @@ from decimal import Decimal
 
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Pod
-from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
+from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, sum_requests
 from penstock.engines.kubernetes.settings import LABEL_VALUE
 from penstock.engines.kubernetes.waiting.shortage import (
     SHOWN,
     ShortageCauses,
     describe_closed_nodes,
+    describe_gpus,
+    explain_causes,
     fits,
-    gpu_words,
     short_product,
-    shortage_of,
     show_amount,
     wanted_products,
 )
@@ -47,7 +47,7 @@ class Autoscaler:
 
     def brings(self, pod: Pod) -> str | None:
         """Say in a few words what nodes can come for such a pod; None if none can."""
-        count, wanted = int(requests(pod).get(names.GPU, 0)), wanted_products(pod)
+        count, wanted = int(sum_requests(pod).get(names.GPU, 0)), wanted_products(pod)
         if not count:
             return "more nodes" if self.plain else None
         return " or ".join(map(short_product, self._with(count, wanted))) or None
@@ -90,8 +90,8 @@ class NodeCapacity:
     """Beside what runs on the node."""
 
 
-def room_for(pod: Pod, most: int, inventory: Inventory) -> NodeCapacity:
-    asked = {name: size for name, size in requests(pod).items() if size}
+def count_room(pod: Pod, most: int, inventory: Inventory) -> NodeCapacity:
+    asked = {name: size for name, size in sum_requests(pod).items() if size}
     ever, open_, now = {}, {}, {}
     for node in inventory.all():
         if not fits(pod, node, inventory):
@@ -108,12 +108,12 @@ def _count(asked: Mapping[str, Decimal], there: Mapping[str, Decimal], most: int
     return max(min(rooms, default=most), 0)
 
 
-def room_lacking(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
+def explain_lack_of_room(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
     """Say why nodes that start together must take no places: some would find one, and never all of them.
 
     None also where none would find one: their pods take nothing from others, and show an autoscaler what is wanted.
     """
-    room = room_for(pod, nodes, inventory)
+    room = count_room(pod, nodes, inventory)
     there = sum(room.open.values())
     if not 0 < there < nodes or autoscaler.brings(pod):
         return None
@@ -126,16 +126,19 @@ def room_lacking(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autosca
     return f"it cannot start on the nodes that take work now: {asked}, and there is room for {there}; {why}"
 
 
-def outlook(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
+def explain_outlook(pod: Pod, nodes: int, inventory: Inventory, autoscaler: Autoscaler) -> str | None:
     """Say why a workload of so many nodes would wait, as far as what nodes have decides it; None if it need not."""
-    room = room_for(pod, nodes, inventory)
+    room = count_room(pod, nodes, inventory)
     free = sum(room.now.values())
     if free >= nodes:
         return None
     if not free:
-        said = shortage_of(pod, _foreseen(pod, inventory), inventory) or "no node has all it asks for free at once"
+        said = explain_causes(pod, _foreseen(pod, inventory), inventory) or "no node has all it asks for free at once"
     else:
-        said = room_lacking(pod, nodes, inventory, autoscaler) or f"{free} of its {nodes} nodes would find a place now"
+        said = (
+            explain_lack_of_room(pod, nodes, inventory, autoscaler)
+            or f"{free} of its {nodes} nodes would find a place now"
+        )
     coming = autoscaler.brings(pod)
     return f"{said}; the cluster's autoscaler can bring {coming}" if coming else said
 
@@ -146,16 +149,16 @@ def _foreseen(pod: Pod, inventory: Inventory) -> ShortageCauses:
     open_ = [node for node in fitting if node.message is None]
     lacking = {
         name
-        for name, size in requests(pod).items()
+        for name, size in sum_requests(pod).items()
         if all(inventory.free(node.name).get(name, Decimal(0)) < size for node in open_ or fitting)
     }
     return ShortageCauses(insufficient=frozenset(lacking if fitting else ()), affinity=not fitting, closed=not open_)
 
 
 def _amounts(pod: Pod) -> str:
-    asked = requests(pod)
+    asked = sum_requests(pod)
     gpus = int(asked.pop(names.GPU, 0))
-    found = [gpu_words(gpus, wanted_products(pod))] if gpus else []
+    found = [describe_gpus(gpus, wanted_products(pod))] if gpus else []
     order = (CPU, MEMORY, DISK, *sorted(asked.keys() - {CPU, MEMORY, DISK}))
     return ", ".join([*found, *(show_amount(name, asked[name]) for name in order if asked.get(name))])
 

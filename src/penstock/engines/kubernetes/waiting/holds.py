@@ -26,10 +26,10 @@ from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesNotFound
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.spec.pod import Fields, affinity
+from penstock.engines.kubernetes.spec.pod import Fields, build_affinity
 from penstock.engines.kubernetes.state.jobs import (
     awaits_product,
     is_array,
@@ -37,10 +37,10 @@ from penstock.engines.kubernetes.state.jobs import (
     is_finished,
     is_given_up,
     is_quiet,
-    placement_text,
     read_placement,
+    write_placement,
 )
-from penstock.engines.kubernetes.waiting.capacity import read_autoscaler, room_for, room_lacking
+from penstock.engines.kubernetes.waiting.capacity import count_room, explain_lack_of_room, read_autoscaler
 from penstock.engines.kubernetes.waiting.shortage import wanted_node, wanted_products
 from penstock.settings import Settings
 
@@ -67,14 +67,29 @@ class Gang:
         """Runs without pods that try again when there is room."""
         self._short: set[Run] = set()
         """Held runs for which there was no room since they gave their places back."""
-        self._trying: Run | None = None
-        """The run that was resumed early because there was room: no other is, until its pods have taken it."""
+        self._trying: tuple[Run, str] | None = None
+        """The run that was resumed early because there was room, and the version of its Job before: no other is resumed
+        so until its pods have taken the room."""
+
+    def waiting(self) -> set[Run]:
+        """Return the held runs, and forget those that ended or were removed: nobody advances them any more."""
+        self.held = {run for run in self.held if (job := _gang_job(self._cluster, run)) and job.spec.suspend}
+        self._short = {run for run in self._short if _gang_job(self._cluster, run)}
+        return self.held
+
+    def _is_trying(self) -> bool:
+        """Are the pods of a run that was resumed early still looking for their places?"""
+        if self._trying:
+            run, before = self._trying
+            job = _gang_job(self._cluster, run)
+            suspended_again = job and job.spec.suspend and job.metadata.resource_version != before
+            if job is None or suspended_again or self._is_placed(run, job):
+                self._trying = None
+        return self._trying is not None
 
     async def advance(self, run: Run) -> None:
         self.held.discard(run)
         job = _gang_job(self._cluster, run)
-        if run == self._trying and (job is None or job.spec.suspend or self._is_placed(run, job)):
-            self._trying = None
         if job is None:
             self._short.discard(run)
             return
@@ -96,7 +111,7 @@ class Gang:
         placement = read_placement(job)
         tries = (placement.tries if placement else 0) + 1
         log.info("%s gives back its places", job.name)
-        annotations = {names.PLACEMENT: placement_text(tries, now() + self._pause(job, tries))}
+        annotations = {names.PLACEMENT: write_placement(tries, now() + self._pause(job, tries))}
         change = {"metadata": {"annotations": annotations}, "spec": {"suspend": True}}
         self._short.discard(run)
         self._has_new_room(run, job)  # which remembers that there is none
@@ -113,29 +128,34 @@ class Gang:
         if placement is None or not is_quiet(job) or self._cluster.pods_of(run):
             return
         self.held.add(run)
-        nodes = job.spec.completions or 1
-        if room_lacking(job.pod(), nodes, self._inventory, self._autoscaler):
+        nodes = job.completions
+        if explain_lack_of_room(job.pod(), nodes, self._inventory, self._autoscaler):
             return
         if placement.again and placement.again > now():
-            if not self._has_new_room(run, job) or self._trying:
+            if not self._has_new_room(run, job) or self._is_trying():
                 self._cluster.changed_at(run, placement.again)
                 return
-            self._trying = run
+            self._trying = (run, job.metadata.resource_version)
         self._short.discard(run)
         log.info("%s tries again to find places", job.name)
-        await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+        try:
+            await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+        except KubernetesError:
+            if self._trying and self._trying[0] == run:
+                self._trying = None
+            raise
 
     def _has_new_room(self, run: Run, job: Job) -> bool:
         """Is there room for all of it that was not there when it gave up? What seemed free then was not: not all that
         decides is seen from here."""
-        nodes = job.spec.completions or 1
-        if self._placed(run) + sum(room_for(job.pod(), nodes, self._inventory).now.values()) < nodes:
+        nodes = job.completions
+        if self._placed(run) + sum(count_room(job.pod(), nodes, self._inventory).now.values()) < nodes:
             self._short.add(run)
             return False
         return run in self._short
 
     def _is_placed(self, run: Run, job: Job) -> bool:
-        return self._placed(run) >= (job.spec.completions or 1)
+        return self._placed(run) >= job.completions
 
     def _placed(self, run: Run) -> int:
         return sum(bool(pod.spec.node_name) for pod in self._cluster.pods_of(run))
@@ -146,7 +166,7 @@ def gives_back_at(cluster: Cluster, run: Run, timeout: timedelta) -> datetime | 
     job = _gang_job(cluster, run)
     if job is None or job.spec.suspend:
         return None
-    since = _partly_since(cluster.pods_of(run), job.spec.completions or 1)
+    since = _partly_since(cluster.pods_of(run), job.completions)
     return since + timeout if since else None
 
 
@@ -154,7 +174,7 @@ def _gang_job(cluster: Cluster, run: Run) -> Job | None:
     """Find the Job of a run with several nodes that is ours to start and stop."""
     jobs = cluster.jobs_of(run)
     job = jobs[0] if len(jobs) == 1 else None
-    if job is None or (job.spec.completions or 1) < 2 or is_array(job) or names.QUEUE in job.labels:
+    if job is None or job.completions < 2 or is_array(job) or names.QUEUE in job.labels:
         return None
     ended = is_finished(job) or is_failing(job) or job.metadata.deletion_timestamp
     return None if ended or is_given_up(job) else job
@@ -183,10 +203,15 @@ class Products:
         self.awaited: set[Run] = set()
         """Runs whose products no node has."""
 
+    def waiting(self) -> set[Run]:
+        """Return the runs that wait for a product, and forget those that ended or were removed."""
+        self.awaited = {run for run in self.awaited if any(map(_may_be_named, self._cluster.jobs_of(run)))}
+        return self.awaited
+
     async def advance(self, run: Run) -> None:
         self.awaited.discard(run)
         for job in self._cluster.jobs_of(run):
-            if not self._waits(job):
+            if not _may_be_named(job) or self._inventory.has_product(wanted_products(job.pod())):
                 continue
             self.awaited.add(run)
             if found := self._meant(job):
@@ -194,11 +219,6 @@ class Products:
                     await self._name(job, found)
                 except KubernetesNotFound:
                     log.debug("%s is gone", job.name)
-
-    def _waits(self, job: Job) -> bool:
-        if is_given_up(job) or job.metadata.deletion_timestamp:
-            return False
-        return awaits_product(job) and not self._inventory.has_product(wanted_products(job.pod()))
 
     def _meant(self, job: Job) -> list[str]:
         try:
@@ -212,7 +232,11 @@ class Products:
     async def _name(self, job: Job, products: list[str]) -> None:
         """Name the products in the Job. One node or an array begins; several nodes look for their places together."""
         log.info("%s now asks for %s", job.name, ", ".join(products))
-        spec: Fields = {"template": {"spec": {"affinity": affinity(products, wanted_node(job.pod()))}}}
-        if is_array(job) or (job.spec.completions or 1) < 2:
+        spec: Fields = {"template": {"spec": {"affinity": build_affinity(products, wanted_node(job.pod()))}}}
+        if is_array(job) or job.completions < 2:
             spec["suspend"] = False
         await self._api.patch(Job, job.name, {"spec": spec}, job.namespace)
+
+
+def _may_be_named(job: Job) -> bool:
+    return awaits_product(job) and not is_given_up(job) and not job.metadata.deletion_timestamp

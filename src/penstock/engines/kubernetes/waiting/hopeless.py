@@ -12,11 +12,10 @@ import logging
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.cache import OVER
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesConflict, KubernetesNotFound
-from penstock.engines.kubernetes.api.objects import Job, Pod
+from penstock.engines.kubernetes.api.objects import OVER, Job, Pod
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
 from penstock.engines.kubernetes.state.report import Snapshot, Wait
 from penstock.engines.kubernetes.waiting.kueue import suspend_patch
@@ -67,7 +66,7 @@ async def end_lost_node(api: KubernetesApi, job: Job, part: int, node: str) -> N
     """End a run of several nodes of which one was lost: Kubernetes would wait for its end, which nobody can tell, and
     let the others wait, too."""
     name = f"{names.VERDICT}-{part}"
-    if job.spec.suspend or name in job.annotations or (job.spec.completions or 1) < 2 or is_array(job):
+    if job.spec.suspend or name in job.annotations or job.completions < 2 or is_array(job):
         return
     text = _verdict_text(Reason.NODE_LOST, f"Its node {node} was lost")
     change = {"metadata": {"annotations": {name: text}}}

@@ -19,13 +19,13 @@ from penstock.engines.kubernetes.api.resources import KubernetesEvent
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
-from penstock.engines.kubernetes.waiting.capacity import Autoscaler, room_lacking
+from penstock.engines.kubernetes.waiting.capacity import Autoscaler, explain_lack_of_room
 from penstock.engines.kubernetes.waiting.claims import find_claim_problem
 from penstock.engines.kubernetes.waiting.shortage import (
     ShortageCauses,
+    explain_causes,
     explain_shortage,
-    shape_of,
-    shortage_of,
+    reduce_to_shape,
     wanted_products,
 )
 from penstock.engines.shared.endings import strip_runtime_names
@@ -92,11 +92,11 @@ class WaitReasons:
     def _held(self, job: Job, placement: PlacementRecord) -> WaitReason:
         pod = job.pod()
         if awaits_product(job) and not self._inventory.has_product(wanted_products(pod)):
-            said = shortage_of(pod, ShortageCauses(affinity=True), self._inventory)
+            said = explain_causes(pod, ShortageCauses(affinity=True), self._inventory)
             return WaitReason(
                 State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, f"{said}; it starts when a node has what it needs"
             )
-        lacking = room_lacking(pod, job.spec.completions or 1, self._inventory, self._autoscaler)
+        lacking = explain_lack_of_room(pod, job.completions, self._inventory, self._autoscaler)
         if not placement.tries:
             said = lacking or "there is room for it; it looks for its places in a moment"
             return WaitReason(State.QUEUED, Reason.NO_AVAILABLE_RESOURCES, said)
@@ -143,7 +143,7 @@ class WaitReasons:
     def _shortage(self, pod: Pod, message: str) -> str:
         """Explain what no node has. Many pods wait for the same, so an answer holds a while: all nodes are gone through
         for it."""
-        key = (message, shape_of(pod))
+        key = (message, reduce_to_shape(pod))
         at, said = self._said.get(key, (-math.inf, ""))
         moment = monotonic()
         if moment - at > SAID_SECONDS:

@@ -11,7 +11,7 @@ from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import NodeSelectorTerm, Pod
-from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, requests
+from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, sum_requests
 
 SHOWN = 3
 """The most nodes, holders and products that are named; of more only their number is."""
@@ -52,11 +52,11 @@ def left_out(message: str) -> bool:
 
 
 def explain_shortage(pod: Pod, message: str, inventory: Inventory) -> str:
-    return shortage_of(pod, read_causes(message), inventory) or _plain(message)
+    return explain_causes(pod, read_causes(message), inventory) or _plain(message)
 
 
-def shortage_of(pod: Pod, causes: ShortageCauses, inventory: Inventory) -> str:
-    asked, products = requests(pod), wanted_products(pod)
+def explain_causes(pod: Pod, causes: ShortageCauses, inventory: Inventory) -> str:
+    asked, products = sum_requests(pod), wanted_products(pod)
     nodes = inventory.all()
     if not nodes:
         return "there is no node"
@@ -81,10 +81,10 @@ def shortage_of(pod: Pod, causes: ShortageCauses, inventory: Inventory) -> str:
     return "; ".join(said)
 
 
-def shape_of(pod: Pod) -> object:
+def reduce_to_shape(pod: Pod) -> object:
     """Return what of a pod decides where it fits, for comparing."""
     selector = frozenset((pod.spec.node_selector or {}).items())
-    return (frozenset(requests(pod).items()), wanted_products(pod), wanted_node(pod), selector)
+    return (frozenset(sum_requests(pod).items()), wanted_products(pod), wanted_node(pod), selector)
 
 
 def wanted_products(pod: Pod) -> frozenset[str]:
@@ -113,7 +113,7 @@ def _terms(pod: Pod) -> tuple[NodeSelectorTerm, ...]:
 
 def _no_gpus(count: int, products: frozenset[str], nodes: list[Node]) -> str:
     pools = [(node, pool) for node in nodes for pool in node.gpu_pools if not products or pool.product in products]
-    what = gpu_words(count, products)
+    what = describe_gpus(count, products)
     if not pools:
         return f"no node has {what}: {_what_there_is(nodes)}"
     most_node, most = max(pools, key=lambda pair: pair[1].total)
@@ -125,7 +125,7 @@ def _no_gpus(count: int, products: frozenset[str], nodes: list[Node]) -> str:
     return f"no node has {what} free: {shown}{more}"
 
 
-def gpu_words(count: int, products: Collection[str]) -> str:
+def describe_gpus(count: int, products: Collection[str]) -> str:
     return f"{count} × {' or '.join(sorted(map(short_product, products))) or 'GPU'}"
 
 
