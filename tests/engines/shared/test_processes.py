@@ -48,7 +48,7 @@ def test_one_that_has_ended_is_there_until_its_parent_takes_note() -> None:
 
 
 def test_descendants_are_found_through_all_generations() -> None:
-    with subprocess.Popen(["sh", "-c", "sh -c 'echo up; sleep 600; true'; true"], stdout=subprocess.PIPE) as shell:
+    with subprocess.Popen(["sh", "-c", "sh -c 'sleep 600 & echo up; wait'; true"], stdout=subprocess.PIPE) as shell:
         assert shell.stdout
         shell.stdout.readline()
         inner = first_child(shell.pid)
