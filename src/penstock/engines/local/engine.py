@@ -83,7 +83,7 @@ class LocalEngine:
         self._readers: dict[Run, RunReader] = {}
         self._sandbox_works = False
         self._closing = AsyncExitStack()
-        # What takes as long as users' directories are large has threads of its own, so that no other work waits for it.
+        # Work that takes longer the more files users have gets threads of its own, so that nothing else waits for it.
         self._scans = ThreadPoolExecutor(2, "penstock-scan")
         self._erases = ThreadPoolExecutor(2, "penstock-erase")
         self._scanning: dict[str, asyncio.Future[int]] = {}

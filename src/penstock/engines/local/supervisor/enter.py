@@ -99,10 +99,10 @@ def open_namespaces(pid: int) -> dict[str, int]:
     return spaces
 
 
-def _parent(pid: int) -> int | None:
+def _parent(pid: int) -> int:
     """Return the parent, which identifies the node: its program's name is chosen by the job."""
     process = read_process(pid)
-    return process.parent if process else None
+    return process.parent if process else 0
 
 
 def _join_outer(spaces: dict[str, int]) -> None:
