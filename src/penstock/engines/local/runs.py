@@ -63,8 +63,8 @@ def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subproc
             process.stdin.close()  # it ends, and gives up the lock
             process.wait()
             raise
-        with suppress(BrokenPipeError), process.stdin as going:
-            going.write(b"1")
+        with suppress(BrokenPipeError), process.stdin as go_pipe:
+            go_pipe.write(b"1")
         return process
 
 

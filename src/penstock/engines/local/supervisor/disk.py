@@ -47,14 +47,14 @@ class DiskScans:
         if not asked:
             return
         self._said, self._began = b"", now
-        self.pipe, saying = os.pipe()
+        self.pipe, write_end = os.pipe()
         try:
-            self._pid = fork_child(lambda: _scan(asked), saying)
+            self._pid = fork_child(lambda: _scan(asked), write_end)
         except OSError:  # no process to be had: another time
             os.close(self.pipe)
             self.pipe, self.due = -1, now + self._every
         finally:
-            os.close(saying)
+            os.close(write_end)
 
     def read_sizes(self, now: float) -> dict[int, list[int]] | None:
         """Read from the child; once all is there, return the bytes in each folder by the number of the node."""

@@ -58,15 +58,15 @@ def _lies_at(root: int, dest: str, expected: int) -> bool:
 
 def mount_inside(pid: int, plan: dict[str, Any]) -> str | None:
     """Mount what belongs inside volumes; return a message about what could not be mounted. `pid` is bubblewrap's."""
-    hearing, saying = os.pipe()
+    read_end, write_end = os.pipe()
     try:
-        child = fork_child(lambda: _move_all(pid, plan), saying)
+        child = fork_child(lambda: _move_all(pid, plan), write_end)
     finally:
-        os.close(saying)
+        os.close(write_end)
     said = b""
-    while data := os.read(hearing, 4096):
+    while data := os.read(read_end, 4096):
         said += data
-    os.close(hearing)
+    os.close(read_end)
     _, status = os.waitpid(child, 0)
     return None if status == 0 else said.decode(errors="replace") or "Nothing could be mounted inside its volumes."
 

@@ -54,6 +54,11 @@ def descendants(pid: int, skip: int) -> list[int]:
     return found
 
 
+def exit_code(status: int) -> int:
+    """Return the code that a shell would have for what `waitpid` says."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+
+
 def signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)

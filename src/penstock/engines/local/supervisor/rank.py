@@ -9,7 +9,7 @@ from penstock.engines.shared.logfile import LogFile
 from penstock.engines.shared.processes import first_child, read_count
 
 from .mounts import find_exchanged, mount_inside
-from .processes import CONT, KILL, STOP, TERM, signal, terminate_rest, terminate_tree
+from .processes import CONT, KILL, STOP, TERM, exit_code, signal, terminate_rest, terminate_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -173,7 +173,7 @@ class Rank:
 
     def reap(self) -> None:
         _, status = os.waitpid(self.pid, 0)
-        self.code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+        self.code = exit_code(status)
         os.close(self.pidfd)
         self.pidfd = -1
 
