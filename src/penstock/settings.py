@@ -98,7 +98,7 @@ class Settings:
     """Memory this machine offers to workloads, such as `64Gi`; empty is all it has."""
 
     default_cpus: str = "500m"
-    """What a node of a workload that names no CPUs is counted as. It may use more."""
+    """The CPUs that are counted for a node of a workload that names none. It may use more."""
 
     default_requeue: int = 0
     """How often a workload that says no `requeue` begins anew when its node is lost or takes its room back, as when an
@@ -122,8 +122,8 @@ class Settings:
     """Log kept per node of a workload: the first half and the newest half; the gap is stated in the log."""
 
     disk_scan: str = "10s"
-    """How often, at most, what a job holds on the disk is looked up where it asked for a size (`disk_size`, or the
-    `size` of scratch). Looking takes longer the more files there are; the next look waits twenty times as long."""
+    """How often, at most, the disk use of a job is measured that asked for a size (`disk_size`, or the `size` of
+    scratch). A scan takes longer the more files there are; the next one waits twenty times as long."""
 
     stop_grace: str = "10s"
     """Time between TERM and KILL when a workload is stopped."""
@@ -132,28 +132,28 @@ class Settings:
     """How long ended workloads and their logs are kept."""
 
     gpu_sample: str = "15s"
-    """How often it is looked at what GPUs do, for `penstock usage` and `idle_timeout`."""
+    """How often the load of GPUs is read, for `penstock usage` and `idle_timeout`."""
 
     telegram_token: str = ""
-    """The token of the bot that tells people by Telegram; empty: nobody is told that way."""
+    """The token of the Telegram bot that notifies people; empty: nobody is notified by Telegram."""
 
     telegram_token_file: str = ""
-    """A file that only the server's account can read, with that token: the configuration is read by everyone."""
+    """A file with that token that only the server's account can read: the configuration is read by everyone."""
 
     telegram_api: str = "https://api.telegram.org"
-    """Where Telegram's bots are spoken to."""
+    """The address of Telegram's Bot API."""
 
     webhooks: tuple[str, ...] = ()
-    """Addresses this server may tell of workloads' states, each with all that is below it, such as
+    """Addresses that may be notified of workloads' states, each with all that is below it, such as
     `https://hooks.example.org/penstock`. Empty: none, since whoever may submit could otherwise make the server send
     requests anywhere it can reach. Needs `webhook_secret`."""
 
     webhook_secret: str = ""
-    """What webhooks are signed with: the header X-Penstock-Signature is `sha256=` and the HMAC of the body. A server
-    that has `webhooks` and no secret does not start. Telegram needs none."""
+    """The key that signs webhooks: the header X-Penstock-Signature is `sha256=` and the HMAC of the body. A server that
+    has `webhooks` and no secret does not start. Telegram needs none."""
 
     webhook_secret_file: str = ""
-    """A file that only the server's account can read, with that secret."""
+    """A file with that secret that only the server's account can read."""
 
     kubernetes_config: str = ""
     """The kubeconfig file; empty is the service account inside a cluster, else $KUBECONFIG, else ~/.kube/config."""
@@ -172,8 +172,8 @@ class Settings:
     """The ClusterRole the server binds to its own account in each namespace it makes; empty: it needs none."""
 
     kubernetes_quota: dict[str, str] = field(default_factory=dict)
-    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none. What a
-    job says no memory for counts as none in `requests.memory`; `limits.*` turns jobs away that say no such limit."""
+    """A ResourceQuota for each namespace Penstock makes: a table such as `requests.cpu = "32"`; empty is none. A job
+    that names no memory counts as none in `requests.memory`; `limits.*` turns away jobs that name no such limit."""
 
     kubernetes_network: Literal["open", "namespace", "closed"] = "open"
     """A NetworkPolicy in each namespace Penstock makes. `namespace`: pods are reached only from their own namespace,
@@ -190,8 +190,8 @@ class Settings:
     """An image with a shell, `du` and `sleep`: measures volumes and opens shells on them."""
 
     kubernetes_dcgm_namespace: str = "gpu-operator"
-    """Where NVIDIA's dcgm-exporter runs, which tells what GPUs do; `gpu-operator` is where its GPU operator puts it.
-    Empty: it is not asked, and nothing is called idle."""
+    """The namespace of NVIDIA's dcgm-exporter, which measures the load of GPUs; its GPU operator puts it into
+    `gpu-operator`. Empty: it is not asked, and nothing is called idle."""
 
     kubernetes_kubelet_account: str = "penstock/penstock-nodes"
     """NAMESPACE/NAME of the service account whose token kubelets are shown when they are asked what their nodes do, for
@@ -206,9 +206,9 @@ class Settings:
     """Labels every node that runs our pods must have: a table of label = value."""
 
     kubernetes_autoscaler: tuple[str, ...] = ()
-    """What nodes an autoscaler can bring that are not there now: GPU products, each as the label
-    `nvidia.com/gpu.product` of its nodes says, if need be with how many of them one node has, such as
-    `NVIDIA-H100-80GB-HBM3:8`, and `cpu` for nodes without GPUs. `none`: nothing scales. Empty: nobody has said."""
+    """Nodes that an autoscaler can add: GPU products, each as the label `nvidia.com/gpu.product` of its nodes says, if
+    need be with how many of them one node has, such as `NVIDIA-H100-80GB-HBM3:8`, and `cpu` for nodes without GPUs.
+    `none`: nothing scales. Empty: not known."""
 
     kubernetes_tolerations: tuple[str, ...] = ()
     """Taints our pods tolerate, each `key`, `key=value` or either with `:effect`."""
@@ -226,8 +226,8 @@ class Settings:
     """The group volumes are made writable for (fsGroup); empty is none."""
 
     docker_installation: str = "penstock"
-    """What containers, networks and volumes on Docker hosts are named and marked with. Each of several Penstocks that
-    share a host has one of its own."""
+    """The name and label of containers, networks and volumes on Docker hosts. Each of several Penstocks that share a
+    host needs its own."""
 
     docker_image: str = "python:3.13-slim"
     """The image of a task that names none."""
@@ -261,11 +261,11 @@ class Settings:
     """How long an image may fail to be pulled, or a Secret or claim be missing, before the workload ends as failed."""
 
     launch_attempts: int = 3
-    """How often a Docker host is asked to make a workload's containers while it answers that it cannot, because it has
-    no addresses left; then the workload is STUCK. One that does not answer is asked on."""
+    """How often a Docker host is asked to make a workload's containers while it answers that it has no addresses left;
+    then the workload is STUCK. A host that does not answer is asked again and again."""
 
     launch_pause: str = "20s"
-    """How long is waited between two of these attempts."""
+    """The pause between two of these attempts."""
 
     @property
     def socket_path(self) -> Path:

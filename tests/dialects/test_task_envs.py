@@ -67,7 +67,7 @@ def test_what_the_command_line_adds_is_held_to_the_same_rules():
         "--env 1A: '1A' is not a variable's name: letters, digits and '_', no digit first, 255 characters at most "
         "(for example _1A)",
         "--env B: has a NUL character, which no variable can hold",
-        "--env C: is not text: half of a surrogate pair is in it",
+        "--env C: is not valid Unicode: it has half of a surrogate pair",
     ]
     assert problems_of("run: a", envs={f"A{n}": "x" for n in range(1001)}) == ["envs: has 1,001 entries; 1,000 at most"]
     assert problems_of("run: a", envs={f"A{n}": "x" * 120_000 for n in range(9)}) == [

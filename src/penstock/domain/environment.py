@@ -51,7 +51,7 @@ def value_problem(name: str, value: str, *, field: str, where: str | None = None
     try:
         size = _size(name, value)
     except UnicodeEncodeError:
-        return Problem("is not text: half of a surrogate pair is in it", field=field, where=where)
+        return Problem("is not valid Unicode: it has half of a surrogate pair", field=field, where=where)
     if size > ENTRY_LIMIT:
         return Problem("is longer than 128 KiB", field=field, where=where, hint="put long values in a file in a volume")
     return None

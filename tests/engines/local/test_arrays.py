@@ -210,10 +210,10 @@ def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path) -
     full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EAGAIN, "no process")
     tries = 0
     for error in [full] * 2 * TRIES + [other] * (TRIES - 1):
-        assert array.again(0, 1, tries, error)
+        assert array.put_back(0, 1, tries, error)
         _settle(array)
         _, _, tries = array.take() or pytest.fail("it is not to be started again")
-    assert not array.again(0, 1, tries, other)
+    assert not array.put_back(0, 1, tries, other)
     _settle(array)
 
 

@@ -48,7 +48,7 @@ def test_one_that_has_ended_is_there_until_its_parent_takes_note() -> None:
 
 
 def test_descendants_are_found_through_all_generations() -> None:
-    line = ["sh", "-c", "sh -c 'echo up; sleep 600; true'; true"]
+    line = ["sh", "-c", "sh -c 'sleep 600 & echo up; wait'; true"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, start_new_session=True) as shell:
         assert shell.stdout
         shell.stdout.readline()

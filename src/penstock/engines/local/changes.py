@@ -61,8 +61,8 @@ class RunWatcher:
             watched.pidfd = os.pidfd_open(pid or -1)
         except (OSError, ValueError):
             self._tasks.start(self._after_lock(run))
-            return
-        self._loop.add_reader(watched.pidfd, self._gone, run)
+        else:
+            self._loop.add_reader(watched.pidfd, self._gone, run)
         if has_ended(self._layout.run_dir(run)):  # it was quicker than we were
             self._tell(run)
 

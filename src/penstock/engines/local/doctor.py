@@ -15,6 +15,7 @@ from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.spec.identity import find_setpriv
 from penstock.engines.local.spec.sandbox import SandboxProgram, empty_sandbox, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
+from penstock.engines.shared.processes import read_text
 from penstock.errors import Unavailable
 from penstock.settings import Settings
 from penstock.wire.server import Check
@@ -103,10 +104,7 @@ def _remedy() -> str:
 
 
 def _sysctl(name: str) -> str:
-    try:
-        return (Path("/proc/sys") / name).read_text().strip()
-    except OSError:
-        return ""
+    return (read_text(f"/proc/sys/{name}") or "").strip()
 
 
 def _root_account(settings: Settings) -> tuple[int, int]:

@@ -81,11 +81,11 @@ class LocalEngine:
         """GPUs that runs of ours hold or are about to hold."""
         self._readers: dict[Run, RunReader] = {}
         self._sandbox_works = False
-        self._closing = AsyncExitStack()
-        # What takes as long as users' directories are large has threads of its own, so that no other work waits for it.
+        self._exit_stack = AsyncExitStack()
+        # Work that takes longer the more files users have gets threads of its own, so that nothing else waits for it.
         self._scans = ThreadPoolExecutor(2, "penstock-scan")
         self._erases = ThreadPoolExecutor(2, "penstock-erase")
-        self._scanning: dict[str, asyncio.Future[int]] = {}
+        self._volume_scans: dict[str, asyncio.Future[int]] = {}
 
     async def open(self) -> None:
         self._layout.make()
@@ -98,22 +98,22 @@ class LocalEngine:
         self._gpus = await asyncio.to_thread(find_gpus)
         if self._gpus:
             await self._gpu_monitor.open()
-        self._closing.callback(self._gpu_monitor.close)
+        self._exit_stack.callback(self._gpu_monitor.close)
         with suppress(PenstockError):  # whoever starts something then hears it
             await self._try_sandbox()
         self._logs = LocalLogs(self._layout)
-        self._closing.callback(self._logs.close)
+        self._exit_stack.callback(self._logs.close)
         self._watcher = RunWatcher(self._layout, self._logs.wake)
-        self._closing.push_async_callback(self._watcher.close)
+        self._exit_stack.push_async_callback(self._watcher.close)
         for run in self._layout.all_runs():
             self._adopt(run)
-        sweeping = asyncio.create_task(self._erase(runs.finish_removals, self._layout.runs))
-        self._closing.push_async_callback(asyncio.wait, [sweeping])
+        removals = asyncio.create_task(self._erase(runs.finish_removals, self._layout.runs))
+        self._exit_stack.push_async_callback(asyncio.wait, [removals])
 
     async def close(self) -> None:
         """Close whatever `open` came to open. Runs go on."""
-        await self._closing.aclose()
-        for scan in list(self._scanning.values()):
+        await self._exit_stack.aclose()
+        for scan in list(self._volume_scans.values()):
             scan.cancel()
 
     def _adopt(self, run: Run) -> None:
@@ -168,15 +168,15 @@ class LocalEngine:
 
     async def volume_usage(self, volume: Volume) -> int:
         """Measure a volume once, however many ask for it at the same time."""
-        scan = self._scanning.get(volume.id)
+        scan = self._volume_scans.get(volume.id)
         if scan is None:
             loop = asyncio.get_running_loop()
-            scan = self._scanning[volume.id] = loop.run_in_executor(self._scans, self._claims.usage, volume)
+            scan = self._volume_scans[volume.id] = loop.run_in_executor(self._scans, self._claims.usage, volume)
             scan.add_done_callback(partial(self._scanned, volume.id))
         return await asyncio.shield(scan)
 
     def _scanned(self, volume_id: str, scan: asyncio.Future[int]) -> None:
-        self._scanning.pop(volume_id, None)
+        self._volume_scans.pop(volume_id, None)
         if not scan.cancelled():
             scan.exception()  # seen, even if all who asked have gone
 

@@ -24,9 +24,9 @@ def run_events(run_dir: Path) -> list[Event]:
     told = {(line.get("index", 0), line["rank"]) for line in lines if line["event"] == "ended"}
     units = read_result(run_dir) or []
     untold = [unit for unit in units if (unit.get("index", 0), unit["rank"]) not in told]
-    naming = UnitNames(began, units)
-    found = [event for line in lines if (event := _event(line, naming))]
-    found += [_ended(unit, naming) for unit in untold if unit["started_at"]]  # a full disk kept them from `events`
+    names = UnitNames(began, units)
+    found = [event for line in lines if (event := _event(line, names))]
+    found += [_ended(unit, names) for unit in untold if unit["started_at"]]  # a full disk kept them from `events`
     found += _never_started([unit for unit in untold if not unit["started_at"]])
     found.sort(key=lambda event: event.at)
     return [*_began(began), *_newest(found)]
@@ -51,30 +51,30 @@ def _began(began: dict[str, Any]) -> list[Event]:
     return [Event(at=moment(began["at"]), kind=NORMAL, reason="Began", about="job", message="Its supervisor began.")]
 
 
-def _event(line: dict[str, Any], naming: UnitNames) -> Event | None:
+def _event(line: dict[str, Any], names: UnitNames) -> Event | None:
     what = line["event"]
     if what == "ended":
-        return _ended(line, naming)
+        return _ended(line, names)
     at = moment(line["at"])
     if what == "go":
-        return Event(at=at, kind=NORMAL, reason="Started", about=naming(line), message="It started.")
+        return Event(at=at, kind=NORMAL, reason="Started", about=names(line), message="It started.")
     if what == "stop":
         said = f"A stop was asked for: TERM, and KILL after {show_duration(line['grace'])}."
         return Event(at=at, kind=NORMAL, reason="StopAsked", about="job", message=said)
     if what == "limit":
         reason = LIMITS.get(line["limit"], "Limit")
-        return Event(at=at, kind=WARNING, reason=reason, about=naming(line), message=line["message"])
+        return Event(at=at, kind=WARNING, reason=reason, about=names(line), message=line["message"])
     return None
 
 
-def _ended(record: dict[str, Any], naming: UnitNames) -> Event:
+def _ended(record: dict[str, Any], names: UnitNames) -> Event:
     state, code = record["state"], record["exit_code"]
     said = record["message"] or (f"It ended with code {code}." if state == "EXITED" else "It was stopped.")
     return Event(
         at=moment(record["ended_at"]),
         kind=WARNING if state == "CRASHED" else NORMAL,
         reason=state.capitalize(),
-        about=naming(record),
+        about=names(record),
         message=said,
     )
 

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fcntl import ioctl
@@ -137,7 +137,7 @@ class LocalSession:
     async def _until_ready(self) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._when(self._loop.add_reader, self._loop.remove_reader, [self._control.fileno()])
+                await self._when([self._control.fileno()])
         except TimeoutError:
             raise Unavailable(f"The program had not started after {PATIENCE:.0f} seconds.") from None
         said, fds, _, _ = socket.recv_fds(self._control, 4096, 1, socket.MSG_CMSG_CLOEXEC)
@@ -170,7 +170,7 @@ class LocalSession:
             try:
                 rest = rest[os.write(self._input, rest[:PIECE]) :]
             except BlockingIOError:
-                await self._when(self._loop.add_writer, self._loop.remove_writer, [self._input])
+                await self._when([self._input], writable=True)
             except OSError:  # it reads no more
                 return
 
@@ -242,7 +242,7 @@ class LocalSession:
         if ready := _ready(fds):
             return ready
         if not self._ended.done():
-            await self._when(self._loop.add_reader, self._loop.remove_reader, fds)
+            await self._when(fds)
         return _ready(fds) if not self._closed else []
 
     async def _more_comes(self, fds: Iterable[int]) -> bool:
@@ -250,12 +250,14 @@ class LocalSession:
             return True
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN):
-                await self._when(self._loop.add_reader, self._loop.remove_reader, fds)
+                await self._when(fds)
         return not self._closed and bool(_ready(fds))
 
-    async def _when(self, add: Callable[..., Any], remove: Callable[[int], Any], fds: Iterable[int]) -> None:
-        """Return when something can be done with one of the descriptors, or the session has ended."""
-        waiting: asyncio.Future[None] = self._loop.create_future()
+    async def _when(self, fds: Iterable[int], *, writable: bool = False) -> None:
+        """Return when one of the descriptors can be read, or written, or the session has ended."""
+        loop = self._loop
+        add, remove = (loop.add_writer, loop.remove_writer) if writable else (loop.add_reader, loop.remove_reader)
+        waiting: asyncio.Future[None] = loop.create_future()
         self._waiting.add(waiting)
         watched = list(fds)
         for fd in watched:

@@ -189,7 +189,7 @@ class GpuMonitor:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "penstock-nvml")
         self._nvml: Any = None
-        self._looking: asyncio.Future[dict[str, GpuReading]] | None = None
+        self._pending: asyncio.Future[dict[str, GpuReading]] | None = None
 
     async def open(self) -> None:
         """Load NVML; call this only where there are GPUs."""
@@ -214,12 +214,12 @@ class GpuMonitor:
         """Return the load of each GPU by uuid, without those that do not answer."""
         if self._nvml is None:
             return {}
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
-        done, _ = await asyncio.wait([self._looking], timeout=READ_PATIENCE)
+        if self._pending is None or self._pending.done():
+            self._pending = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
+        done, _ = await asyncio.wait([self._pending], timeout=READ_PATIENCE)
         if not done:
             log.warning("NVML did not answer within %.0f s", READ_PATIENCE)
-        return self._looking.result() if done else {}
+        return self._pending.result() if done else {}
 
     def _read(self) -> dict[str, GpuReading]:
         nvml, found = self._nvml, {}

@@ -63,8 +63,8 @@ def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subproc
             process.stdin.close()  # it ends, and gives up the lock
             process.wait()
             raise
-        with suppress(BrokenPipeError), process.stdin as going:
-            going.write(b"1")
+        with suppress(BrokenPipeError), process.stdin as go_pipe:
+            go_pipe.write(b"1")
         return process
 
 
@@ -131,10 +131,10 @@ def request_stop(run_dir: Path, mode: int, grace: int) -> None:
         except OSError:
             if not overwrite(path, word):
                 raise
-    poke(run_dir)
+    wake_supervisor(run_dir)
 
 
-def poke(run_dir: Path) -> None:
+def wake_supervisor(run_dir: Path) -> None:
     """Tell the supervisor to look for `stop`; if none listens, it looks for it when it begins."""
     with suppress(OSError):
         fd = os.open(run_dir / "control", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)

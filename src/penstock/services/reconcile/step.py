@@ -40,6 +40,8 @@ PORT_IN_CLUSTER = 29500
 """Where ranks meet that each have a network address of their own."""
 ANSWERS_AGAIN = "its node answers again"
 NOT_KNOWN = "what it does is not known"
+ADVANCE_AGAIN = 1.0
+"""Seconds until an engine that could not do what was due for a run is asked again."""
 BETWEEN_UNITS = 1.0
 """Seconds between two writes of how far the units of a workload have come."""
 
@@ -108,7 +110,11 @@ class RunSteps:
                 raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
         after = await self._write_down(workload, report)
         if self._advances and not after.ended:
-            await self._advances.advance(run)
+            try:
+                await self._advances.advance(run)
+            except PenstockError as error:  # what was recorded is to be told all the same
+                log.warning("%s: what is due for it is tried again: %s", workload.id, error.message)
+                self._look_again(workload.id, ADVANCE_AGAIN)
         return after
 
     async def _remind(self, workload: Workload, run: Run) -> None:

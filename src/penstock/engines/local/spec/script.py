@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
+from penstock.domain.environment import VARIABLE
 from penstock.domain.names import shorten
 from penstock.engines.base import Launch
 from penstock.engines.shared.environment import INDEX, RANKS, run_variables
 from penstock.errors import Invalid
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class UnitTable:
                 self._units[0, rank] = Unit(attempt=self._attempt, rank=rank, state=State.LAUNCHING)
         changed = [event for event in events if event["event"] in ("go", "ended")]
         for event in changed:
-            make = ended_unit if event["event"] == "ended" else _running_unit
+            make = _ended_unit if event["event"] == "ended" else _running_unit
             self._units[event.get("index", 0), event["rank"]] = make(event, self._attempt)
         if changed or len(self._units) != before:
             self._shown = tuple(self._units[key] for key in sorted(self._units))
@@ -62,7 +62,7 @@ class UnitTable:
 
 def report(snapshot: RunSnapshot, attempt: int, table: UnitTable) -> Report:
     if snapshot.result is not None:
-        return Report(presence=Presence.ended, units=tuple(ended_unit(record, attempt) for record in snapshot.result))
+        return Report(presence=Presence.ended, units=tuple(_ended_unit(record, attempt) for record in snapshot.result))
     if snapshot.began is None and not snapshot.alive:
         return Report(presence=Presence.absent)
     began = snapshot.began or {}
@@ -89,7 +89,7 @@ def _running_unit(event: Record, attempt: int) -> Unit:
     )
 
 
-def ended_unit(record: Record, attempt: int) -> Unit:
+def _ended_unit(record: Record, attempt: int) -> Unit:
     started, ended = record["started_at"], record["ended_at"]
     return Unit(
         attempt=attempt,

@@ -12,7 +12,7 @@ import time
 from penstock.engines.shared.files import complain
 
 from .directories import erase, make_folder
-from .processes import apart, remove_group
+from .processes import fork_child, remove_group
 from .start import start_node
 
 TYPE_CHECKING = False
@@ -56,11 +56,11 @@ class IndexQueue:
     def busy(self) -> bool:
         return bool(self._cleaners or self._clean)
 
-    def leave(self, place: int, pause: float = 0.0) -> None:
+    def clean(self, place: int, pause: float = 0.0) -> None:
         """Clean the place of an index that has ended, which may take long."""
         plan = self._places[place]
         try:
-            pid = apart(lambda: _clean(plan, pause))
+            pid = fork_child(lambda: _clean(plan, pause))
             self._cleaners[os.pidfd_open(pid)] = (pid, place)
         except OSError:  # no process to be had: then everything waits
             try:
@@ -92,13 +92,13 @@ class IndexQueue:
         make_folder(plan["folder"], plan["make"], plan["owner"])
         return start_node(plan, self._tree, index)
 
-    def again(self, place: int, index: int, tries: int, error: OSError) -> bool:
+    def put_back(self, place: int, index: int, tries: int, error: OSError) -> bool:
         """Put an index back that could not be started; False if it was tried often enough."""
         tries += error.errno not in FULL
         last = tries >= TRIES
         if not last:
             self._again.append((index, tries))
-        self.leave(place, PAUSE)
+        self.clean(place, PAUSE)
         return not last
 
     def stop(self) -> None:

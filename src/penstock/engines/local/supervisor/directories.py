@@ -168,9 +168,9 @@ def measure_directory(top: str | int) -> int:
         total, inner = _count(fd, device, seen)
         way = [(_identity(fd), inner)]
         while True:
-            here, waiting = way[-1]
-            if waiting:
-                if (down := _enter(fd, waiting.pop(), here)) is None:
+            here, left = way[-1]
+            if left:
+                if (down := _enter(fd, left.pop(), here)) is None:
                     continue
                 os.close(fd)
                 fd = down

@@ -11,7 +11,7 @@ import os
 from penstock.engines.shared.files import write_all
 
 from .directories import measure_directory
-from .processes import SAYS, apart
+from .processes import SAYS, fork_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -32,7 +32,7 @@ class DiskScans:
         self.due: float | None = None
         """When the next scan is; None while one is under way, and before anything runs."""
 
-    def expect(self, now: float) -> None:
+    def plan(self, now: float) -> None:
         """Plan a scan, now that something runs that has a limit."""
         if self.due is None and self.pipe < 0:
             self.due = now + self._every
@@ -47,16 +47,16 @@ class DiskScans:
         if not asked:
             return
         self._said, self._began = b"", now
-        self.pipe, saying = os.pipe()
+        self.pipe, write_end = os.pipe()
         try:
-            self._pid = apart(lambda: _scan(asked), saying)
+            self._pid = fork_child(lambda: _scan(asked), write_end)
         except OSError:  # no process to be had: another time
             os.close(self.pipe)
             self.pipe, self.due = -1, now + self._every
         finally:
-            os.close(saying)
+            os.close(write_end)
 
-    def hear(self, now: float) -> dict[int, list[int]] | None:
+    def read_sizes(self, now: float) -> dict[int, list[int]] | None:
         """Read from the child; once all is there, return the bytes in each folder by the number of the node."""
         data = os.read(self.pipe, 1 << 16)
         if data:

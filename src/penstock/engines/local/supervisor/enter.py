@@ -27,7 +27,8 @@ import termios
 
 from penstock.engines.shared.processes import all_processes, first_child, read_process, with_descendants
 
-from .processes import KILL, STOP, signal
+from .processes import KILL, STOP, exit_code, signal
+from .start import write_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -59,7 +60,7 @@ def main(asked: dict[str, Any]) -> NoReturn:
         spaces = {} if asked["kept"] else open_namespaces(asked["pid"])
         unit = os.pidfd_open(asked["pid"])
         for path in asked["cgroups"]:
-            _write(path, b"0")
+            write_word(path, "0")
         become(asked["identity"])
         if spaces:
             _join_outer(spaces)
@@ -99,10 +100,10 @@ def open_namespaces(pid: int) -> dict[str, int]:
     return spaces
 
 
-def _parent(pid: int) -> int | None:
+def _parent(pid: int) -> int:
     """Return the parent, which identifies the node: its program's name is chosen by the job."""
     process = read_process(pid)
-    return process.parent if process else None
+    return process.parent if process else 0
 
 
 def _join_outer(spaces: dict[str, int]) -> None:
@@ -231,14 +232,6 @@ def _untouchable(path: str) -> int:
     return copy
 
 
-def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
-
-
 def check(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
@@ -257,7 +250,7 @@ def _watch(child: int, control: _socket.socket, unit: int, *, kept: bool) -> NoR
     while handle not in {fd for fd, _ in poll.poll()}:
         _kill_all(child)
     _, status = os.waitpid(child, 0)
-    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+    code = exit_code(status)
     if _hung_up(control, HANGUP_SECONDS if code == 128 + HUP else 0):
         _kill_all(child)
         os._exit(0)

@@ -12,7 +12,7 @@ import fcntl
 import os
 import select
 
-from .processes import TERM, kill_tree
+from .processes import TERM, exit_code, kill_tree
 
 PR_SET_CHILD_SUBREAPER = 36
 _KEPT_DESCRIPTORS = 6
@@ -79,4 +79,4 @@ def _reap(child: int) -> tuple[int | None, bool]:
         if pid == 0:
             return code, True
         if pid == child:
-            code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+            code = exit_code(status)

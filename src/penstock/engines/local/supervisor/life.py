@@ -53,7 +53,7 @@ class Supervisor:
         self.ranks = [self._rank(place, number) for place, number in enumerate(self.numbers[: len(plan["ranks"])])]
         """Nodes or indexes that have not ended."""
         for rank, node in zip(self.ranks, started, strict=False):
-            rank.take(node)
+            rank.attach(node)
         self.ended: dict[int, str] = {}
         """The records of those that have ended."""
         self.events = -1
@@ -150,13 +150,13 @@ class Supervisor:
         elif what == "log":
             rank.copy_log(time.time())
         elif what == "status":
-            rank.hear()
+            rank.read_status()
         elif what == "pid":
             rank.reap()
             rank.kill()
             rank.drain_until = boottime() + DRAIN_SECONDS
         else:
-            rank.emptied()
+            rank.resume()
 
     def _handle_own(self, fd: int, what: str) -> None:
         if what == "control":
@@ -169,7 +169,7 @@ class Supervisor:
         elif what == "cleaned" and self.array:
             self.array.cleaned(fd)
         elif what == "disk" and self.scans:
-            self._look_at_sizes(self.scans.hear(boottime()) or {})
+            self._look_at_sizes(self.scans.read_sizes(boottime()) or {})
 
     def _timeout(self) -> int | None:
         """Return the milliseconds to the next thing due; a minute at most, since poll does not count the time
@@ -212,7 +212,7 @@ class Supervisor:
         if self.ending or not ready or (self.array is None and len(ready) < len(self.numbers)):
             return
         checked = len(ready)
-        ready = [rank for rank in ready if rank.is_sound()]
+        ready = [rank for rank in ready if rank.prepare_mounts()]
         if not ready or (self.array is None and len(ready) < checked):
             return
         now, begin = time.time(), boottime()
@@ -222,16 +222,16 @@ class Supervisor:
             if self.plan["max_duration"]:
                 rank.time_up_at = begin + self.plan["max_duration"]
         if self.scans:
-            self.scans.expect(begin)
+            self.scans.plan(begin)
 
     def _start_waiting(self) -> None:
         while self.array and (found := self.array.take()):
             place, index, tries = found
             rank = self._rank(place, index)
             try:
-                rank.take(self.array.start(place, index))
+                rank.attach(self.array.start(place, index))
             except OSError as error:
-                if not self.array.again(place, index, tries, error):
+                if not self.array.put_back(place, index, tries, error):
                     rank.failure = f"It could not be started: {error.strerror or error}."
                     self._write_end(rank)
                 continue
@@ -251,7 +251,7 @@ class Supervisor:
         rank.close()
         crashed = self._write_end(rank) == "CRASHED"
         if self.array and rank.place is not None:
-            self.array.leave(rank.place)
+            self.array.clean(rank.place)
         elif crashed and not self.ending:
             said = f"ended with {describe(rank.code)}" if rank.went else "could not be started"
             why = f"Node {rank.number} {said}; the others were stopped."

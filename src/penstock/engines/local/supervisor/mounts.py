@@ -14,7 +14,7 @@ import os
 from penstock.engines.shared.files import write_all
 from penstock.engines.shared.processes import first_child
 
-from .processes import SAYS, apart
+from .processes import SAYS, fork_child
 from .start import open_way
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ MS_MOVE = 8192
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def exchanged(pid: int, planned: list[tuple[str, str, str]], opened: list[int]) -> str | None:
+def find_exchanged(pid: int, planned: list[tuple[str, str, str]], opened: list[int]) -> str | None:
     """Return a message about a mount that was exchanged, if any. Raises OSError if the sandbox is gone."""
     if not planned:
         return None
@@ -56,17 +56,17 @@ def _lies_at(root: int, dest: str, expected: int) -> bool:
         os.close(fd)
 
 
-def move_inside(pid: int, plan: dict[str, Any]) -> str | None:
+def mount_inside(pid: int, plan: dict[str, Any]) -> str | None:
     """Mount what belongs inside volumes; return a message about what could not be mounted. `pid` is bubblewrap's."""
-    hearing, saying = os.pipe()
+    read_end, write_end = os.pipe()
     try:
-        child = apart(lambda: _move_all(pid, plan), saying)
+        child = fork_child(lambda: _move_all(pid, plan), write_end)
     finally:
-        os.close(saying)
+        os.close(write_end)
     said = b""
-    while data := os.read(hearing, 4096):
+    while data := os.read(read_end, 4096):
         said += data
-    os.close(hearing)
+    os.close(read_end)
     _, status = os.waitpid(child, 0)
     return None if status == 0 else said.decode(errors="replace") or "Nothing could be mounted inside its volumes."
 

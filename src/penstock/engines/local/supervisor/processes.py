@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # importing it costs 12 ms
 
 TERM, KILL, CONT, STOP = 15, 9, 18, 19
 SAYS = 3
-"""The descriptor at which a child of `apart` finds the one it was given."""
+"""The descriptor at which a child of `fork_child` finds the one it was given."""
 
 
-def apart(work: Callable[[], None], says: int = -1) -> int:
+def fork_child(work: Callable[[], None], says: int = -1) -> int:
     """Do slow work in a child process, so that the supervisor keeps watching; return its process id.
 
     The child holds none of our descriptors but the one it is given: no lock and no end of a pipe lives on in it when we
@@ -52,6 +52,11 @@ def descendants(pid: int, skip: int) -> list[int]:
         if generation > skip:
             found += level
     return found
+
+
+def exit_code(status: int) -> int:
+    """Return the code that a shell would have for what `waitpid` says."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
 
 
 def signal(pid: int, number: int) -> None:

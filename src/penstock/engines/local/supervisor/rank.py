@@ -8,8 +8,8 @@ from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.engines.shared.logfile import LogFile
 from penstock.engines.shared.processes import first_child, read_count
 
-from .mounts import exchanged, move_inside
-from .processes import CONT, KILL, STOP, TERM, signal, terminate_rest, terminate_tree
+from .mounts import find_exchanged, mount_inside
+from .processes import CONT, KILL, STOP, TERM, exit_code, signal, terminate_rest, terminate_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -49,17 +49,17 @@ class Rank:
         """Name a part in records: a node has a rank, a part of an array an index."""
         return unit(self.number, array=self.place is not None)
 
-    def take(self, node: Started) -> None:
+    def attach(self, node: Started) -> None:
         self.pid, self.go_pipe, self.status_pipe, self.log_pipe, self.held = node
         self.pidfd = os.pidfd_open(self.pid)
 
-    def is_sound(self) -> bool:
+    def prepare_mounts(self) -> bool:
         """Check what was mounted in the sandbox, and mount what belongs inside volumes. If anything is wrong, the node
         ends."""
         try:
-            self.failure = exchanged(self.pid, self.plan["held"], self.held)
+            self.failure = find_exchanged(self.pid, self.plan["held"], self.held)
             if self.plan["inside"] and not self.failure:
-                self.failure = move_inside(self.pid, self.plan)
+                self.failure = mount_inside(self.pid, self.plan)
         except FileNotFoundError:  # it has just died; its end says how
             self.ready = False
         except OSError as error:
@@ -91,7 +91,7 @@ class Rank:
         except OSError:
             return -1
 
-    def hear(self) -> None:
+    def read_status(self) -> None:
         """Read what the first process reports before `run`: ready, run, or `failed` and a message."""
         data = os.read(self.status_pipe, 4096)
         *lines, self.said = (self.said + data).split(b"\n")
@@ -155,7 +155,7 @@ class Rank:
         """How many generations below `pid` are not the node's."""
         return 0 if self.plan["kept"] else 1
 
-    def emptied(self) -> None:
+    def resume(self) -> None:
         """Let bubblewrap go on: PID 1 of the sandbox has ended, and with it everything inside."""
         os.close(self.init)
         self.init = -1
@@ -173,7 +173,7 @@ class Rank:
 
     def reap(self) -> None:
         _, status = os.waitpid(self.pid, 0)
-        self.code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+        self.code = exit_code(status)
         os.close(self.pidfd)
         self.pidfd = -1
 

@@ -26,14 +26,14 @@ def start_node(plan: dict[str, Any], lock: int, index: int | None = None) -> Sta
     _make_groups(plan["cgroups"])
     held = [_hold(below, way) for below, way, _ in plan["held"]]
     archive = posix.open(plan["archive"], posix.O_RDONLY | posix.O_CLOEXEC) if plan["archive"] else None
-    going, go_pipe = posix.pipe()
-    status_pipe, saying = posix.pipe()
-    log_pipe, printing = posix.pipe()
+    go_end, go_pipe = posix.pipe()
+    status_pipe, status_end = posix.pipe()
+    log_pipe, log_end = posix.pipe()
     pid = posix.fork()
     if pid == 0:
-        places = {STDIN: going, STDOUT: printing, STDERR: printing, STATUS: saying, ARCHIVE: archive, LOCK: lock}
+        places = {STDIN: go_end, STDOUT: log_end, STDERR: log_end, STATUS: status_end, ARCHIVE: archive, LOCK: lock}
         _become(plan, {place: fd for place, fd in places.items() if fd is not None})
-    for fd in (going, saying, printing, archive):
+    for fd in (go_end, status_end, log_end, archive):
         if fd is not None:
             posix.close(fd)
     return pid, go_pipe, status_pipe, log_pipe, held
@@ -78,7 +78,7 @@ def _become(plan: dict[str, Any], descriptors: dict[int, int]) -> None:
             _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
         posix.umask(0o022)
         for group in plan["cgroups"]:
-            _write(group["join"], "0")
+            write_word(group["join"], "0")
         if plan["kept"]:
             _keep(plan)
         _take_on(plan["identity"])
@@ -135,10 +135,10 @@ def _make_groups(groups: list[dict[str, Any]]) -> None:
         except FileExistsError:
             pass
         for name, value in group["write"]:
-            _write(f"{group['path']}/{name}", value)
+            write_word(f"{group['path']}/{name}", value)
 
 
-def _write(path: str, text: str) -> None:
+def write_word(path: str, text: str) -> None:
     fd = posix.open(path, posix.O_WRONLY | posix.O_CLOEXEC)
     try:
         posix.write(fd, text.encode())
