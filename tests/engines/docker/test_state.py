@@ -16,7 +16,6 @@ from penstock.engines.docker.state import (
     RunSnapshot,
     due_in,
     has_failed,
-    not_started,
     pending,
     report,
     units,
@@ -134,26 +133,6 @@ def test_indexes_of_an_array_do_not_end_each_other() -> None:
 
 def test_one_that_was_only_created_has_no_unit() -> None:
     assert units(snapshot(seen(status="created", started_at=None, ended_at=None))) == {}
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        'OCI runtime create failed: container_linux.go:380: starting container process caused: exec: "nosuch": '
-        "executable file not found in $PATH: unknown",
-        "failed to create task for container: failed to create shim task: OCI runtime create failed: "
-        "runc create failed: unable to start container process: error during container init: "
-        'exec: "nosuch": executable file not found in $PATH: unknown',
-    ],
-)
-def test_a_program_that_is_not_there_is_named_whatever_docker_says_around_it(error: str) -> None:
-    end = not_started(error, "lab-1")
-    assert (end.message, end.exit_code) == ("The program nosuch was not found in the image.", 127)
-
-
-def test_one_that_cannot_be_executed_says_why() -> None:
-    end = not_started('runc create failed: exec: "/etc/hosts": permission denied: unknown', "lab-1")
-    assert (end.message, end.exit_code) == ("The program /etc/hosts cannot be executed: permission denied.", 126)
 
 
 def test_times_as_docker_writes_them() -> None:
