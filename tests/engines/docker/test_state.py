@@ -187,7 +187,7 @@ def test_once_it_runs_its_steps_end_with_its_start() -> None:
 
 def test_nothing_is_said_of_a_run_whose_host_does_not_answer() -> None:
     away = {"lab-1": HostState("Docker on lab-1 cannot be reached")}
-    with pytest.raises(Unavailable, match="whether it runs there is not known"):
+    with pytest.raises(Unavailable, match="it may be running there"):
         report(snapshot(hosts=away, run=Run("abcdefgh", hosts=("lab-1",))))
     found = report(snapshot(running(), hosts=away))
     assert (found.presence, found.state, found.reason) == (Presence.running, State.UNKNOWN, Reason.NODE_LOST)

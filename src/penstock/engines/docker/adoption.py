@@ -114,7 +114,7 @@ async def _volumes_if_there(
         async with asyncio.timeout(PATIENCE):
             return await _volumes(link, installation, unreadable)
     except (DockerError, TimeoutError) as error:
-        log.info("what is kept on %s is not known: %s", link.host.name, error)
+        log.info("the records on %s cannot be read: %s", link.host.name, error)
         return None
 
 

@@ -40,7 +40,7 @@ class DedicatedCpus:
         try:
             await self.keep_apart(link)
         except DockerError as error:  # it is looked at again when the host is back
-            log.warning("which CPUs are shared on %s could not be changed: %s", link.host.name, error.message)
+            log.warning("the shared CPUs of %s cannot be changed: %s", link.host.name, error.message)
 
     async def keep_apart(self, link: HostLink) -> None:
         """Return once the containers that share CPUs keep off those that are someone's alone."""

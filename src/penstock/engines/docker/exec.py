@@ -156,7 +156,7 @@ class DockerSessions:
         await self._ending.close()
 
     async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
-        seen = self._hosts.running(run, part, "a program can be started only in what runs")
+        seen = self._hosts.running(run, part, "exec needs a running job")
         mark = secrets.token_hex(8)
         self._marks.add(mark)
         try:

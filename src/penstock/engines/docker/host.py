@@ -300,7 +300,7 @@ class HostLink:
         """Remove helpers in the background: Docker removes none whose network or volume a job holds."""
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
             if isinstance(said, DockerError):
-                log.info("%s: what helped is not removed: %s", self.host.name, said.message)
+                log.info("%s: a helper container cannot be removed: %s", self.host.name, said.message)
 
     def _is_left_over(self, found: Fields) -> bool:
         """Did a server that was killed leave this helper behind? Before our first look, all of them are left over."""
@@ -340,7 +340,7 @@ class HostLink:
             self.probe = replace(found, gpus=gpus)
             self._probed = life
         except DockerError as error:
-            log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
+            log.info("%s cannot be probed: %s", self.host.name, error.message)
 
 
 def _by_its_note(seen: ContainerRecord) -> ContainerRecord:

@@ -172,7 +172,7 @@ class DockerHosts:
         """Return the container of a part that runs; raise where it does not."""
         seen = self.parts(run).get(part)
         if seen is None or not seen.runs:
-            raise Conflict(f"It does not run now: {otherwise}.")
+            raise Conflict(f"It is not running: {otherwise}.")
         return seen
 
     def still_runs(self, seen: ContainerRecord) -> bool:

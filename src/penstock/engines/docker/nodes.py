@@ -46,7 +46,7 @@ async def measure_node(hosts: DockerHosts, gauges: HostGpus, name: str) -> NodeM
         link = hosts.link(name)
         text, gpus = await asyncio.gather(link.helpers.run(["sh", "-c", LOOK]), gpus_of(gauges, link, told.gpus))
     except DockerError as error:
-        return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
+        return told.model_copy(update={"message": node.message or f"it cannot be measured: {error.message}"})
     said = [NO_NETWORK, *([gpus["message"]] if gpus.get("message") else [])]
     seen = read_activity(text, node.cpus_milli)
     return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said)})

@@ -90,7 +90,7 @@ class DockerPorts:
                 self._tasks.start(self._end(seen.id))
 
     async def connect(self, run: Run, part: int, port: int) -> DockerPortSession:
-        seen = self._hosts.running(run, part, "only what runs can be connected to")
+        seen = self._hosts.running(run, part, "port-forward needs a running job")
         with translated_errors():
             link = self._hosts.link(seen.host)
             self._open[seen.id] = self._open.get(seen.id, 0) + 1

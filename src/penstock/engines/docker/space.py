@@ -58,7 +58,7 @@ class DiskSpace:
             try:
                 await self.look()
             except DockerError as error:
-                log.info("what the disk of %s has free is not known: %s", self._helpers.host, error.message)
+                log.info("the free disk space of %s cannot be measured: %s", self._helpers.host, error.message)
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:

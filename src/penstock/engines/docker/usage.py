@@ -116,7 +116,7 @@ class DiskLimits:
                     await self._full(seen, said)
                     return
             except DockerError as error:
-                log.info("%s: what it holds on its disks is not known: %s", seen.name, error.message)
+                log.info("%s: its disk use cannot be measured: %s", seen.name, error.message)
             pause = max(self._every, (monotonic() - before) * SLOWER)
 
     async def _too_much(self, seen: ContainerRecord, limits: dict[str, int]) -> str | None:
@@ -232,7 +232,7 @@ class HostGpus:
             return HostGpuUse(trouble=error.message)
         except DockerError as error:
             if link.probe.gpu_trouble is None:
-                log.warning("what the GPUs of %s do is not known: %s", link.host.name, error.message)
+                log.warning("the GPUs of %s cannot be measured: %s", link.host.name, error.message)
             _show(link, (), error.message)
             return HostGpuUse(trouble=error.message)
         _show(link, judged((reading.gpu for reading in found), ours | held_by(link.all())))

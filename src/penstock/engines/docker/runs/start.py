@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
 PULL_PAUSE, LONGEST_PULL_PAUSE = 5.0, 30.0
 """Seconds between two tries to pull an image."""
-NOT_KNOWN = "how it ended is not known."
-REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
+NOT_KNOWN = "nobody knows how it ended."
+REMOVED = f"Someone removed its container while the server was away, so {NOT_KNOWN}"
 ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
 """Docker was asked to start it, and may have."""
 Told = Callable[[Run], None]
@@ -170,16 +170,16 @@ class RunStarter:
     async def _try(self, run: Run, active: ActiveRun, progress: LaunchProgress, say: Say) -> None:
         launch, there = progress.launch, self._hosts.parts(run)
         if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
-            raise DockerUnreachable(f"{unseen[0]}: what of it is there is not known", host="")
+            raise DockerUnreachable(f"{unseen[0]}: parts of it may be running there", host="")
         missing = self._hosts.missing(launch.hosts)
         for part in _removed(launch, active, there):
-            said = f"Its node {missing[0]} is not registered any more: {NOT_KNOWN}" if missing else REMOVED
+            said = f"Its node {missing[0]} is no longer registered, so {NOT_KNOWN}" if missing else REMOVED
             active.failed[part] = _failed(launch, part, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, said)
         hosts = self._hosts_of(launch, there)
         if missing and set(missing) == set(launch.hosts):
-            said = f"Its node {missing[0]} is not registered any more"
+            said = f"Its node {missing[0]} is no longer registered"
             if progress.state in ASKED:
-                raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}: {NOT_KNOWN}", missing[0])
+                raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}, so {NOT_KNOWN}", missing[0])
             raise PenstockError(f"{said}.")
         await self._doubt(run, active, progress)
         wanted = [
