@@ -117,7 +117,7 @@ async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(
     async def held(*_: object) -> AsyncIterator[None]:
         yield
 
-    monkeypatch.setattr(DockerClaims, "_make_directory", there)
+    monkeypatch.setattr(DockerClaims, "_walk", there)
     monkeypatch.setattr(DockerClaims, "_held", held)
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
