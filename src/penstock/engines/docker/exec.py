@@ -20,7 +20,7 @@ from functools import partial
 
 from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
-from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import (
     DockerConflict,
     DockerError,
@@ -128,7 +128,7 @@ class DockerSession:
         try:
             async with asyncio.timeout(CODE_SECONDS):
                 while True:
-                    state: Fields = await self._api.exec_state(self._exec_id)
+                    state = await self._api.exec_state(self._exec_id)
                     if not state.get("Running") and state.get("ExitCode") is not None:
                         return int(state["ExitCode"])
                     await asyncio.sleep(0.02)
@@ -169,18 +169,11 @@ class DockerSessions:
         return entered
 
     async def _started(self, seen: ContainerRecord, mark: str, command: Sequence[str], *, tty: bool) -> DockerSession:
-        body: Fields = {
-            "Cmd": [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else list(command),
-            "Env": [f"{MARK}={mark}"],
-            "AttachStdin": True,
-            "AttachStdout": True,
-            "AttachStderr": True,
-            "Tty": tty,
-        }
+        words = [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else command
         with translated_errors():
             api = self._hosts.link(seen.host).api
             try:
-                exec_id, stream = await api.exec(seen.id, body)
+                exec_id, stream = await api.exec(seen.id, words, env=[f"{MARK}={mark}"], tty=tty)
             except (DockerNotFound, DockerConflict):
                 raise Conflict("It has just ended.") from None
         self._programs.add(exec_id)
@@ -219,11 +212,10 @@ async def end(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
 async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
     """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
     shell = BASH if seen.has_bash else "sh"
-    body: Fields = {"Cmd": [shell, "-c", script, "sh", *words], "AttachStdout": True, "AttachStderr": True}
     out = b""
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(LEAVE_SECONDS):
-            _, stream = await api.exec(seen.id, body)
+            _, stream = await api.exec(seen.id, [shell, "-c", script, "sh", *words], reads=False)
             try:
                 async for number, data in stream.output():
                     out += data if number == 1 else b""

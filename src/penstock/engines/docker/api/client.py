@@ -88,7 +88,7 @@ class DockerApi:
         """Yield what Docker says on the way; an `error` among it is the end."""
         given = {"fromImage": name} if _is_tagged(name) else {"fromImage": name, "tag": "latest"}
         headers = ((b"X-Registry-Auth", login.encode()),) if login else ()
-        body = RequestBody(0, _nothing(), headers=headers)
+        body = RequestBody.of(b"", headers=headers)
         work = WORK_SECONDS  # it says nothing before the registry has answered
         async with self._stream("/images/create", given, method="POST", body=body, seconds=work) as pieces:
             async for said in _documents(pieces):
@@ -166,10 +166,14 @@ class DockerApi:
 
     # -- programs inside -------------------------------------------------------------------------------------------
 
-    async def exec(self, ref: str, body: Fields) -> tuple[str, ProgramStream]:
+    async def exec(
+        self, ref: str, command: Sequence[str], *, env: Sequence[str] = (), reads: bool = True, tty: bool = False
+    ) -> tuple[str, ProgramStream]:
         """Start a program; return its id, and its input and output."""
-        made = await self._call("POST", f"/containers/{ref}/exec", body=body)
-        tty = bool(body.get("Tty"))
+        body: Fields = {"Cmd": list(command), "Env": list(env), "Tty": tty, "AttachStdin": reads}
+        made = await self._call(
+            "POST", f"/containers/{ref}/exec", body=body | {"AttachStdout": True, "AttachStderr": True}
+        )
         exchange = await self._fresh()
         try:
             async with asyncio.timeout(CALL_SECONDS):
@@ -345,17 +349,7 @@ def _filters(filters: Mapping[str, Sequence[str]]) -> str:
 
 
 def _json(body: Any) -> RequestBody:
-    data = json.dumps(body).encode()
-    return RequestBody(len(data), _once(data))
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
+    return RequestBody.of(json.dumps(body).encode())
 
 
 def _read(answer: bytes) -> Any:

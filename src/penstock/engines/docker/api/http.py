@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import h11
 
@@ -27,6 +27,13 @@ class RequestBody:
     pieces: AsyncIterator[bytes]
     kind: str = "application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, data: bytes, kind: str = "application/json", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Self:
+        async def once() -> AsyncIterator[bytes]:
+            yield data
+
+        return cls(len(data), once(), kind, headers)
 
 
 class HttpConnection:

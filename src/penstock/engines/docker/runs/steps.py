@@ -205,7 +205,7 @@ class LaunchSteps:
 
     async def _fill(self, link: HostLink, seen: ContainerRecord, launch: Launch) -> None:
         if files := _files(launch):
-            await link.api.put(seen.id, "/", RequestBody(len(files), _once(files), "application/x-tar"))
+            await link.api.put(seen.id, "/", RequestBody.of(files, "application/x-tar"))
         if launch.workdir_archive is not None:
             await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
 
@@ -247,10 +247,6 @@ def _files(launch: Launch) -> bytes:
             folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if path != WORKDIR else 0o777
             archive.addfile(folder)
         return made.getvalue() if archive.getmembers() else b""
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
 
 
 def _archive(path: Path) -> RequestBody:
