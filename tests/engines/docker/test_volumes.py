@@ -328,7 +328,7 @@ async def test_where_a_volume_is_is_known_as_long_as_somebody_can_tell(hosts: Ho
         assert await engine.volume_node(share) is None
         assert await engine.volume_node(a_volume()) is None  # it will be made wherever there is room
         assert await engine.volume_node(a_volume(storage=SECOND.name)) == "host-2"
-        with pytest.raises(Unavailable, match="Where volume data is, is not known"):
+        with pytest.raises(Unavailable, match="Volume data cannot be located"):
             await engine.volume_node(a_volume(made=True))
         await engine.delete_volume(here)
 
