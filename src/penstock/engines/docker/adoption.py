@@ -120,7 +120,7 @@ async def _volumes_if_there(
 
 async def _volumes(link: HostLink, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:
     result = {}
-    for each in await link.api.volumes({"label": [names.mine(installation), names.VOLUME]}):
+    for each in await link.api.volumes({"label": [names.ours_filter(installation), names.VOLUME]}):
         labels = dict(each.get("Labels") or {})
         if not labels.get(names.RECORD):
             continue

@@ -184,7 +184,7 @@ class DockerSessions:
         try:
             if runs:
                 with suppress(DockerError):
-                    await end(self._hosts.link(seen.host).api, seen, mark)
+                    await end_session(self._hosts.link(seen.host).api, seen, mark)
         finally:
             self._marks.discard(mark)
             self._programs.discard(exec_id)
@@ -198,18 +198,18 @@ class DockerSessions:
     async def _end_left_over(self, seen: ContainerRecord) -> None:
         with suppress(DockerError):
             api = self._hosts.link(seen.host).api
-            marks = {line for line in (await said(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
+            marks = {line for line in (await printed_by(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
             for mark in marks - self._marks:
                 log.info("ending a program in %s on %s that nobody is connected to", seen.name, seen.host)
-                await end(api, seen, mark)
+                await end_session(api, seen, mark)
 
 
-async def end(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
+async def end_session(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
     """End all processes that have the mark."""
-    await said(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
+    await printed_by(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
 
 
-async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
+async def printed_by(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
     """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
     shell = BASH if seen.has_bash else "sh"
     out = b""

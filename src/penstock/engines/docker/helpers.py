@@ -75,7 +75,7 @@ class Helpers:
             "Entrypoint": list(words[:1]),
             "Cmd": list(words[1:]),
             "User": "",
-            "Labels": names.labelled(self._installation, {names.HELPER: "true"}),
+            "Labels": names.with_all_labels(self._installation, {names.HELPER: "true"}),
             "HostConfig": {
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],

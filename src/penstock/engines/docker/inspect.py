@@ -109,10 +109,10 @@ def measure(stats: Fields, seen: ContainerRecord) -> Measure:
 
 def _held(seen: ContainerRecord, link: HostLink) -> list[GpuMeasure]:
     known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
-    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in seen.gpus]
+    return [not_measured(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in seen.gpus]
 
 
-def unseen(gpu: Gpu) -> GpuMeasure:
+def not_measured(gpu: Gpu) -> GpuMeasure:
     return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
 
 

@@ -11,7 +11,7 @@ import logging
 
 from penstock.background import Tasks
 from penstock.domain.quantities import show_bytes
-from penstock.engines.docker.api.errors import DockerError, is_full
+from penstock.engines.docker.api.errors import DockerError, is_disk_full
 from penstock.engines.docker.helpers import Helpers
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class DiskSpace:
         try:
             said = await self._helpers.run(["df", "-Pk", "/"])
         except DockerError as error:
-            if not is_full(error):
+            if not is_disk_full(error):
                 raise
             self.free = 0
             return

@@ -25,7 +25,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.gpus import held_by, judged, readings
+from penstock.engines.docker.gpus import gpus_in_use, read_gpus, without_own_use
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.volumes import DockerClaims
@@ -225,9 +225,9 @@ class HostGpus:
         return self._tasks.start(self._look(link), link)
 
     async def _look(self, link: HostLink) -> HostGpuUse:
-        ours = held_by(link.all())
+        ours = gpus_in_use(link.all())
         try:
-            found = await readings(link.helpers)
+            found = await read_gpus(link.helpers)
         except DockerUnreachable as error:
             _show(link, ())
             return HostGpuUse(trouble=error.message)
@@ -236,7 +236,7 @@ class HostGpus:
                 log.warning("the GPUs of %s cannot be measured: %s", link.host.name, error.message)
             _show(link, (), error.message)
             return HostGpuUse(trouble=error.message)
-        _show(link, judged((reading.gpu for reading in found), ours | held_by(link.all())))
+        _show(link, without_own_use((reading.gpu for reading in found), ours | gpus_in_use(link.all())))
         return HostGpuUse({reading.gpu.uuid: reading.measure for reading in found})
 
 

@@ -18,7 +18,7 @@ from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, V
 from penstock.engines.base import BoundMount, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_full
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_disk_full
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
@@ -91,7 +91,7 @@ class DockerClaims:
     async def _look(self, volumes: Sequence[Volume]) -> None:
         wanted = {self.name_of(volume): volume.id for volume in volumes}
         links = [link for link in self._hosts.links() if link.looked.is_set()]
-        filters = {"label": [names.mine(self._made.installation)]}
+        filters = {"label": [names.ours_filter(self._made.installation)]}
         found = await asyncio.gather(*(link.api.volumes(filters) for link in links), return_exceptions=True)
         for link, there in zip(links, found, strict=True):
             if isinstance(there, BaseException):
@@ -164,7 +164,7 @@ class DockerClaims:
         self._homes.pop(volume.id, None)
 
     async def _delete(self, link: HostLink, volume: Volume) -> None:
-        mine = {"label": [names.mine(self._made.installation), f"{names.VOLUME}={volume.id}"]}
+        mine = {"label": [names.ours_filter(self._made.installation), f"{names.VOLUME}={volume.id}"]}
         try:
             for each in await link.api.volumes(mine):
                 await link.api.remove_volume(str(each["Name"]))
@@ -214,7 +214,7 @@ class DockerClaims:
         try:
             [size], _ = await asyncio.gather(self.measured(link, [name]), link.space.look())
         except DockerError as error:
-            if not is_full(error):
+            if not is_disk_full(error):
                 raise
             size = await link.api.volume_size(name)  # there is no room for what looks
         return size

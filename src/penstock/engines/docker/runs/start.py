@@ -21,7 +21,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable, is_full, translate
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable, is_disk_full, translate
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import PullFailed
@@ -31,8 +31,8 @@ from penstock.engines.docker.runs.steps import (
     PartToStart,
     Say,
     StartFailed,
-    doubt,
-    forgotten,
+    find_forgotten,
+    start_in_doubt,
 )
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import never_started, not_started
@@ -139,7 +139,7 @@ class RunStarter:
     async def _hold_up_if_full(self, run: Run, error: DockerError) -> None:
         """Raise HeldUp where the host's disk is full and nothing of the run began: others go first that need none."""
         link = self._hosts.get(error.host)
-        if link is None or not is_full(error):
+        if link is None or not is_disk_full(error):
             return
         with suppress(DockerError):
             await link.space.look()
@@ -193,8 +193,8 @@ class RunStarter:
         """Do not start what may have run without Docker's knowing: of an array that index, of several nodes none."""
         for link in self._hosts.links():
             there = [seen for seen in link.of(run) if seen.prepared and not seen.gone and seen.id not in progress.fresh]
-            for seen in await forgotten(link, [seen for seen in there if seen.part not in active.failed]):
-                error = doubt(seen.host)
+            for seen in await find_forgotten(link, [seen for seen in there if seen.part not in active.failed]):
+                error = start_in_doubt(seen.host)
                 if progress.launch.spec.array is None:
                     raise error
                 active.failed[seen.part] = _failed(progress.launch, seen.part, *_why(error))
