@@ -20,7 +20,7 @@ class ConnectionBroken(Exception):
 
 
 @dataclass(frozen=True)
-class RequestBody:
+class HttpBody:
     """The body of a request, sent piece by piece."""
 
     size: int
@@ -46,7 +46,7 @@ class HttpConnection:
         self.used = False
         """It has answered before, so Docker may have closed it meanwhile."""
 
-    async def ask(self, method: str, target: str, body: RequestBody | None = None, *, upgrade: bool = False) -> int:
+    async def ask(self, method: str, target: str, body: HttpBody | None = None, *, upgrade: bool = False) -> int:
         """Send a request and return the status of the answer; 101: the connection is a stream now."""
         headers = [(b"Host", b"docker"), *(UPGRADE if upgrade else ())]
         if body is not None or method != "GET":

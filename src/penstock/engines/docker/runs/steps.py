@@ -29,7 +29,7 @@ from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotConnected, DockerUnreachable
-from penstock.engines.docker.api.http import RequestBody
+from penstock.engines.docker.api.http import HttpBody
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.cpus import DedicatedCpus, shared_cpus
 from penstock.engines.docker.events import ContainerPast, read_memory
@@ -205,7 +205,7 @@ class LaunchSteps:
 
     async def _fill(self, link: HostLink, seen: ContainerRecord, launch: Launch) -> None:
         if files := _files(launch):
-            await link.api.put(seen.id, "/", RequestBody.of(files, "application/x-tar"))
+            await link.api.put(seen.id, "/", HttpBody.of(files, "application/x-tar"))
         if launch.workdir_archive is not None:
             await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
 
@@ -249,8 +249,8 @@ def _files(launch: Launch) -> bytes:
         return made.getvalue() if archive.getmembers() else b""
 
 
-def _archive(path: Path) -> RequestBody:
-    return RequestBody(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
+def _archive(path: Path) -> HttpBody:
+    return HttpBody(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
