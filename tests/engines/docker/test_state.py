@@ -93,6 +93,8 @@ def test_without_a_note_what_was_told_to_end_before_docker_restarted_ended_with_
     assert end_of(told, hosts=RESTARTED)[1] is Reason.NODE_LOST
     when_it_began = {"lab-1": HostState(docker="first", docker_since=NOON + timedelta(seconds=59))}
     assert end_of(told, hosts=when_it_began)[1] is Reason.NODE_LOST
+    long_before = {"lab-1": HostState(docker="first", docker_since=NOON + timedelta(seconds=5))}
+    assert end_of(told, hosts=long_before)[1] is Reason.DELETED_OUTSIDE  # with live-restore
 
 
 def test_without_a_note_a_code_counts_only_if_docker_saw_it() -> None:

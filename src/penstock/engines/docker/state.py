@@ -29,6 +29,8 @@ BY_SIGNAL = (130, 137, 143)
 """Codes of what was ended by INT, KILL or TERM."""
 BY_DOCKER = (*BY_SIGNAL, 255)
 """Codes of what ended with Docker; 255 is what it writes where it found nothing of a container that ran."""
+BEGINNING = timedelta(seconds=10)
+"""So far into its start Docker may end what it finds running, where live-restore is off."""
 _LEFT_OVER = re.compile(r"\btask \w+: already exists")
 """What Docker says about a start during which it was killed."""
 BESIDE = {"reason": Reason.ANOTHER_NODE_ENDED, "message": "Another node had ended before it started."}
@@ -346,12 +348,14 @@ def _lost_with_docker(seen: ContainerRecord) -> Ending:
 
 
 def _restarted_since(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
-    """Was its Docker restarted since this container started?"""
+    """Was its Docker restarted since this container started? With live-restore it may have run on after that."""
     host = snapshot.hosts.get(seen.host)
     if seen.witness == "" or host is None or seen.witness is None:
         return seen.witness == ""
-    began = host.docker_since
-    return seen.witness != host.docker or bool(began and seen.started_at and seen.started_at < began)
+    if seen.witness != host.docker:
+        return True
+    began, started, ended = host.docker_since, seen.started_at, seen.ended_at
+    return bool(began and started and ended and started < began and ended <= began + BEGINNING)
 
 
 def _reads_as_told(seen: ContainerRecord) -> bool:
