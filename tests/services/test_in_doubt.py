@@ -87,7 +87,7 @@ async def test_what_a_server_before_may_have_started_is_in_doubt_and_keeps_its_p
         None,
         ("lab-1",),
     )
-    assert "whether it runs there is not known; it is asked again." in (found.message or "")
+    assert "it may be running there, and its node is asked again." in (found.message or "")
     assert (found.status, found.ended, found.placed) == ("unknown", False, True)
     history = await db.read(lambda tx: tx.workloads.history(workload.id))
     assert [line.state for line in history].count(State.UNKNOWN) == 1

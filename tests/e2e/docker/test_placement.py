@@ -334,7 +334,7 @@ def test_what_was_on_a_node_that_is_gone_holds_up_nobody_else(lab: Lab) -> None:
     text = SLEEP.format(name="late", resources="", more="volumes: {/data: there}\n")
     status, refused = lab.server.request("POST", "/v1/workloads", {"text": text})
     assert status == 422, refused
-    assert "volume there is Lost: the storage lab-2-local is not there any more" in refused["detail"]
+    assert "volume there is Lost: storage lab-2-local no longer exists" in refused["detail"]
     lab.server.request("POST", f"/v1/workloads/{ran['id']}/retry", {})
     other = lab.submit("other")
     assert lab.runs_on(other) == ["lab-1"]

@@ -121,7 +121,7 @@ def test_a_host_that_is_gone_for_good_can_be_taken_out(lab: Lab) -> None:
         until(lambda each=each: lab.seen(each)["ended_at"])
         found = lab.seen(each)
         assert (found["state"], found["reason"]) == ("UNKNOWN", "OUTCOME_UNKNOWN")
-        assert found["message"] == "Its node lab-1 is not registered any more: what became of it is not known."
+        assert found["message"] == "Its node lab-1 is no longer registered, so nobody knows how it ended."
     assert lab.locks(train) == ["take", "give"]
 
     lab.first.mend()

@@ -32,7 +32,7 @@ def test_gpus_are_counted_for_every_node_and_not_called_idle(lab: Lab) -> None:
     assert IDLE_UNSEEN in job["notices"]
     assert lab.runs_on(job) == ["lab-1", "lab-1"]
     _, measure = lab.server.request("GET", f"/v1/workloads/{job['id']}/top")
-    assert measure["message"] == "what GPUs do cannot be seen: Docker on lab-1 cannot show them"
+    assert measure["message"] == "its GPUs cannot be measured: Docker on lab-1 cannot show them"
     assert [(gpu["product"], gpu["utilization"]) for gpu in measure["gpus"]] == [("Tesla V100", None)]
     until(lambda: used(lab)["gpu_hours"] > 0)
     running = used(lab)

@@ -214,7 +214,7 @@ async def test_where_the_driver_is_gone_nothing_is_known_and_that_is_said(
     measure = await engine.top(run_of(launch), 0)
     [gpu] = measure.gpus
     assert (gpu.product, gpu.memory_used_bytes, gpu.utilization) == (PRODUCT, None, None)
-    assert str(measure.message).startswith("what GPUs do cannot be seen: ")
+    assert str(measure.message).startswith("its GPUs cannot be measured: ")
     assert "driver not loaded" in str(measure.message)
     [node] = await engine.activity([host.name])
     assert (node.message, node.cpu_percent is None) == (f"{NO_NETWORK}; {measure.message}", False)
@@ -253,4 +253,4 @@ async def test_gpus_that_are_only_declared_are_not_seen(gpu_hosts: Hosts, tmp_pa
         await engine.use_hosts([document(host, gpus=gpus)])
         [node] = await engine.activity([host.name])
         assert [(gpu.uuid, gpu.utilization, gpu.memory_used_bytes) for gpu in node.gpus] == [("GPU-lab-0", None, None)]
-        assert node.message == f"{NO_NETWORK}; what GPUs do cannot be seen: nvidia-smi does not show GPU-lab-0"
+        assert node.message == f"{NO_NETWORK}; its GPUs cannot be measured: nvidia-smi does not show GPU-lab-0"

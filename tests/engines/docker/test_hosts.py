@@ -130,7 +130,7 @@ async def test_what_runs_on_a_host_that_is_registered_no_more_is_in_doubt(hosts:
         await engine.use_hosts([document(hosts.hosts[0])])
         report = await engine.observe(Run(launch.workload_id, hosts=("host-2",)))
         assert report.presence == "lost"
-        assert "host-2 is not registered any more" in (report.message or "")
+        assert "host-2 is no longer registered" in (report.message or "")
         await engine.use_hosts([document(machine) for machine in hosts.hosts])
         assert (await engine.observe(run_of(launch))).presence == "running"
 

@@ -100,7 +100,7 @@ async def test_one_stopped_by_hand_is_told_as_that(engine: DockerEngine, hosts: 
     hosts.hosts[0].docker("stop", container_of(run_of(launch), hosts))
     unit = (await ended(engine, run_of(launch))).units[0]
     assert (unit.state, unit.reason) == (State.CRASHED, Reason.DELETED_OUTSIDE)
-    assert unit.message == "It was told to end on host-1 by someone else, or Docker there was shut down."
+    assert unit.message == "Someone else stopped it on host-1, or Docker there was shut down."
 
 
 @pytest.mark.usefixtures("soon_said")
@@ -219,7 +219,7 @@ async def test_of_a_host_that_hangs_it_is_said_that_nothing_is_known(
             report = await until(engine, run_of(launch), lambda report: report.state is State.UNKNOWN)
             assert report.presence is Presence.running
             assert "Docker on host-1" in (report.message or "")
-            assert "whether it still runs is not known; its node is asked again" in (report.message or "")
+            assert "it may still be running, and its node is asked again" in (report.message or "")
             assert [node.ready for node in await engine.nodes()] == [False, True]
             with pytest.raises(Unavailable):
                 await engine.stop(run_of(launch), 0)

@@ -116,7 +116,7 @@ async def test_docker_is_asked_for_the_mount_and_its_failure_is_told(
     async def held(*_: object) -> AsyncIterator[None]:
         yield
 
-    monkeypatch.setattr(DockerClaims, "_make_directory", there)
+    monkeypatch.setattr(DockerClaims, "_walk", there)
     monkeypatch.setattr(DockerClaims, "_held", held)
     machine = hosts.hosts[0]
     async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
@@ -327,7 +327,7 @@ async def test_where_a_volume_is_is_known_as_long_as_somebody_can_tell(hosts: Ho
         assert await engine.volume_node(share) is None
         assert await engine.volume_node(a_volume()) is None  # it will be made wherever there is room
         assert await engine.volume_node(a_volume(storage=SECOND.name)) == "host-2"
-        with pytest.raises(Unavailable, match="Where volume data is, is not known"):
+        with pytest.raises(Unavailable, match="Volume data cannot be located"):
             await engine.volume_node(a_volume(made=True))
         await engine.delete_volume(here)
 

@@ -114,13 +114,13 @@ async def _volumes_if_there(
         async with asyncio.timeout(PATIENCE):
             return await _volumes(link, installation, unreadable)
     except (DockerError, TimeoutError) as error:
-        log.info("what is kept on %s is not known: %s", link.host.name, error)
+        log.info("the records on %s cannot be read: %s", link.host.name, error)
         return None
 
 
 async def _volumes(link: HostLink, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:
     result = {}
-    for each in await link.api.volumes({"label": [names.mine(installation), names.VOLUME]}):
+    for each in await link.api.volumes({"label": [names.ours_filter(installation), names.VOLUME]}):
         labels = dict(each.get("Labels") or {})
         if not labels.get(names.RECORD):
             continue

@@ -40,14 +40,14 @@ class DedicatedCpus:
         try:
             await self.keep_apart(link)
         except DockerError as error:  # it is looked at again when the host is back
-            log.warning("which CPUs are shared on %s could not be changed: %s", link.host.name, error.message)
+            log.warning("the shared CPUs of %s cannot be changed: %s", link.host.name, error.message)
 
     async def keep_apart(self, link: HostLink) -> None:
         """Return once the containers that share CPUs keep off those that are someone's alone."""
         async with self._locks.setdefault(link, asyncio.Lock()):
             for seen in _misplaced(link):
                 try:
-                    await link.api.update(seen.id, {"CpusetCpus": shared(link) or _all(link)})
+                    await link.api.update(seen.id, {"CpusetCpus": shared_cpus(link) or _all(link)})
                 except DockerError:
                     after = await link.look(seen.id)
                     if after and not after.over:
@@ -56,22 +56,22 @@ class DedicatedCpus:
                     await link.look(seen.id)
 
 
-def shared(link: HostLink) -> str:
+def shared_cpus(link: HostLink) -> str:
     """Return the CPUs that are shared, as Docker writes them; empty: all, since nobody has any alone, or since none is
     left to share."""
-    taken = {cpu for seen in link.all() if not seen.over for cpu in own(seen)}
+    taken = {cpu for seen in link.all() if not seen.over for cpu in own_cpus(seen)}
     return ",".join(str(cpu) for cpu in range(_count(link)) if cpu not in taken) if taken else ""
 
 
-def own(seen: ContainerRecord) -> list[int]:
+def own_cpus(seen: ContainerRecord) -> list[int]:
     return [int(cpu) for cpu in seen.labels.get(names.CPUS, "").split(",") if cpu.isdecimal()]
 
 
 def _misplaced(link: HostLink) -> list[ContainerRecord]:
     """Return the containers that share other CPUs than they should."""
-    allowed = shared(link)
+    allowed = shared_cpus(link)
     right = (allowed,) if allowed else ("", _all(link))
-    return [seen for seen in link.all() if not seen.over and not own(seen) and seen.cpuset not in right]
+    return [seen for seen in link.all() if not seen.over and not own_cpus(seen) and seen.cpuset not in right]
 
 
 def _count(link: HostLink) -> int:

@@ -20,7 +20,7 @@ from functools import partial
 
 from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
-from penstock.engines.docker.api.client import DockerApi, Fields
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import (
     DockerConflict,
     DockerError,
@@ -128,7 +128,7 @@ class DockerSession:
         try:
             async with asyncio.timeout(CODE_SECONDS):
                 while True:
-                    state: Fields = await self._api.exec_state(self._exec_id)
+                    state = await self._api.exec_state(self._exec_id)
                     if not state.get("Running") and state.get("ExitCode") is not None:
                         return int(state["ExitCode"])
                     await asyncio.sleep(0.02)
@@ -156,7 +156,7 @@ class DockerSessions:
         await self._ending.close()
 
     async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
-        seen = self._hosts.running(run, part, "a program can be started only in what runs")
+        seen = self._hosts.running(run, part, "exec needs a running job")
         mark = secrets.token_hex(8)
         self._marks.add(mark)
         try:
@@ -169,18 +169,11 @@ class DockerSessions:
         return entered
 
     async def _started(self, seen: ContainerRecord, mark: str, command: Sequence[str], *, tty: bool) -> DockerSession:
-        body: Fields = {
-            "Cmd": [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else list(command),
-            "Env": [f"{MARK}={mark}"],
-            "AttachStdin": True,
-            "AttachStdout": True,
-            "AttachStderr": True,
-            "Tty": tty,
-        }
+        words = [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else command
         with translated_errors():
             api = self._hosts.link(seen.host).api
             try:
-                exec_id, stream = await api.exec(seen.id, body)
+                exec_id, stream = await api.exec(seen.id, words, env=[f"{MARK}={mark}"], tty=tty)
             except (DockerNotFound, DockerConflict):
                 raise Conflict("It has just ended.") from None
         self._programs.add(exec_id)
@@ -191,7 +184,7 @@ class DockerSessions:
         try:
             if runs:
                 with suppress(DockerError):
-                    await end(self._hosts.link(seen.host).api, seen, mark)
+                    await end_session(self._hosts.link(seen.host).api, seen, mark)
         finally:
             self._marks.discard(mark)
             self._programs.discard(exec_id)
@@ -205,25 +198,24 @@ class DockerSessions:
     async def _end_left_over(self, seen: ContainerRecord) -> None:
         with suppress(DockerError):
             api = self._hosts.link(seen.host).api
-            marks = {line for line in (await said(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
+            marks = {line for line in (await printed_by(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
             for mark in marks - self._marks:
                 log.info("ending a program in %s on %s that nobody is connected to", seen.name, seen.host)
-                await end(api, seen, mark)
+                await end_session(api, seen, mark)
 
 
-async def end(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
+async def end_session(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
     """End all processes that have the mark."""
-    await said(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
+    await printed_by(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
 
 
-async def said(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
+async def printed_by(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
     """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
     shell = BASH if seen.has_bash else "sh"
-    body: Fields = {"Cmd": [shell, "-c", script, "sh", *words], "AttachStdout": True, "AttachStderr": True}
     out = b""
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(LEAVE_SECONDS):
-            _, stream = await api.exec(seen.id, body)
+            _, stream = await api.exec(seen.id, [shell, "-c", script, "sh", *words], reads=False)
             try:
                 async for number, data in stream.output():
                     out += data if number == 1 else b""

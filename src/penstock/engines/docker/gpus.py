@@ -48,12 +48,12 @@ class HostGpuReading(NamedTuple):
         )
 
 
-def is_installed(info: Fields) -> bool:
+def has_nvidia(info: Fields) -> bool:
     """Does the host have NVIDIA's container toolkit?"""
     return "nvidia" in (info.get("Runtimes") or {})
 
 
-async def readings(helpers: Helpers) -> tuple[HostGpuReading, ...]:
+async def read_gpus(helpers: Helpers) -> tuple[HostGpuReading, ...]:
     """Look at all GPUs of a host now; raise where they cannot be seen."""
     return read_table(await helpers.run(LOOK, config=ALL))
 
@@ -66,12 +66,12 @@ def read_table(text: str) -> tuple[HostGpuReading, ...]:
     return tuple(_read(row, running[row[1]]) for row in gpus)
 
 
-def held_by(containers: Iterable[ContainerRecord]) -> set[str]:
+def gpus_in_use(containers: Iterable[ContainerRecord]) -> set[str]:
     """Return the GPUs of our containers that run."""
     return {uuid for seen in containers if seen.runs for uuid in seen.gpus}
 
 
-def judged(gpus: Iterable[Gpu], ours: set[str]) -> tuple[Gpu, ...]:
+def without_own_use(gpus: Iterable[Gpu], ours: set[str]) -> tuple[Gpu, ...]:
     """Take what is in use on a GPU of ours to be in use by us."""
     return tuple(gpu.model_copy(update={"outside": ""}) if gpu.uuid in ours else gpu for gpu in gpus)
 
@@ -114,9 +114,9 @@ class HostProbe:
 async def probe(helpers: Helpers, info: Fields) -> HostProbe:
     model = _MODEL.search(await helpers.run(["cat", "/proc/cpuinfo"]))
     product = model[1] if model else ""
-    if not is_installed(info):
+    if not has_nvidia(info):
         return HostProbe(True, product)
     try:
-        return HostProbe(True, product, tuple(reading.gpu for reading in await readings(helpers)))
+        return HostProbe(True, product, tuple(reading.gpu for reading in await read_gpus(helpers)))
     except DockerError as error:
         return HostProbe(True, product, gpu_trouble=error.message)

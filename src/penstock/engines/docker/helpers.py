@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi, Fields
@@ -15,8 +14,8 @@ from penstock.engines.docker.api.http import FrameReader
 from penstock.engines.docker.images import ensure_image
 from penstock.engines.docker.settings import ContainerSettings
 
-SECONDS, CLOSING = 120.0, 3.0
-"""In which a helper does its work, and in which it is removed when nobody wants it any more."""
+SECONDS = 120.0
+"""Time in which a helper does its work."""
 KILLED = (137, 143)
 """Codes of what someone else ended: what it had said until then does not say why."""
 
@@ -76,7 +75,7 @@ class Helpers:
             "Entrypoint": list(words[:1]),
             "Cmd": list(words[1:]),
             "User": "",
-            "Labels": names.labelled(self._installation, {names.HELPER: "true"}),
+            "Labels": names.with_all_labels(self._installation, {names.HELPER: "true"}),
             "HostConfig": {
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],
@@ -108,15 +107,3 @@ class Helpers:
                 if at_once and out[1]:
                     break
         return out
-
-
-async def end_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """End tasks that have containers help them: each removes its own. Where a host does not answer, what is left there
-    is removed by whoever looks there next."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        _, slow = await asyncio.wait(tasks, timeout=CLOSING)
-        for task in slow:
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -23,7 +23,7 @@ from penstock.engines.docker.api.client import DockerApi, Fields
 from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
 from penstock.engines.docker.events import EventMemory, read_memory
-from penstock.engines.docker.gpus import HostProbe, held_by, judged, probe
+from penstock.engines.docker.gpus import HostProbe, gpus_in_use, probe, without_own_use
 from penstock.engines.docker.helpers import Helpers
 from penstock.engines.docker.images import is_marked
 from penstock.engines.docker.settings import ContainerSettings
@@ -247,7 +247,7 @@ class HostLink:
     async def _listen(self) -> None:
         """Follow the host's events until the connection breaks, which raises."""
         await self.api.agree()
-        filters = {"type": ["container"], "event": EVENTS, "label": [names.mine(self.installation)]}
+        filters = {"type": ["container"], "event": EVENTS, "label": [names.ours_filter(self.installation)]}
         async with self.api.events(filters) as events:
             await self._look_at_all()
             self._back()
@@ -279,7 +279,7 @@ class HostLink:
         self.info = await self.api.info()
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
         self.life, self._connections = await _life_of(self.api), self._connections + 1
-        found = await self.api.containers({"label": [names.mine(self.installation)]})
+        found = await self.api.containers({"label": [names.ours_filter(self.installation)]})
         ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
         limit = asyncio.Semaphore(AT_ONCE)
@@ -300,7 +300,7 @@ class HostLink:
         """Remove helpers in the background: Docker removes none whose network or volume a job holds."""
         for said in await asyncio.gather(*map(self.api.remove, helpers), return_exceptions=True):
             if isinstance(said, DockerError):
-                log.info("%s: what helped is not removed: %s", self.host.name, said.message)
+                log.info("%s: a helper container cannot be removed: %s", self.host.name, said.message)
 
     def _is_left_over(self, found: Fields) -> bool:
         """Did a server that was killed leave this helper behind? Before our first look, all of them are left over."""
@@ -336,11 +336,11 @@ class HostLink:
         life = self.life
         try:
             found = await probe(self.helpers, self.info)
-            gpus = self.probe.gpus if found.gpu_trouble else judged(found.gpus, held_by(self.all()))
+            gpus = self.probe.gpus if found.gpu_trouble else without_own_use(found.gpus, gpus_in_use(self.all()))
             self.probe = replace(found, gpus=gpus)
             self._probed = life
         except DockerError as error:
-            log.info("what CPUs %s has is not known: %s", self.host.name, error.message)
+            log.info("%s cannot be probed: %s", self.host.name, error.message)
 
 
 def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
@@ -384,7 +384,7 @@ class GroupNetworks:
     async def _one(self, group: str) -> str | None:
         """Return the oldest of this name. What a server asked for that was killed meanwhile may have come after: with
         two of a name Docker starts nothing on either, so those that nobody uses go."""
-        label = [names.mine(self._installation), f"{names.GROUP}={group}"]
+        label = [names.ours_filter(self._installation), f"{names.GROUP}={group}"]
         name = names.network_name(self._installation, group)
         found = [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
         found.sort(key=lambda each: str(each.get("Created")))
@@ -396,6 +396,6 @@ class GroupNetworks:
     async def remove_all(self) -> None:
         """Remove all networks of ours; one that something still uses, Docker keeps."""
         with suppress(DockerError):
-            for network in await self._api.networks({"label": [names.mine(self._installation)]}):
+            for network in await self._api.networks({"label": [names.ours_filter(self._installation)]}):
                 with suppress(DockerError):
                     await self._api.remove_network(str(network["Id"]))

@@ -43,7 +43,7 @@ class DockerHosts:
         """Connect to the hosts that are new or have another address, and wait a little for those that are well."""
         async with self._using:
             wanted = {host.name: host for host in hosts}
-            old = [link for name, link in self._links.items() if _elsewhere(link, wanted.get(name))]
+            old = [link for name, link in self._links.items() if _has_moved(link, wanted.get(name))]
             turned = [link for name, link in self._links.items() if _is_turned(link, wanted.get(name))]
             for link in old:
                 del self._links[link.host.name]
@@ -89,7 +89,7 @@ class DockerHosts:
             return None
         found = self._certificates(host.name)
         if found is None:
-            if _is_here(address.name):
+            if _is_loopback(address.name):
                 return None
             said = f"there are no certificates for {host.name}: without them only this machine is spoken to by tcp"
             raise SettingsError("wrong", problems=[Problem(said, hint="set docker_tls_dir")])
@@ -115,7 +115,7 @@ class DockerHosts:
         api = self.api(host)
         try:
             await api.agree()
-            found = await api.containers({"label": [names.mine(self._made.installation)]})
+            found = await api.containers({"label": [names.ours_filter(self._made.installation)]})
         finally:
             await api.close()
         there = {str(each["Id"]) for each in found}
@@ -172,7 +172,7 @@ class DockerHosts:
         """Return the container of a part that runs; raise where it does not."""
         seen = self.parts(run).get(part)
         if seen is None or not seen.runs:
-            raise Conflict(f"It does not run now: {otherwise}.")
+            raise Conflict(f"It is not running: {otherwise}.")
         return seen
 
     def still_runs(self, seen: ContainerRecord) -> bool:
@@ -249,7 +249,7 @@ class DockerHosts:
         return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
 
-def _elsewhere(link: HostLink, host: Host | None) -> bool:
+def _has_moved(link: HostLink, host: Host | None) -> bool:
     return host is None or host.address != link.host.address
 
 
@@ -258,7 +258,7 @@ def _is_turned(link: HostLink, host: Host | None) -> bool:
     return host is not None and host.maintenance != link.host.maintenance
 
 
-def _is_here(name: str) -> bool:
+def _is_loopback(name: str) -> bool:
     try:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:

@@ -62,7 +62,7 @@ def _masked(line: str) -> str:
 
 
 async def top(hosts: DockerHosts, gauges: HostGpus, run: Run, part: int) -> Measure:
-    seen = hosts.running(run, part, "only what runs uses anything")
+    seen = hosts.running(run, part, "top needs a running job")
     link = hosts.link(seen.host)
     try:
         stats, rows, gpus = await asyncio.gather(
@@ -109,10 +109,10 @@ def measure(stats: Fields, seen: ContainerRecord) -> Measure:
 
 def _held(seen: ContainerRecord, link: HostLink) -> list[GpuMeasure]:
     known = {gpu.uuid: gpu for gpu in link.host.gpus or link.probe.gpus}
-    return [unseen(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in seen.gpus]
+    return [not_measured(known[uuid]) if uuid in known else GpuMeasure(uuid=uuid) for uuid in seen.gpus]
 
 
-def unseen(gpu: Gpu) -> GpuMeasure:
+def not_measured(gpu: Gpu) -> GpuMeasure:
     return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
 
 
@@ -126,7 +126,7 @@ async def gpus_of(gauges: HostGpus, link: HostLink, wanted: Sequence[GpuMeasure]
         return {"gpus": gpus}
     unknown = [gpu.uuid for gpu in gpus if gpu.uuid not in look.gpus]
     why = look.trouble or (f"nvidia-smi does not show {', '.join(unknown)}" if unknown else "they do not tell it")
-    return {"gpus": gpus, "message": f"what GPUs do cannot be seen: {why}"}
+    return {"gpus": gpus, "message": f"its GPUs cannot be measured: {why}"}
 
 
 def _cpu_percent(stats: Fields) -> float:

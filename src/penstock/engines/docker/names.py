@@ -74,7 +74,7 @@ def is_ours(label: str) -> bool:
     return label.startswith(_OURS) or label == EXIT_CODE
 
 
-def labelled(installation: str, said: dict[str, str]) -> dict[str, str]:
+def with_all_labels(installation: str, said: dict[str, str]) -> dict[str, str]:
     """Return all our labels for a container, empty where nothing is said: Docker would take the image's."""
     return dict.fromkeys(ON_CONTAINERS, "") | {INSTALLATION: installation} | said
 
@@ -112,6 +112,6 @@ def number(labels: dict[str, str], label: str, otherwise: int = 0) -> int:
     return int(text) if text.isdecimal() else otherwise
 
 
-def mine(installation: str) -> str:
+def ours_filter(installation: str) -> str:
     """Return the filter for all that is ours."""
     return f"{INSTALLATION}={installation}"

@@ -13,7 +13,7 @@ from penstock.domain.model import now
 from penstock.domain.quantities import show_cpus
 from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.inspect import gpus_of, unseen
+from penstock.engines.docker.inspect import gpus_of, not_measured
 from penstock.engines.docker.usage import HostGpus
 from penstock.engines.shared.counters import Traffic, read_traffic
 from penstock.wire.measures import NodeMeasure
@@ -39,14 +39,14 @@ async def measure_node(hosts: DockerHosts, gauges: HostGpus, name: str) -> NodeM
         cpu_product=node.cpu_product,
         cpus=show_cpus(node.cpus_milli),
         memory_bytes=node.memory_bytes,
-        gpus=tuple(map(unseen, node.gpus)),
+        gpus=tuple(map(not_measured, node.gpus)),
         message=node.message,
     )
     try:
         link = hosts.link(name)
         text, gpus = await asyncio.gather(link.helpers.run(["sh", "-c", LOOK]), gpus_of(gauges, link, told.gpus))
     except DockerError as error:
-        return told.model_copy(update={"message": node.message or f"what it does cannot be seen: {error.message}"})
+        return told.model_copy(update={"message": node.message or f"it cannot be measured: {error.message}"})
     said = [NO_NETWORK, *([gpus["message"]] if gpus.get("message") else [])]
     seen = read_activity(text, node.cpus_milli)
     return told.model_copy(update=gpus | seen | {"message": node.message or "; ".join(said)})

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, suppress
 
 from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
-from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotFound, translated_errors
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.exec import DockerSession
@@ -90,7 +89,7 @@ class DockerPorts:
                 self._tasks.start(self._end(seen.id))
 
     async def connect(self, run: Run, part: int, port: int) -> DockerPortSession:
-        seen = self._hosts.running(run, part, "only what runs can be connected to")
+        seen = self._hosts.running(run, part, "port-forward needs a running job")
         with translated_errors():
             link = self._hosts.link(seen.host)
             self._open[seen.id] = self._open.get(seen.id, 0) + 1
@@ -98,13 +97,7 @@ class DockerPorts:
             self._tasks.start(self._leave(seen, left))
             try:
                 ours = await self._helper_beside(link, seen)
-                body: Fields = {
-                    "Cmd": ["nc", "127.0.0.1", str(port)],
-                    "AttachStdin": True,
-                    "AttachStdout": True,
-                    "AttachStderr": True,
-                }
-                exec_id, stream = await link.api.exec(ours, body)
+                exec_id, stream = await link.api.exec(ours, ["nc", "127.0.0.1", str(port)])
             except (DockerNotFound, DockerConflict):
                 left.set()
                 raise Conflict("It has just ended.") from None

@@ -11,7 +11,7 @@ import logging
 
 from penstock.background import Tasks
 from penstock.domain.quantities import show_bytes
-from penstock.engines.docker.api.errors import DockerError, is_full
+from penstock.engines.docker.api.errors import DockerError, is_disk_full
 from penstock.engines.docker.helpers import Helpers
 
 log = logging.getLogger(__name__)
@@ -58,14 +58,14 @@ class DiskSpace:
             try:
                 await self.look()
             except DockerError as error:
-                log.info("what the disk of %s has free is not known: %s", self._helpers.host, error.message)
+                log.info("the free disk space of %s cannot be measured: %s", self._helpers.host, error.message)
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:
         try:
             said = await self._helpers.run(["df", "-Pk", "/"])
         except DockerError as error:
-            if not is_full(error):
+            if not is_disk_full(error):
                 raise
             self.free = 0
             return

@@ -105,7 +105,7 @@ def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> di
         found[names.INSTEAD_OF] = ",".join(place.instead_of)
     if spec.max_duration:
         found[names.MAX_DURATION] = str(spec.max_duration)
-    if minded(launch):
+    if is_minded(launch):
         found[names.HAS_BASH] = "true"
     if uuids := gpus_of(launch, place):
         found[names.GPUS] = ",".join(uuids)
@@ -114,7 +114,7 @@ def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> di
     if limits := disk_limits(launch):
         found[names.DISK] = json.dumps(limits)
     theirs = {name: text for name, text in spec.labels.items() if not names.is_ours(name)}
-    return theirs | names.labelled(made.installation, found)
+    return theirs | names.with_all_labels(made.installation, found)
 
 
 def disk_limits(launch: Launch) -> dict[str, int]:
@@ -245,7 +245,7 @@ def command(launch: Launch) -> list[str]:
     """Return the words of the command; empty: the image's own."""
     spec = launch.spec
     script, program = (spec.run, ()) if isinstance(spec.run, str) else ("", spec.run or ())
-    if not minded(launch):
+    if not is_minded(launch):
         return list(program)
     given = (
         str(spec.max_duration or 0),
@@ -260,7 +260,7 @@ def command(launch: Launch) -> list[str]:
     return [BASH, "-c", f"{ONCE}\n{MINDER.replace(_TERMINATION_LOG, NOTE)}", "bash", *given, *program]
 
 
-def minded(launch: Launch) -> bool:
+def is_minded(launch: Launch) -> bool:
     """Does a minder run the program? Code that is sent along is there before it starts, so only the other two reasons
     of `needs_bash` count."""
     return needs_bash(launch.model_copy(update={"workdir_archive": None}))

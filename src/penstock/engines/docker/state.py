@@ -29,6 +29,8 @@ BY_SIGNAL = (130, 137, 143)
 """Codes of what was ended by INT, KILL or TERM."""
 BY_DOCKER = (*BY_SIGNAL, 255)
 """Codes of what ended with Docker; 255 is what it writes where it found nothing of a container that ran."""
+BEGINNING = timedelta(seconds=10)
+"""So far into its start Docker may end what it finds running, where live-restore is off."""
 _LEFT_OVER = re.compile(r"\btask \w+: already exists")
 """What Docker says about a start during which it was killed."""
 BESIDE = {"reason": Reason.ANOTHER_NODE_ENDED, "message": "Another node had ended before it started."}
@@ -149,7 +151,7 @@ def _running(snapshot: RunSnapshot, listed: tuple[Unit, ...], said: str | None) 
     away = snapshot.away({seen.host for seen in containers if not seen.over})
     if not away or not any(seen.runs for seen in containers):
         return Report(presence=Presence.running, units=listed, message=said)
-    said = f"{away[0]}: whether it still runs is not known; its node is asked again every few seconds"
+    said = f"{away[0]}: it may still be running, and its node is asked again every few seconds"
     return Report(presence=Presence.running, units=listed, message=said, state=State.UNKNOWN, reason=Reason.NODE_LOST)
 
 
@@ -169,10 +171,10 @@ def _not_begun(snapshot: RunSnapshot) -> Report:
     if doing:
         return Report(presence=Presence.waiting, state=doing.state, reason=doing.reason, message=doing.message)
     if missing := snapshot.missing(run.hosts):
-        said = f"Its node {missing[0]} is not registered any more: what became of it is not known."
+        said = f"Its node {missing[0]} is no longer registered, so nobody knows how it ended."
         return Report(presence=Presence.lost, message=said)
     if away := snapshot.away(run.hosts):
-        raise Unavailable(f"{away[0]}: whether it runs there is not known; it is asked again.")
+        raise Unavailable(f"{away[0]}: it may be running there, and its node is asked again.")
     return Report(presence=Presence.absent)
 
 
@@ -299,7 +301,7 @@ def _what_ended_it(first: ContainerRecord, end: UnitEnd) -> str:
     if first.taken_away:
         return f"The container of node {first.part} was removed."
     if end.reason is Reason.NODE_LOST and end.exit_code is None:
-        return f"How node {first.part} ended is not known."
+        return f"Nobody knows how node {first.part} ended."
     if first.error or end.exit_code is None:
         return f"Node {first.part} could not be started."
     return f"Node {first.part} ended with {describe(end.exit_code)}."
@@ -328,10 +330,10 @@ def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> UnitEnd:
     if _restarted_since(seen, snapshot) and (seen.unknown_code or _reads_as_told(seen)):
         return _lost_with_docker(seen)
     if note.ended == "stop":
-        said = f"It was told to end on {seen.host} by someone else, or Docker there was shut down."
+        said = f"Someone else stopped it on {seen.host}, or Docker there was shut down."
         return UnitEnd(State.CRASHED, Reason.DELETED_OUTSIDE, said, code)
     if seen.has_bash and _reads_as_told(seen):  # its minder would have left a note, whatever became of the program
-        said = f"It was killed as a whole: {seen.host} or Docker there was restarted, or someone killed it."
+        said = f"Its container was killed on {seen.host}: the host or its Docker was restarted, or someone killed it."
         return UnitEnd(State.CRASHED, Reason.NODE_LOST, said, code)
     return ended_by_itself(code, note.phase)
 
@@ -346,12 +348,14 @@ def _lost_with_docker(seen: ContainerRecord) -> UnitEnd:
 
 
 def _restarted_since(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
-    """Was its Docker restarted since this container started?"""
+    """Was its Docker restarted since this container started? With live-restore it may have run on after that."""
     host = snapshot.hosts.get(seen.host)
     if seen.witness == "" or host is None or seen.witness is None:
         return seen.witness == ""
-    began = host.docker_since
-    return seen.witness != host.docker or bool(began and seen.started_at and seen.started_at < began)
+    if seen.witness != host.docker:
+        return True
+    began, started, ended = host.docker_since, seen.started_at, seen.ended_at
+    return bool(began and started and ended and started < began and ended <= began + BEGINNING)
 
 
 def _reads_as_told(seen: ContainerRecord) -> bool:

@@ -25,8 +25,7 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.gpus import held_by, judged, readings
-from penstock.engines.docker.helpers import end_tasks
+from penstock.engines.docker.gpus import gpus_in_use, read_gpus, without_own_use
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.volumes import DockerClaims
@@ -116,7 +115,7 @@ class DiskLimits:
                     await self._full(seen, said)
                     return
             except DockerError as error:
-                log.info("%s: what it holds on its disks is not known: %s", seen.name, error.message)
+                log.info("%s: its disk use cannot be measured: %s", seen.name, error.message)
             pause = max(self._every, (monotonic() - before) * SLOWER)
 
     async def _too_much(self, seen: ContainerRecord, limits: dict[str, int]) -> str | None:
@@ -143,8 +142,8 @@ def _scratch(found: Fields | None) -> dict[str, str]:
 
 # -- GPUs --------------------------------------------------------------------------------------------------------------
 
-PATIENCE = 10.0
-"""Seconds, from when a look began."""
+PATIENCE, CLOSING = 10.0, 3.0
+"""Seconds, from when a look began; and in which its container is removed when the server ends."""
 IDLE_SECONDS = 30.0
 """After this long a host is looked at, whether or not anything of ours runs there."""
 
@@ -163,17 +162,22 @@ class HostGpus:
 
     def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
-        self._looks: dict[HostLink, asyncio.Task[HostGpuUse]] = {}
         self._began: WeakKeyDictionary[HostLink, float] = WeakKeyDictionary()
         self._having: dict[Run, set[HostLink]] = {}
         """The hosts on which a run has GPUs."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
+        """By host the look at its GPUs that is under way."""
 
     def open(self) -> None:
-        self._idle = asyncio.create_task(self._look_at_idle())
+        self._tasks.start(self._look_at_idle())
 
     async def close(self) -> None:
-        await end_tasks([self._idle, *self._tasks, *self._looks.values()])
+        """End what looks: each removes its own container. Where a host does not answer in time, what is left there is
+        removed by whoever looks there next."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING):
+                await self._tasks.close()
+        await self._tasks.close()
 
     async def all(self) -> dict[str, GpuMeasure]:
         links = [link for link in self._shown() if _has_gpus(link.all())]
@@ -188,10 +192,11 @@ class HostGpus:
         name = link.host.name
         if not link.probe.gpus:
             return HostGpuUse(trouble=link.probe.gpu_trouble or f"Docker on {name} cannot show them")
-        look = self._looks.get(link) or self._begin(link)
+        look = self._tasks.get(link) or self._begin(link)
         left = self._began[link] + PATIENCE - monotonic()
         done, _ = await asyncio.wait([look], timeout=max(left, 0))
-        return look.result() if done else HostGpuUse(trouble=f"{name} does not say it within {PATIENCE:.0f} seconds")
+        slow = HostGpuUse(trouble=f"{name} does not say it within {PATIENCE:.0f} seconds")
+        return look.result() if done else slow
 
     def watch(self, run: Run) -> None:
         """Look once more at hosts where the run has no GPUs any more: what is in their memory has changed."""
@@ -200,42 +205,38 @@ class HostGpus:
         if having:
             self._having[run] = having
         for link in before - having:
-            task = asyncio.create_task(self._look_again(link))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._look_again(link))
 
     async def _look_at_idle(self) -> None:
         while True:
             await asyncio.sleep(min(IDLE_SECONDS, 1))
             for link in self._shown():  # when it was probed it was looked at, too
                 due = self._began.setdefault(link, monotonic()) + IDLE_SECONDS
-                if link not in self._looks and due <= monotonic():
+                if link not in self._tasks and due <= monotonic():
                     self._begin(link)
 
     async def _look_again(self, link: HostLink) -> None:
-        if before := self._looks.get(link):  # it may have seen what was
+        if before := self._tasks.get(link):  # it may have seen what was
             await asyncio.wait([before])
         await self.of(link)
 
     def _begin(self, link: HostLink) -> asyncio.Task[HostGpuUse]:
         self._began[link] = monotonic()
-        task = self._looks[link] = asyncio.create_task(self._look(link))
-        task.add_done_callback(lambda _: self._looks.pop(link, None))
-        return task
+        return self._tasks.start(self._look(link), link)
 
     async def _look(self, link: HostLink) -> HostGpuUse:
-        ours = held_by(link.all())
+        ours = gpus_in_use(link.all())
         try:
-            found = await readings(link.helpers)
+            found = await read_gpus(link.helpers)
         except DockerUnreachable as error:
             _show(link, ())
             return HostGpuUse(trouble=error.message)
         except DockerError as error:
             if link.probe.gpu_trouble is None:
-                log.warning("what the GPUs of %s do is not known: %s", link.host.name, error.message)
+                log.warning("the GPUs of %s cannot be measured: %s", link.host.name, error.message)
             _show(link, (), error.message)
             return HostGpuUse(trouble=error.message)
-        _show(link, judged((reading.gpu for reading in found), ours | held_by(link.all())))
+        _show(link, without_own_use((reading.gpu for reading in found), ours | gpus_in_use(link.all())))
         return HostGpuUse({reading.gpu.uuid: reading.measure for reading in found})
 
 

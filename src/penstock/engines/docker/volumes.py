@@ -18,7 +18,7 @@ from penstock.domain.volumes import Phase, Storage, StorageClass, StorageKind, V
 from penstock.engines.base import BoundMount, Launch, VolumeReport
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
-from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_full
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_disk_full
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
@@ -56,7 +56,7 @@ class DockerClaims:
         if volume.storage is None or volume.awaits_node:
             return None
         if volume.storage not in self._storages:
-            raise PenstockError(f"The storage {volume.storage} of volume {volume.name} is not there any more.")
+            raise PenstockError(f"Volume {volume.name} is on storage {volume.storage}, which no longer exists.")
         return self._storages[volume.storage]
 
     def _nfs_of(self, volume: Volume) -> Storage | None:
@@ -84,13 +84,13 @@ class DockerClaims:
         if storage:
             return storage.node
         if volume.made and (away := self._hosts.away(())):
-            raise Unavailable(f"Where volume {volume.name} is, is not known: {away[0]}.")
+            raise Unavailable(f"Volume {volume.name} cannot be located: {away[0]}.")
         return None
 
     async def _look(self, volumes: Sequence[Volume]) -> None:
         wanted = {self.name_of(volume): volume.id for volume in volumes}
         links = [link for link in self._hosts.links() if link.looked.is_set()]
-        filters = {"label": [names.mine(self._made.installation)]}
+        filters = {"label": [names.ours_filter(self._made.installation)]}
         found = await asyncio.gather(*(link.api.volumes(filters) for link in links), return_exceptions=True)
         for link, there in zip(links, found, strict=True):
             if isinstance(there, BaseException):
@@ -156,14 +156,14 @@ class DockerClaims:
         elif home:
             links = [self._hosts.link(home)]
         elif not everywhere and (away := self._hosts.away([storage.node] if storage else ())):
-            raise Unavailable(f"Whether volume {volume.name} is there is not known: {away[0]}.")
+            raise Unavailable(f"Volume {volume.name} cannot be checked: {away[0]}.")
         for link in links:
             if link.looked.is_set():
                 await self._delete(link, volume)
         self._homes.pop(volume.id, None)
 
     async def _delete(self, link: HostLink, volume: Volume) -> None:
-        mine = {"label": [names.mine(self._made.installation), f"{names.VOLUME}={volume.id}"]}
+        mine = {"label": [names.ours_filter(self._made.installation), f"{names.VOLUME}={volume.id}"]}
         try:
             for each in await link.api.volumes(mine):
                 await link.api.remove_volume(str(each["Name"]))
@@ -186,7 +186,7 @@ class DockerClaims:
         if volume.awaits_node:
             return VolumeReport(phase=Phase.Pending, message="is made on the node that uses it first")
         if volume.storage is not None and volume.storage not in self._storages:
-            return VolumeReport(phase=Phase.Lost, message=f"the storage {volume.storage} is not there any more")
+            return VolumeReport(phase=Phase.Lost, message=f"storage {volume.storage} no longer exists")
         if volume.storage is not None and not self._is_local(volume):
             return VolumeReport(phase=Phase.Bound)
         home = self._homes.get(volume.id)
@@ -196,7 +196,7 @@ class DockerClaims:
             link = self._hosts.get(home)
             return VolumeReport(phase=Phase.Bound, message=f"on {home}", free_bytes=link.space.free if link else None)
         if away := self._hosts.away(()):
-            raise Unavailable(f"Whether volume {volume.name} is there is not known: {away[0]}.")
+            raise Unavailable(f"Volume {volume.name} cannot be checked: {away[0]}.")
         return VolumeReport(phase=Phase.Lost, message="no node has its Docker volume")
 
     async def usage(self, volume: Volume) -> int:
@@ -208,12 +208,12 @@ class DockerClaims:
             return size
         home = await self.home_of(volume)
         if home is None:
-            raise Unavailable(f"The data of volume {volume.name} are not to be found.")
+            raise Unavailable(f"No node that answers has the data of volume {volume.name}.")
         link = self._hosts.link(home)
         try:
             [size], _ = await asyncio.gather(self.measured(link, [name]), link.space.look())
         except DockerError as error:
-            if not is_full(error):
+            if not is_disk_full(error):
                 raise
             size = await link.api.volume_size(name)  # there is no room for what looks
         return size

@@ -90,7 +90,7 @@ async def test_a_start_without_an_answer_on_a_host_that_is_gone_for_good_is_in_d
         await engine.use_hosts([])
         [unit] = (await ended(engine, run_of(launch), 90)).units
         assert (unit.state, unit.reason) == (State.UNKNOWN, Reason.OUTCOME_UNKNOWN)
-        assert unit.message == "Its node host-1 is not registered any more: how it ended is not known."
+        assert unit.message == "Its node host-1 is no longer registered, so nobody knows how it ended."
     machine.docker("rm", "-f", *containers_of(launch, machine))
 
 
@@ -114,7 +114,7 @@ async def test_an_index_whose_container_was_removed_while_nobody_looked_is_not_s
         report = await ended(engine, run_of(launch))
         assert [unit.state for unit in report.units] == [State.UNKNOWN, *[State.EXITED] * 3]
         assert (report.units[0].reason, report.units[0].index) == (Reason.OUTCOME_UNKNOWN, 0)
-        said = "Its container was removed by someone while the server was away: how it ended is not known."
+        said = "Someone removed its container while the server was away, so nobody knows how it ended."
         assert report.units[0].message == said
         assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.{part}" for part in (1, 2, 3)]
 

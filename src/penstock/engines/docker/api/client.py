@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from penstock.engines.docker.api import errors
 from penstock.engines.docker.api.errors import DockerNotConnected, DockerNotFound, DockerUnreachable
-from penstock.engines.docker.api.http import ConnectionBroken, HttpConnection, ProgramStream, RequestBody
+from penstock.engines.docker.api.http import ConnectionBroken, HttpBody, HttpConnection, ProgramStream
 from penstock.engines.docker.api.transport import DockerAddress, dial
 
 NEWEST = (1, 51)
@@ -88,7 +88,7 @@ class DockerApi:
         """Yield what Docker says on the way; an `error` among it is the end."""
         given = {"fromImage": name} if _is_tagged(name) else {"fromImage": name, "tag": "latest"}
         headers = ((b"X-Registry-Auth", login.encode()),) if login else ()
-        body = RequestBody(0, _nothing(), headers=headers)
+        body = HttpBody.of(b"", headers=headers)
         work = WORK_SECONDS  # it says nothing before the registry has answered
         async with self._stream("/images/create", given, method="POST", body=body, seconds=work) as pieces:
             async for said in _documents(pieces):
@@ -140,7 +140,7 @@ class DockerApi:
             if "already in progress" not in error.message:
                 raise
 
-    async def put(self, ref: str, path: str, body: RequestBody) -> None:
+    async def put(self, ref: str, path: str, body: HttpBody) -> None:
         """Unpack an archive in a container, whether it has been started or not."""
         await self._call("PUT", f"/containers/{ref}/archive", {"path": path}, body, seconds=WORK_SECONDS)
 
@@ -166,10 +166,14 @@ class DockerApi:
 
     # -- programs inside -------------------------------------------------------------------------------------------
 
-    async def exec(self, ref: str, body: Fields) -> tuple[str, ProgramStream]:
+    async def exec(
+        self, ref: str, command: Sequence[str], *, env: Sequence[str] = (), reads: bool = True, tty: bool = False
+    ) -> tuple[str, ProgramStream]:
         """Start a program; return its id, and its input and output."""
-        made = await self._call("POST", f"/containers/{ref}/exec", body=body)
-        tty = bool(body.get("Tty"))
+        body: Fields = {"Cmd": list(command), "Env": list(env), "Tty": tty, "AttachStdin": reads}
+        made = await self._call(
+            "POST", f"/containers/{ref}/exec", body=body | {"AttachStdout": True, "AttachStderr": True}
+        )
         exchange = await self._fresh()
         try:
             async with asyncio.timeout(CALL_SECONDS):
@@ -264,7 +268,7 @@ class DockerApi:
         method: str,
         path: str,
         given: Mapping[str, str] | None = None,
-        body: Fields | RequestBody | None = None,
+        body: Fields | HttpBody | None = None,
         *,
         seconds: float = CALL_SECONDS,
         versioned: bool = True,
@@ -272,7 +276,7 @@ class DockerApi:
         once: bool = False,
     ) -> Any:
         target = self._target(path, given or {}, versioned=versioned)
-        sends = body if isinstance(body, RequestBody) else None
+        sends = body if isinstance(body, HttpBody) else None
         while True:
             exchange = self._idle.pop() if self._idle and not (sends or once) else await self._fresh()
             again, kept = exchange.used, False
@@ -304,7 +308,7 @@ class DockerApi:
         given: Mapping[str, str],
         *,
         method: str = "GET",
-        body: RequestBody | None = None,
+        body: HttpBody | None = None,
         seconds: float = CALL_SECONDS,
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
         """Yield the pieces of an answer until it ends; it may be cut off at any time."""
@@ -344,18 +348,8 @@ def _filters(filters: Mapping[str, Sequence[str]]) -> str:
     return json.dumps({name: list(values) for name, values in filters.items()})
 
 
-def _json(body: Any) -> RequestBody:
-    data = json.dumps(body).encode()
-    return RequestBody(len(data), _once(data))
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
+def _json(body: Any) -> HttpBody:
+    return HttpBody.of(json.dumps(body).encode())
 
 
 def _read(answer: bytes) -> Any:

@@ -62,7 +62,7 @@ def translated_errors() -> Iterator[None]:
         raise translate(error) from error
 
 
-def is_full(error: DockerError) -> bool:
+def is_disk_full(error: DockerError) -> bool:
     """Is a disk of the host full?"""
     return "no space left on device" in error.message
 
@@ -71,6 +71,6 @@ def translate(error: DockerError) -> PenstockError:
     said = f"Docker on {error.host}: {error.message.rstrip('.')}."
     if isinstance(error, DockerUnreachable):
         return Unavailable(f"{error.message.rstrip('.')}.", hint="penstock doctor shows which nodes answer")
-    if is_full(error):
+    if is_disk_full(error):
         return StorageFull(f"The disk of {error.host} is full.", hint=said)
     return (Conflict if isinstance(error, DockerConflict) else PenstockError)(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import h11
 
@@ -20,13 +20,20 @@ class ConnectionBroken(Exception):
 
 
 @dataclass(frozen=True)
-class RequestBody:
+class HttpBody:
     """The body of a request, sent piece by piece."""
 
     size: int
     pieces: AsyncIterator[bytes]
     kind: str = "application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, data: bytes, kind: str = "application/json", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Self:
+        async def once() -> AsyncIterator[bytes]:
+            yield data
+
+        return cls(len(data), once(), kind, headers)
 
 
 class HttpConnection:
@@ -39,7 +46,7 @@ class HttpConnection:
         self.used = False
         """It has answered before, so Docker may have closed it meanwhile."""
 
-    async def ask(self, method: str, target: str, body: RequestBody | None = None, *, upgrade: bool = False) -> int:
+    async def ask(self, method: str, target: str, body: HttpBody | None = None, *, upgrade: bool = False) -> int:
         """Send a request and return the status of the answer; 101: the connection is a stream now."""
         headers = [(b"Host", b"docker"), *(UPGRADE if upgrade else ())]
         if body is not None or method != "GET":

@@ -21,7 +21,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import HeldUp, Launch, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable, is_full, translate
+from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, DockerUnreachable, is_disk_full, translate
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import PullFailed
@@ -31,8 +31,8 @@ from penstock.engines.docker.runs.steps import (
     PartToStart,
     Say,
     StartFailed,
-    doubt,
-    forgotten,
+    find_forgotten,
+    start_in_doubt,
 )
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import never_started, not_started
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
 PULL_PAUSE, LONGEST_PULL_PAUSE = 5.0, 30.0
 """Seconds between two tries to pull an image."""
-NOT_KNOWN = "how it ended is not known."
-REMOVED = f"Its container was removed by someone while the server was away: {NOT_KNOWN}"
+NOT_KNOWN = "nobody knows how it ended."
+REMOVED = f"Someone removed its container while the server was away, so {NOT_KNOWN}"
 ASKED = (State.REQUESTED_LAUNCH, State.UNKNOWN)
 """Docker was asked to start it, and may have."""
 Told = Callable[[Run], None]
@@ -139,7 +139,7 @@ class RunStarter:
     async def _hold_up_if_full(self, run: Run, error: DockerError) -> None:
         """Raise HeldUp where the host's disk is full and nothing of the run began: others go first that need none."""
         link = self._hosts.get(error.host)
-        if link is None or not is_full(error):
+        if link is None or not is_disk_full(error):
             return
         with suppress(DockerError):
             await link.space.look()
@@ -170,16 +170,16 @@ class RunStarter:
     async def _try(self, run: Run, active: ActiveRun, progress: LaunchProgress, say: Say) -> None:
         launch, there = progress.launch, self._hosts.parts(run)
         if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
-            raise DockerUnreachable(f"{unseen[0]}: what of it is there is not known", host="")
+            raise DockerUnreachable(f"{unseen[0]}: parts of it may be running there", host="")
         missing = self._hosts.missing(launch.hosts)
         for part in _removed(launch, active, there):
-            said = f"Its node {missing[0]} is not registered any more: {NOT_KNOWN}" if missing else REMOVED
+            said = f"Its node {missing[0]} is no longer registered, so {NOT_KNOWN}" if missing else REMOVED
             active.failed[part] = _failed(launch, part, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, said)
         hosts = self._hosts_of(launch, there)
         if missing and set(missing) == set(launch.hosts):
-            said = f"Its node {missing[0]} is not registered any more"
+            said = f"Its node {missing[0]} is no longer registered"
             if progress.state in ASKED:
-                raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}: {NOT_KNOWN}", missing[0])
+                raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}, so {NOT_KNOWN}", missing[0])
             raise PenstockError(f"{said}.")
         await self._doubt(run, active, progress)
         wanted = [
@@ -193,8 +193,8 @@ class RunStarter:
         """Do not start what may have run without Docker's knowing: of an array that index, of several nodes none."""
         for link in self._hosts.links():
             there = [seen for seen in link.of(run) if seen.prepared and not seen.gone and seen.id not in progress.fresh]
-            for seen in await forgotten(link, [seen for seen in there if seen.part not in active.failed]):
-                error = doubt(seen.host)
+            for seen in await find_forgotten(link, [seen for seen in there if seen.part not in active.failed]):
+                error = start_in_doubt(seen.host)
                 if progress.launch.spec.array is None:
                     raise error
                 active.failed[seen.part] = _failed(progress.launch, seen.part, *_why(error))

@@ -29,17 +29,17 @@ from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotConnected, DockerUnreachable
-from penstock.engines.docker.api.http import RequestBody
+from penstock.engines.docker.api.http import HttpBody
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.cpus import DedicatedCpus, shared
+from penstock.engines.docker.cpus import DedicatedCpus, shared_cpus
 from penstock.engines.docker.events import ContainerPast, read_memory
-from penstock.engines.docker.gpus import is_installed
+from penstock.engines.docker.gpus import has_nvidia
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import NOTE, ContainerPlace, container, disk_scratch, minded
+from penstock.engines.docker.spec import NOTE, ContainerPlace, container, disk_scratch, is_minded
 from penstock.engines.docker.volumes import DockerClaims
 from penstock.errors import Conflict, PenstockError
 
@@ -85,7 +85,7 @@ class LaunchSteps:
     async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
         """Take all steps for these parts. `fresh` are the containers that were made and not yet asked to start."""
         links = {part.host: self._hosts.link(part.host) for part in parts}
-        await all_of(self._image(link, launch, say) for link in links.values())
+        await complete_all(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
         async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
             networks = {name: await link.networks.of(launch.group) for name, link in links.items()}
@@ -100,7 +100,7 @@ class LaunchSteps:
                     number=part.number,
                     network=networks[part.host],
                     host_memory=int(links[part.host].info.get("MemTotal") or 1 << 30),
-                    has_nvidia=is_installed(links[part.host].info),
+                    has_nvidia=has_nvidia(links[part.host].info),
                     volumes=volumes[part.host],
                     up_to=max(each.part for each in parts),
                 )
@@ -120,9 +120,9 @@ class LaunchSteps:
             async with limit:
                 await self._go(link, seen, launch, fresh)
 
-        made = await all_of(create(place) for place in places)
-        await all_of(self._cpus.keep_apart(link) for link in {link.host.name: link for link, _ in made}.values())
-        await all_of(go(link, seen) for link, seen in made)
+        made = await complete_all(create(place) for place in places)
+        await complete_all(self._cpus.keep_apart(link) for link in {link.host.name: link for link, _ in made}.values())
+        await complete_all(go(link, seen) for link, seen in made)
 
     # -- what it needs -----------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class LaunchSteps:
             except DockerConflict:  # it was made before, or someone else took its name
                 await self._look_at(link, name, run)
         for seen in doubtful:
-            if ran := await withdrawn(link, seen):
+            if ran := await withdraw(link, seen):
                 await link.remove(new)
                 return ran
         fresh.add(new.id)  # not before: until then it is all that knows of those it was made instead of
@@ -173,7 +173,7 @@ class LaunchSteps:
             if seen.name == name:
                 await link.api.rename(seen.id, f"{name}.{seen.id[:12]}")
         instead = tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id))
-        place = replace(place, shared_cpus=shared(link), instead_of=instead)
+        place = replace(place, shared_cpus=shared_cpus(link), instead_of=instead)
         await link.api.create(name, container(launch, self._made, place))
         return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
 
@@ -205,7 +205,7 @@ class LaunchSteps:
 
     async def _fill(self, link: HostLink, seen: ContainerRecord, launch: Launch) -> None:
         if files := _files(launch):
-            await link.api.put(seen.id, "/", RequestBody(len(files), _once(files), "application/x-tar"))
+            await link.api.put(seen.id, "/", HttpBody.of(files, "application/x-tar"))
         if launch.workdir_archive is not None:
             await link.api.put(seen.id, WORKDIR, _archive(launch.workdir_archive))
 
@@ -224,7 +224,7 @@ class LaunchSteps:
             raise error
 
 
-async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
+async def complete_all(work: Iterable[Awaitable[T]]) -> list[T]:
     """Let all come to their end, then raise the first failure: nothing goes on behind it."""
     done = await asyncio.gather(*work, return_exceptions=True)
     for each in done:
@@ -237,7 +237,7 @@ def _files(launch: Launch) -> bytes:
     """Pack what must be there before it starts: the minder's note, and directories that everyone can write to."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
-        if minded(launch):
+        if is_minded(launch):
             folder, note = tarfile.TarInfo(NOTE.strip("/").partition("/")[0]), tarfile.TarInfo(NOTE.lstrip("/"))
             folder.type, folder.mode, note.mode = tarfile.DIRTYPE, 0o755, 0o666
             archive.addfile(folder)
@@ -249,12 +249,8 @@ def _files(launch: Launch) -> bytes:
         return made.getvalue() if archive.getmembers() else b""
 
 
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-def _archive(path: Path) -> RequestBody:
-    return RequestBody(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
+def _archive(path: Path) -> HttpBody:
+    return HttpBody(path.stat().st_size, _pieces(path), "application/x-tar", ((b"Content-Encoding", b"gzip"),))
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
@@ -267,7 +263,7 @@ PATIENCE = 10.0
 """Seconds in which a Docker that remembers has told."""
 
 
-async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
+async def find_forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
     """Return the containers of which Docker does not remember that it made them, or what they were made instead of: it
     was killed or restarted since, and what it calls created may have run."""
     if not prepared:
@@ -276,7 +272,7 @@ async def forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list
     return [seen for seen in prepared if not all(memory.made(each) for each in (*instead_of(seen), seen.id))]
 
 
-async def withdrawn(link: HostLink, seen: ContainerRecord) -> ContainerRecord | None:
+async def withdraw(link: HostLink, seen: ContainerRecord) -> ContainerRecord | None:
     """Take back a container that may have been started. Return None if it is gone and never ran, and neither did those
     it was made instead of; otherwise the container as it is, or was."""
     try:
@@ -288,7 +284,7 @@ async def withdrawn(link: HostLink, seen: ContainerRecord) -> ContainerRecord | 
         if each.started_at:
             return _as_it_was(link, seen, each)
     if not all(each.made for each in past.values()):
-        raise doubt(link.api.host)
+        raise start_in_doubt(link.api.host)
     return None
 
 
@@ -299,7 +295,7 @@ def instead_of(seen: ContainerRecord) -> list[str]:
 
 def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> ContainerRecord:
     if past.exit_code is None:
-        raise doubt(link.api.host)
+        raise start_in_doubt(link.api.host)
     found = replace(seen, status="exited", started_at=past.started_at, ended_at=past.ended_at)
     found = replace(found, exit_code=past.exit_code, witness=link.docker)
     link.keep(found)
@@ -317,10 +313,10 @@ async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, Container
                 if all(each.removed for each in found.values()):
                     return found
     except TimeoutError:
-        raise doubt(api.host) from None
+        raise start_in_doubt(api.host) from None
     raise DockerUnreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
-def doubt(host: str) -> StartFailed:
+def start_in_doubt(host: str) -> StartFailed:
     said = f"Docker on {host} was asked to start it, the answer was lost, and Docker does not remember whether it ran."
     return StartFailed(State.UNKNOWN, Reason.NODE_LOST, said, host)
