@@ -186,8 +186,7 @@ class HostLink:
         return self._marked[image_id]
 
     def _witnessed(self, seen: ContainerRecord, memory: EventMemory) -> ContainerRecord:
-        """Note whether Docker saw its end: it did if it says so, or if it has run since before that and has
-        forgotten."""
+        """Note whether Docker saw its end: it says so, or it has run since before that and has forgotten."""
         began = self.life.began if self.life else None
         forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
         return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
@@ -268,8 +267,7 @@ class HostLink:
         raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
 
     async def _ping(self) -> None:
-        """Ask for a sign of life: a connection that was cut on the way says nothing, and neither does a Docker that
-        hangs."""
+        """Ask for a sign of life: a connection that was cut on the way says nothing, nor does a Docker that hangs."""
         while True:
             await asyncio.sleep(PING_SECONDS)
             await self.api.ping(PING_PATIENCE)
