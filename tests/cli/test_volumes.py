@@ -129,7 +129,7 @@ def test_where_nobody_can_be_asked_force_is_asked_for(penstock):
     assert refused.code == 2
     assert refused.err.endswith(
         f"Error: Delete volume guarded ({volume['id']}, 10Gi) and all its data? "
-        "Nobody is there to answer: use --force.\n"
+        "There is no terminal to ask on: use --force.\n"
     )
     assert penstock("volumes", "list", "--name", "guarded", "-o", "name").out == f"{volume['id']}\n"
 

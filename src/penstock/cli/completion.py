@@ -12,7 +12,7 @@ from penstock.client.api import Client, Query
 from penstock.errors import PenstockError
 
 PLAIN = re.compile(r"[\w.@:/-]+\Z", re.ASCII)
-"""What every shell takes as it is: a name goes into the command line, where `$(…)` would be run."""
+"""Characters that every shell takes literally; a completed name becomes part of a command line, which runs `$(…)`."""
 PATIENCE = 0.5
 """Seconds; whoever presses Tab waits no longer, and never starts a server."""
 TAKEN = {
@@ -106,7 +106,7 @@ def _names(path: str, query: Query, ctx: click.Context, incomplete: str) -> list
 def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the completion script for a shell.
 
-    By default for $SHELL; for all names of this program.
+    The default is the shell in $SHELL. The script covers every name of this program.
     """
     import os
 

@@ -35,8 +35,8 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 @click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
 @optional_file
 @group_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, although volumes lose their data.")
-@click.option("--force", is_flag=True, help="The same; and a Node may be gone for good with what it had.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, even if volumes lose their data.")
+@click.option("--force", is_flag=True, help="Same as --yes; also delete a node that does not answer.")
 @output_option
 @api_url_option(short=True)
 def delete(
@@ -50,8 +50,8 @@ def delete(
 ) -> int:
     """Delete one thing, or stop and delete what a file describes.
 
-    Of a file: all jobs of its names, and volumes with all their data. pwmcli asks only before volumes, and only at a
-    terminal.
+    With a file, all jobs of its names are deleted, and volumes with all their data. pwmcli asks only before it deletes
+    volumes, and only at a terminal.
     """
     thing_or_file("thing", words, file)
     if file is not None:

@@ -26,8 +26,8 @@ from penstock.cli.ui.options import group_option
 def logs(words: tuple[str, ...], group: str | None, follow: bool | None, **asked: Any) -> None:
     """Show what a workload prints.
 
-    penstock goes on until it ends, pwmcli shows what is there; --follow and --no-follow say which. Ctrl-C ends only
-    the following: the workload goes on, and the exit code is 0.
+    penstock follows the log until the workload ends, pwmcli prints what there is; --follow and --no-follow choose.
+    Ctrl-C stops following, not the workload; the exit code is then 0.
     """
     kind, ref = one_thing(words, KindParam("Workload"))
     if follow is None:

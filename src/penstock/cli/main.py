@@ -54,7 +54,7 @@ def cli() -> None:
 
 
 def program(name: str) -> click.Group:
-    """What is behind a name: `pwmcli` has PWM's words alone, `pwmadm` is `penstock adm`."""
+    """Return the commands of a program: `pwmcli` has only PWM's words, `pwmadm` is `penstock adm`."""
     if name == USER:
         from penstock.cli.pwm import pwmcli
 
@@ -67,7 +67,7 @@ def program(name: str) -> click.Group:
 
 
 def program_name() -> str:
-    """The name it was called by: usage and examples show it."""
+    """Return the name the program was called by, which usage and examples show."""
     called = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib would cost every command 8 ms
     return called if called in NAMES else NAMES[0]
 

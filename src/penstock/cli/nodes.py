@@ -35,7 +35,7 @@ def node_columns(*, wide: bool) -> list[Column]:
 
 
 def gpu_columns(items: Sequence[Row], *, wide: bool) -> list[Column]:
-    """Where a node takes no work, why."""
+    """Return the columns of GPUs, with the reason if a node takes no work."""
     columns = [
         field("Node", "node", least=12),
         field("Product", "product", least=16),
@@ -54,7 +54,7 @@ def _status(row: Row) -> str:
 
 
 def _cpus(row: Row) -> str:
-    """Of a node that never answered nothing is known."""
+    """Return free and total CPUs; `-` for a node that never answered."""
     return f"{row['cpus_free']} of {row['cpus']}" if row["memory_bytes"] else "-"
 
 

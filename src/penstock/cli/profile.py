@@ -45,12 +45,12 @@ COLUMNS = [
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def profile() -> None:
-    """Servers side by side, each by a name with its token."""
+    """Switch between servers, each with a name and a token of its own."""
 
 
 def server_options(function: Function) -> Function:
     address = click.option("--api-server", metavar="URL", required=True, help="Address of the server.")
-    token = click.option("--token", help="What proves who you are there; - reads it from standard input.")
+    token = click.option("--token", help="Your token there; - reads it from standard input.")
     return address(token(function))
 
 
@@ -131,7 +131,7 @@ def _add(name: str, api_server: str, token: str | None, *, use: bool, replace: b
 
 
 def _look(name: str) -> None:
-    """Does the server take it? What is wrong is said at once, not at the first command that needs it."""
+    """Ask the server whether it accepts the token, so that a mistake shows at once."""
     try:
         note(f"The server knows you as {Client(profile=name, timeout=PATIENCE).get('/v1/whoami')['user']}.")
     except PenstockError as error:
@@ -143,7 +143,7 @@ def _say_used(name: str) -> None:
     echo(_on(name))
     for variable in (VARIABLE, "PENSTOCK_API_URL", "K8S_CLI_API_URL"):
         if os.environ.get(variable, name) != name:
-            note(f"Note: {variable} is set to {os.environ[variable]} and goes before it; unset it.")
+            note(f"Note: {variable} is set to {os.environ[variable]} and takes precedence; unset it.")
 
 
 def _on(name: str) -> str:

@@ -30,7 +30,7 @@ OPTIONS = {
     "max_duration": "--max-duration",
     "run": "COMMAND",
 }
-"""What the person wrote for a field of the task, which they never saw."""
+"""The option that stands for each field of the task, which the person never sees."""
 
 
 @command(
@@ -46,13 +46,13 @@ OPTIONS = {
 @click.option("--gpus", metavar="[PRODUCT:]COUNT", help="GPUs of each node.")
 @click.option("--cpus", metavar="NUMBER", help="CPUs of each node, such as 4 or 500m.")
 @click.option("--memory", metavar="SIZE", help="Memory of each node, such as 8Gi.")
-@click.option("--image", metavar="IMAGE", help="The image it runs in, where there are images.")
+@click.option("--image", metavar="IMAGE", help="The image it runs in, where the engine has images.")
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, started together.")
 @click.option("--volume", "volumes", multiple=True, metavar="NAME:/PATH[:ro]", help="Mount a volume.")
 @click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set a variable.")
 @click.option("--workdir", metavar="DIR", help="Relative: your code, sent along. Absolute: a directory in the job.")
 @click.option("--name", help="Name of the job.")
-@click.option("--max-duration", metavar="DURATION", help="Ended after this long, such as 12h.")
+@click.option("--max-duration", metavar="DURATION", help="Stop it after this long, such as 12h.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
 @output_option
 @api_url_option(short=True)
@@ -81,7 +81,7 @@ def run(
 
 
 def _refuse_a_task(words: Sequence[str]) -> None:
-    """Who writes `run task.yaml` means what is in it."""
+    """Refuse `run task.yaml`, which means the task in the file."""
     if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.isfile(words[0]):  # noqa: PTH113
         said = f"{words[0]} is a file, not a command."
         raise click.UsageError(f"{said} If it has a task: penstock jobs submit {words[0]}")

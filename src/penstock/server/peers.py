@@ -128,12 +128,12 @@ def _too_large() -> HeadTooLarge:
 
 
 def _size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    """As it was sent: each header has a colon, a space and the end of its line."""
+    """Return the head's size as sent: each header has a colon, a space and the end of its line."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 def close_stalled(connections: Iterable[object]) -> None:
-    """To be called once a second."""
+    """Check the deadlines; call it once a second."""
     PeerProtocol.ticks += 1
     for connection in list(connections):
         if isinstance(connection, PeerProtocol):
@@ -187,7 +187,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 
 
 def _notice_dead_peers(connection: Any) -> None:
-    """By the kernel: an answer to a ping of ours may be held up behind data that someone takes their time to read."""
+    """Detect dead peers by the kernel's keepalive: an answer to a ping may be stuck behind data that is read slowly."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
@@ -204,7 +204,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def is_own_process(peer: Peer) -> bool:
-    """Is the other end of this loopback connection held by processes of our own uid and PID namespace (so: not by a
+    """Tell whether the other end of this loopback connection belongs to our own uid and PID namespace (so: not to a
     job), and by nobody else?"""
     if peer.remote is None or peer.local is None:
         return False
@@ -221,7 +221,7 @@ def _socket_of(address: tuple[str, int], towards: tuple[str, int]) -> tuple[int,
 
 
 def _is(text: str, address: tuple[str, int]) -> bool:
-    """Does `0100007F:1F90` mean this address? IPv4 addresses may also stand mapped into IPv6."""
+    """Tell whether `0100007F:1F90` is this address; IPv4 addresses may be mapped into IPv6."""
     raw, port = text.split(":")
     if int(port, 16) != address[1]:
         return False
@@ -247,7 +247,7 @@ def _held_here_alone(inode: str) -> bool:
 
 
 def _is_a_job_of_ours(process: Path) -> bool:
-    """Does it run as this account, in a PID namespace below ours? That much everybody may see of every process."""
+    """Tell whether a process runs as this account in a PID namespace below ours, which everybody may see of it."""
     try:
         lines = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
     except OSError:
@@ -279,7 +279,7 @@ def processes() -> Iterator[Path]:
 
 
 def holds(process: Path, inode: str) -> bool | None:
-    """None where it may not be seen."""
+    """Return None if it may not be seen."""
     wanted = f"socket:[{inode}]"
     try:
         for number in os.listdir(process / "fd"):  # noqa: PTH208

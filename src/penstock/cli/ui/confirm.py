@@ -22,7 +22,7 @@ def confirmed(question: str, option: str = "--force") -> bool:
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError(f"{clean(question)} Nobody is there to answer: use {option}.") from None
+        raise click.UsageError(f"{clean(question)} There is no terminal to ask on: use {option}.") from None
 
 
 def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say: Callable[[Row], str]) -> int:

@@ -22,7 +22,7 @@ OURS = {
     "Node": ("node", "nodes"),
     "GPU": ("gpu", "gpus"),
 }
-"""Documents 001's and 002's; what they are called in full is the same for all."""
+"""The words of Penstock's own commands and of kubectl; the full names are the same for all."""
 ASKING = {"gpuw": "gpu", "cpuw": "cpu"}
 """Workloads that ask for GPUs, and those that do not."""
 
@@ -31,9 +31,9 @@ class KindChoice(NamedTuple):
     noun: str
     """PWM's name of it."""
     document: bool = True
-    """Was it asked for in PWM's words? Then it is shown as there."""
+    """True if it was asked for in PWM's words, and is shown in PWM's columns."""
     asking: str | None = None
-    """Only workloads that ask for this."""
+    """"gpu" or "cpu": only workloads that ask for this."""
 
 
 class KindParam(click.ParamType[KindChoice]):
@@ -42,7 +42,7 @@ class KindParam(click.ParamType[KindChoice]):
     name = "kind"
 
     def __init__(self, *nouns: str) -> None:
-        """Only these; none is all there are."""
+        """`nouns` are the kinds that are accepted; by default all."""
         self.nouns = nouns or tuple(ALIASES)
 
     def convert(self, value: str | KindChoice, param: click.Parameter | None, ctx: click.Context | None) -> KindChoice:
@@ -69,14 +69,14 @@ class KindParam(click.ParamType[KindChoice]):
         return [CompletionItem(word) for word in self.offered(ctx) if word.startswith(incomplete)]
 
     def offered(self, ctx: click.Context) -> list[str]:
-        """A word or two for each kind."""
+        """Return a word or two for each kind, for completion."""
         document = [ALIASES[noun][0] for noun in self.nouns] + (list(ASKING) if "Workload" in self.nouns else [])
         ours = [] if speaks_document(ctx) else [OURS[noun][0] for noun in self.nouns if noun in OURS]
         return list(dict.fromkeys([*ours, *document]))
 
 
 def kind_of(word: str, *, document: bool) -> KindChoice | None:
-    """What a word means; `document`: of two meanings, PWM's."""
+    """Return the kind a word means; `document` prefers PWM's meaning if there are two."""
     lower = word.lower()
     if lower in ASKING:
         return KindChoice("Workload", asking=ASKING[lower])
@@ -88,7 +88,7 @@ def kind_of(word: str, *, document: bool) -> KindChoice | None:
 
 
 def speaks_document(ctx: click.Context | None) -> bool:
-    """Is it PWM's program that was called?"""
+    """Tell whether PWM's program was called."""
     return ctx is not None and ctx.find_root().info_name == USER
 
 
@@ -118,22 +118,22 @@ PATHS = {
     "Group": "/v1/groups",
 }
 SINGLE = ("Workload", "Volume")
-"""Each of these is asked for by its own address; of the others, the list."""
+"""Kinds with an address for each thing; the others have only a list."""
 
 
 class TableView(NamedTuple):
     path: str
     columns: Columns
     rows: Callable[[list[Row]], list[Row]] = list
-    """What is listed, of what the API answers."""
+    """Makes rows of the items the API answers."""
     shown: Callable[[Client, list[Row]], list[Row]] = lambda client, rows: rows
-    """The same with what only a table needs."""
+    """Adds to rows what only a table needs."""
     ruled: bool = False
     """A line below the header, as PWM has it."""
     told: bool = False
-    """The server tells of a change; else it is asked again and again."""
+    """The server reports changes; otherwise the list is polled."""
     moving: bool = False
-    """What is shown moves though nothing was changed."""
+    """The table changes by itself, such as ages do."""
 
 
 def view_of(kind: KindChoice, *, wide: bool) -> TableView:
@@ -166,7 +166,7 @@ def _our_own(noun: str, wide: bool) -> TableView:
 
 
 def _of_several(rows: Sequence[Row] | None) -> bool:
-    """An admin is shown what belongs to others, too."""
+    """Tell whether rows belong to more than one user, as an admin's list does."""
     return len({row.get("user") for row in rows or ()}) > 1
 
 
@@ -206,8 +206,8 @@ COLUMNS = {
 
 
 @contextmanager
-def refused_as_asked(kind: KindChoice) -> Iterator[None]:
-    """GPUs and CPUs come from the list of nodes; whoever may not see them did not ask for nodes."""
+def refused_as_asked(kind: KindChoice, group: str | None) -> Iterator[None]:
+    """Word a refusal for the kind that was asked for: GPUs and CPUs come from the list of nodes."""
     try:
         yield
     except Forbidden as error:
@@ -215,12 +215,12 @@ def refused_as_asked(kind: KindChoice) -> Iterator[None]:
             raise
         from penstock.domain import policy
 
-        said = policy.refusal(policy.Verb.get, policy.Kind(kind.noun))
+        said = policy.refusal(policy.Verb.get, policy.Kind(kind.noun), group and f"in group {group}")
         raise Forbidden(said, hint=error.hint) from error
 
 
 def asked_for(client: Client, kind: KindChoice, ref: str, group: str | None) -> str:
-    """By what a command names it to the server: of `gpuw` and `cpuw` it is made sure that it is one."""
+    """Return the reference to send to the server; for `gpuw` and `cpuw`, check that the workload is one."""
     if not kind.asking:
         return ref
     thing: Row = client.get(f"{PATHS[kind.noun]}/{segment(ref)}", {"group": group})
@@ -235,7 +235,7 @@ def check_asking(kind: KindChoice, ref: str, thing: Row) -> None:
 
 
 def is_called(row: Row, ref: str) -> bool:
-    """By its name or id; a GPU by its short name, and by the node it is in, too."""
+    """Tell whether a row has this name or id; a GPU also goes by its short name and its node."""
     from penstock.cli.pwm.nodes import short_uuid
 
     named = [row.get(key) for key in ("name", "id", "node")]

@@ -18,16 +18,16 @@ MUST_BE_THERE = ("a Secret that is named must be there", "remove it, or write fa
 
 
 def variable_of(context: PlacedContext, node: Node, path: str, name: str) -> FromSecret | None:
-    """A variable's `valueFrom`. Of what it may name, only a Secret's key is carried."""
+    """Read a variable's `valueFrom`, which may name a Secret's key and nothing else."""
     said = read_fields(context, node, path, SOURCE)
     found: tuple[str, str] | None = said.get("secretKeyRef")
     if found is None and lacks(node, "secretKeyRef") and not _refused(node):
-        context.problem("says no source", node, path, "secretKeyRef, or write its value")
+        context.problem("names no source", node, path, "secretKeyRef, or write its value")
     return FromSecret(secret=found[0], key=found[1], name=name) if found else None
 
 
 def all_variables(context: PlacedContext, node: Node, path: str) -> tuple[FromSecret, ...]:
-    """A container's `envFrom`."""
+    """Read a container's `envFrom`."""
     context.says(node, path, "from_secrets")
     items = sequence(context, node, path)
     if context.too_many(items, ENTRIES_LIMIT, node, path):
@@ -39,7 +39,7 @@ def all_variables(context: PlacedContext, node: Node, path: str) -> tuple[FromSe
         if "secretRef" in said:
             found.append(FromSecret(secret=said["secretRef"], prefix=said.get("prefix", "")))
         elif len(context.problems) == before:
-            context.problem("says no source", item, here, "for example 'secretRef: {name: credentials}'")
+            context.problem("names no source", item, here, "for example 'secretRef: {name: credentials}'")
     return tuple(found)
 
 

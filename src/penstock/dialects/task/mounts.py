@@ -150,7 +150,7 @@ def group(context: ReadContext, node: Node, path: str) -> str | None:
 
 
 def made_on(context: ReadContext, node: Node, path: str) -> str | None:
-    """`pwm.all` is the disk of whichever node uses it first."""
+    """Read the storage of a new volume; `pwm.all` is the disk of whichever node uses it first."""
     return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(context, node, path)
 
 

@@ -48,7 +48,7 @@ def each_once(context: ReadContext, notices: Iterable[tuple[Node, str, Notice]])
     found: dict[str, Notice] = {}
     for node, path, notice in notices:
         if notice.to in found:
-            context.problem(f"'{shorten(notice.to)}' is here twice", node, path, "name all the states at once")
+            context.problem(f"'{shorten(notice.to)}' appears twice", node, path, "name all the states at once")
         found[notice.to] = notice
     return tuple(sorted(found.values(), key=lambda notice: not notice.to.startswith(TELEGRAM)))
 

@@ -96,7 +96,7 @@ GPUS = "accelerators"
 
 
 def alternatives(context: ReadContext, node: Node, path: str) -> list[Pairs] | None:
-    """The mappings of the list."""
+    """Return the alternatives in the list."""
     items = node.items if type(node) is Items else []
     found = [item for item in items if type(item) is Pairs]
     if found and len(found) == len(items):
@@ -110,7 +110,7 @@ def alternatives(context: ReadContext, node: Node, path: str) -> list[Pairs] | N
 def merged(
     context: ReadContext, said: dict[str, Any], each: list[dict[str, Any]], node: Node, path: str
 ) -> dict[str, Any]:
-    """What is asked for where `each` are the alternatives to what was `said` beside them."""
+    """Return the resources for the alternatives in `each`, with what was `said` beside them."""
     wholes = [said | more for more in each]
     others = [{key: value for key, value in whole.items() if key != GPUS} for whole in wholes]
     counts = {(whole.get(GPUS) or (0, ()))[0] for whole in wholes}
@@ -196,7 +196,7 @@ LIMITS = {"cpus": "cpus_milli", "memory": "memory_bytes", "disk_size": "disk_byt
 
 
 def requests(context: ReadContext, node: Node, path: str) -> dict[str, tuple[int, Node]]:
-    """By key, with the place of each: whether it is more than its limit is seen when all are read."""
+    """Return requests by key with their places: they are compared with the limits when all are read."""
     pairs = context.pairs(node, path, "for example 'memory: 4Gi'")
     said = read_keys(context, pairs, REQUESTS, (), f"{path}.")
     return {key.text: (said[key.text], value) for key, value in pairs if key.text in said}
@@ -277,7 +277,7 @@ def _said(context: ReadContext, pairs: Collection[tuple[Scalar, Node]], node: No
     for word, usual in SAME.items():
         if word in said:
             if usual in said:
-                context.problem(f"is the same as '{usual}'; say one of them", node, f"{path}.{word}")
+                context.problem(f"is the same as '{usual}'; keep one of them", node, f"{path}.{word}")
             said[usual] = said.pop(word)
     return said
 
@@ -292,7 +292,7 @@ def _check_exclusive(context: ReadContext, said: dict[str, Any], node: Node, pat
 def requests_below(
     context: ReadContext, wanted: dict[str, tuple[int, Node]], limits: dict[str, int | None], path: str
 ) -> Requests:
-    """A request that equals its limit says nothing; one beyond it cannot be."""
+    """Return the requests that are less than their limits; one beyond its limit is a problem."""
     if not wanted:
         return NO_REQUESTS
     kept = {}

@@ -48,7 +48,7 @@ def duration(context: ReadContext, node: Node, path: str) -> int | None:
 
 
 def duration_or_none(context: ReadContext, node: Node, path: str) -> int | None:
-    """`0s` is "at once"."""
+    """Read a duration that may be 0."""
     return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(context, node, path)
 
 
@@ -103,7 +103,7 @@ def array(context: ReadContext, node: Node, path: str) -> Array | None:
 
 
 def array_of(count: int, parallelism: int | None) -> Array:
-    """All at once is not a limit: it is said as none."""
+    """Make an array; a parallelism that is no limit is left out."""
     return Array(count=count, parallelism=parallelism if parallelism and parallelism < count else None)
 
 
@@ -178,7 +178,7 @@ def after(context: ReadContext, node: Node, path: str) -> tuple[str, ...] | None
         if len(text) > NAME_LIMIT or not NAME.match(text):
             context.problem(f"'{shorten(text)}' is not a job's name or id", item, field, AFTER_EXAMPLE)
         elif text in found:
-            context.problem(f"'{text}' is here twice", item, field)
+            context.problem(f"'{text}' appears twice", item, field)
         found[text] = None
     return tuple(found)
 

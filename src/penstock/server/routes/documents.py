@@ -54,7 +54,7 @@ async def stop(body: Documents, call: Authorized) -> Response:
 
 @router.post("/v1/convert", response_model=Converted)
 async def convert(body: Conversion, call: Authorized) -> Response:
-    """The same in another way of writing: a task, a document or a manifest of Kubernetes. Nothing is made."""
+    """Rewrites a text as tasks, documents or Kubernetes manifests. Nothing is created."""
     from penstock.dialects.convert import ConvertTarget, convert
 
     image, to = call.parts.settings.kubernetes_image, ConvertTarget(body.to) if body.to else None

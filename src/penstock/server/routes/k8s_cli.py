@@ -32,7 +32,7 @@ Task001 = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
 
 
 class AllOrPage(ListQuery):
-    """k8s-cli lists everything; whoever names a limit gets a page, and `next`."""
+    """k8s-cli's lists have everything; with a limit they are a page, with `next`."""
 
     limit: Annotated[int | None, Field(ge=1, le=500, description="how many at most; all if it is missing")] = None  # type: ignore[assignment]
 

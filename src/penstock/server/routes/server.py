@@ -98,7 +98,9 @@ async def restart_server(call: Authorized) -> Response:
     try:
         with_secrets(load_settings())
     except SettingsError as error:
-        raise Invalid("The settings are wrong by now; the server goes on as it is.", problems=error.problems) from None
+        raise Invalid(
+            "The settings are invalid now; the server keeps running as it is.", problems=error.problems
+        ) from None
     await call.parts.audit.done(call.caller, Verb.stop, Kind.Server)
     os.kill(os.getpid(), RESTART)
     return answer(Health(status="stopping", service="penstock", version=__version__), 202)

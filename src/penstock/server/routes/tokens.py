@@ -17,7 +17,7 @@ router = APIRouter(tags=["tokens"])
 
 @router.post("/v1/tokens", status_code=201, response_model=NewTokenView)
 async def create_token(body: NewToken, call: Authorized) -> Response:
-    """Makes a token for the caller or, by an admin, for `user`; it is shown this once."""
+    """Makes a token for the caller or, by an admin, for `user`; it is shown only once."""
     return answer(await call.parts.tokens.create(call.caller, body), 201)
 
 
