@@ -34,7 +34,6 @@ from penstock.server.identity import permitted
 from penstock.server.parts import Parts
 from penstock.server.permissions import NEEDS
 from penstock.server.routes import (
-    docs,
     documents,
     exec,
     inspect,
@@ -53,7 +52,7 @@ from penstock.wire.pages import ErrorBody
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is k8s-cli's."
-NOUNS = (workloads, volumes, exec, inspect, documents, nodes, server, tokens, people, usage, k8s_cli, docs)
+NOUNS = (workloads, volumes, exec, inspect, documents, nodes, server, tokens, people, usage, k8s_cli)
 """The most used first: they are tried in this order."""
 
 

@@ -75,7 +75,7 @@ async def resize_volume(ref: str, body: Resize, call: Authorized) -> Response:
 
 @router.get("/v1/volumes/{ref}/events", response_model=Events)
 async def volume_events(ref: str, call: Authorized) -> Response:
-    """All that happened to it, in order, as far as the engine remembers."""
+    """The events of a volume, in order, as far as the engine remembers."""
     return answer(Events(items=await call.parts.happenings.of_volume(call.caller, ref)))
 
 
@@ -90,5 +90,5 @@ async def delete_volume(ref: str, call: Authorized) -> Response:
 async def list_storage_classes(
     call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    """Where volumes can be made."""
+    """The storage classes for volumes."""
     return page_of_few(await call.parts.volumes.classes(), name, limit, cursor, call.parts.db.version)
