@@ -25,7 +25,7 @@ COMMANDS = {
 @click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
 @version_option
 def adm() -> None:
-    """Users, groups and tokens, for admins; who did what."""
+    """Manage users, groups and tokens, and see who did what."""
 
 
 @click.group(cls=LazyGroup, places={"apply": "penstock.cli.adm:apply_users"})
@@ -35,7 +35,7 @@ def user() -> None:
 
 @click.group(cls=LazyGroup, places={"create": "penstock.cli.adm:create_token"})
 def token() -> None:
-    """Tokens for users."""
+    """Manage tokens of users."""
 
 
 @command(
@@ -134,7 +134,7 @@ def audit(who: str | None, name: str | None, limit: int, output: str, api_url: s
 
 
 def _thing(entry: Row) -> str:
-    """`Workload ada/train (abcd2345)`"""
+    """Name what an entry is about: `Workload ada/train (abcd2345)`."""
     owned = f"{entry['group']}/" if entry.get("group") and entry.get("kind") != "Group" else ""
     named = f" {owned}{entry['name']}" if entry.get("name") else ""
     return f"{entry.get('kind', '-')}{named}" + (f" ({entry['id']})" if entry.get("id") else "")

@@ -43,7 +43,7 @@ def convert(path: str | None, file: str | None, to: str | None, group: str | Non
 
 
 def _repeat_comments(text: str) -> None:
-    """Whoever sends it on to another program does not see them otherwise. Only comments of ours begin a line."""
+    """Repeat the comments on stderr for those who pipe the text on. Only our own comments begin a line."""
     for line in text.split("\n"):
         if line.startswith("# "):
             note(f"Note: {line.removeprefix('# ')}")

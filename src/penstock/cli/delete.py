@@ -87,15 +87,17 @@ def _delete_described(file: str, group: str | None, yes: bool, force: bool, outp
 
 
 def _agreed(question: str, *, volumes: bool) -> bool:
-    """PWM's program never asked; it does where data would be lost before someone's eyes."""
+    """Ask for confirmation. pwmcli asks only at a terminal before volumes: PWM's program never asked."""
     if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
         return True
     return confirmed(question, "--yes")
 
 
 def _others(client: Client, kind: KindChoice, named: str, group: str | None, force: bool) -> str | None:
-    """Say whose it is, or who loses what with it; None where that is nobody but oneself: a group, a storage, and a node
-    that answers are not deleted as long as anybody has something there."""
+    """Say whose the thing is, or who loses something with it; None if nobody but oneself.
+
+    A group, a storage, and a node that answers are never deleted while anybody has something there.
+    """
     if kind.noun in SINGLE and not force:
         thing = client.get(f"{PATHS[kind.noun]}/{segment(named)}", {"group": group})
         return of_others(client, [thing]) and f" of {thing['user']}"

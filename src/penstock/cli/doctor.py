@@ -104,7 +104,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _kept() -> list[dict[str, Any]]:
-    """The files that hold secrets: can they be read, and by whom?"""
+    """Check whether the files with secrets can be read, and by whom."""
     return [
         _secret("credentials", credentials_path(), lambda: read_credentials("")),
         _secret("profiles", profiles_path(), all_profiles),

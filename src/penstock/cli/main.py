@@ -44,13 +44,13 @@ COMMANDS = {
 }
 NAMES = ("penstock", "k8s-cli", USER, ADMIN)
 UNCOLLECTED = 200_000
-"""Objects that may be made before it is looked for rubbish: most commands have ended by then."""
+"""Objects before the first garbage collection: most commands have ended by then."""
 
 
 @click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
 @version_option
 def cli() -> None:
-    """Volumes and jobs on this machine or on a server, by name."""
+    """Manage volumes and jobs on this machine or on a server, by name."""
 
 
 def program(name: str) -> click.Group:

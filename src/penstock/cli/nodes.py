@@ -65,12 +65,12 @@ def _memory(row: Row) -> str:
 
 
 def _gpus(row: Row) -> str:
-    """`1 of 2 NVIDIA A10`, for each product."""
+    """Write each product: `1 of 2 NVIDIA A10`."""
     return ", ".join(f"{pool['free']} of {pool['total']} {pool['product']}" for pool in row["gpu_pools"]) or "-"
 
 
 def _holders(pools: list[Row]) -> str:
-    """`ada 2 (train), bob 1`: who, how many, and what where that may be seen."""
+    """Write the holders: `ada 2 (train), bob 1`, with the job where it may be seen."""
     holders = [holder for pool in pools for holder in pool.get("holders") or ()]
     return ", ".join(_holder(holder) for holder in holders) or "-"
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from penstock.client.api import Client, Query
 
 HOST = "127.0.0.1"
-"""Nothing is ever published to the network."""
+"""Never an address that the network can reach."""
 BACKLOG = 128
 
 
 class Ports(click.ParamType["tuple[int, int]"]):
-    """`8888`, or `9000:8888` for another one here, as kubectl has it; `0:8888` for any that is free."""
+    """`8888`, or `9000:8888` for another local port, as in kubectl; `0:8888` for any that is free."""
 
     name = "ports"
 

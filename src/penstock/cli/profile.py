@@ -35,7 +35,7 @@ COMMANDS = {
     "list": "penstock.cli.profile:list_profiles",
 }
 PATIENCE = 5.0
-"""Seconds a server has to say whether it takes the token; the profile is kept in any case."""
+"""Seconds a server has to accept the token; the profile is kept in any case."""
 COLUMNS = [
     Column("Profile", lambda row: f"*{row['name']}*" if row["current"] else row["name"]),
     field("Server", "server", least=20),
@@ -86,7 +86,7 @@ def add(name: str, api_server: str, token: str | None) -> None:
 @command("del", examples="penstock profile del lab")
 @click.argument("name", shell_complete=profile_names)
 def delete(name: str) -> None:
-    """Forget a profile and its token."""
+    """Delete a profile and its token."""
     was_used = delete_profile(name)
     echo(f"Profile {name} deleted" + ("; you are on no profile now" if was_used else ""))
 
@@ -151,5 +151,5 @@ def _on(name: str) -> str:
 
 
 def _row(found: Profile) -> Row:
-    """Without the secret."""
+    """Return a profile without its token."""
     return {"name": found.name, "server": found.server, "token": bool(found.token), "current": found.current}

@@ -17,7 +17,7 @@ from penstock.errors import Invalid, Problem
 
 SOURCE = "<command line>"
 PLAIN = re.compile(r"[\w./:@%+-]+\Z")
-"""A word that a shell would read as it is."""
+"""A word that a shell takes literally."""
 OPTIONS = {
     "name": "--name",
     "num_nodes": "--nodes",
@@ -88,7 +88,7 @@ def _refuse_a_task(words: Sequence[str]) -> None:
 
 
 def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -> str:
-    """The task as text: JSON, which is YAML."""
+    """Write the task as JSON, which is YAML."""
     resources = {"cpus": asked["cpus"], "memory": asked["memory"], "accelerators": asked["gpus"]}
     resources |= {"image_id": asked["image"]}
     task = {
@@ -117,7 +117,7 @@ def _said(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mount(text: str) -> tuple[str, str]:
-    """`NAME:/PATH[:ro]` as the task YAML has it: path → name."""
+    """Return the path and volume of `NAME:/PATH[:ro]`, as a task has them."""
     name, _, path = text.partition(":")
     path, read_only = path.removesuffix(":ro"), path.endswith(":ro")
     if not name or not path.startswith("/"):

@@ -240,7 +240,7 @@ def log_path(settings: Settings) -> Path:
 
 
 def server_command() -> list[str]:
-    """-P: a file called like one of ours in the current directory must not be run."""
+    """Return the command of a server. -P keeps modules in the current directory from being run."""
     return [sys.executable, "-P", "-m", "penstock.server"]
 
 
@@ -250,7 +250,7 @@ def server_environment(overrides: Overrides) -> dict[str, str]:
 
 @contextmanager
 def _start_lock(settings: Settings) -> Iterator[None]:
-    """Commands that find no server at the same moment start one between them."""
+    """Hold a lock, so that commands that find no server at the same moment start only one."""
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o711 if settings.mode == "system" else 0o700)
         handle = os.open(settings.data_dir / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -24,7 +24,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def token() -> None:
-    """Tokens, for callers over TCP."""
+    """Manage tokens, which identify you over TCP."""
 
 
 def lifetime_options(function: Function) -> Function:

@@ -60,7 +60,7 @@ def _hours(hours: float) -> str:
 
 
 def _used(row: Row) -> str:
-    """`12.50 (41%)`: of the hours in which it was seen what they do."""
+    """Write the hours of use, and their share of the measured hours: `12.50 (41%)`."""
     used, measured = row.get("gpu_hours_used"), row.get("gpu_hours_measured")
     if used is None:
         return "-"

@@ -31,7 +31,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def volumes() -> None:
-    """Places for data, used by name."""
+    """Manage volumes: places for data, used by name."""
 
 
 @command(

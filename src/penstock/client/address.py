@@ -15,7 +15,7 @@ from penstock.errors import BadName, SettingsError
 SYSTEM_SOCKET = "/run/penstock/penstock.sock"
 CONNECT_SECONDS = 10.0
 SHORT_PATH = 100
-"""A Unix socket's path has room for 107 bytes on Linux, 103 on macOS."""
+"""A Unix socket's path may have 107 bytes on Linux, 103 on macOS."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

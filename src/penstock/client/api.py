@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 120.0
 FILE_SECONDS = 1200.0
-"""A whole file of documents may take longer."""
+"""The timeout for a whole file of documents."""
 LARGEST_PAGE = 500
 AWAY = (502, 503, 504)
 """What a proxy answers if the server is gone."""
@@ -46,7 +46,7 @@ class ListPage(NamedTuple):
 
 
 class Client:
-    """Speaks to one server. `start` starts the machine's own where none answers; without it that is an error."""
+    """Speaks to one server. `start` starts the machine's own if none answers; without it, that is an error."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Client:
         timeout: float = ANSWER_SECONDS,
         as_account: bool = False,
     ) -> None:
-        """`as_account`: the Unix account asks its own server, whoever logged in; only it may be that one's admin."""
+        """`as_account`: ask as the Unix account, whoever is logged in, since only it may be the server's admin."""
         self.url: Url | None = named_url(api_url)
         self.profile: Profile | None = None
         if not api_url and not as_account:

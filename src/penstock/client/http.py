@@ -25,7 +25,7 @@ class NotHttp(ConnectionError):
 
 
 class Response:
-    """Status and headers, read; the body still to come."""
+    """A response with its status and headers read, and the body still to come."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

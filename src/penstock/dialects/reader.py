@@ -199,26 +199,31 @@ def parsed(
 
 
 def matching(
-    context: ReadContext, node: Node, path: str, pattern: re.Pattern[str], message: str, hint: str | None = None
+    context: ReadContext,
+    node: Node,
+    path: str,
+    is_right: Callable[[str], object],
+    message: str,
+    hint: str | None = None,
 ) -> str | None:
-    """A text of this form; `message` goes behind another one."""
-    found = context.text(node, path)
-    if found is None or pattern.match(found):
+    """Return a text that is right; of another one, `message` says what it is not."""
+    found = context.text(node, path, hint)
+    if found is None or is_right(found):
         return found
     context.problem(f"'{shorten(found)}' {message}", node, path, hint)
     return None
 
 
-def text(context: PlacedContext, node: Node, path: str) -> str | None:
+def text(context: ReadContext, node: Node, path: str) -> str | None:
     return context.text(node, path)
 
 
-def flag(context: PlacedContext, node: Node, path: str) -> bool | None:
+def flag(context: ReadContext, node: Node, path: str) -> bool | None:
     return context.flag(node, path)
 
 
-def whole(low: int, high: int) -> Reader:
-    def read(context: PlacedContext, node: Node, path: str) -> int | None:
+def whole(low: int, high: int) -> Callable[[ReadContext, Node, str], int | None]:
+    def read(context: ReadContext, node: Node, path: str) -> int | None:
         return context.whole(node, path, low, high)
 
     return read

@@ -15,10 +15,10 @@ from collections import Counter
 from penstock.errors import PenstockError, Unavailable
 
 HEAD_BYTES = 64 * 1024
-"""Of a request's line, headers and everything else but its body."""
+"""The limit on a request's line, headers and everything else but its body."""
 HEAD_SECONDS = 15
 BODY_SECONDS = 30
-"""Between two pieces of a body."""
+"""Seconds between two pieces of a body."""
 SHARE = 4
 """One account, or everybody over TCP, may hold a quarter of the descriptors; all other accounts together half. The
 last quarter is left to the server's own account and to its own work."""

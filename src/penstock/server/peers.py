@@ -38,7 +38,7 @@ class Peer:
 
     @property
     def holder(self) -> Holder | None:
-        """Whom the connection is counted for; the server's own account is not counted."""
+        """Return who the connection counts for; the server's own account is not counted."""
         if self.uid is not None:
             return None if self.uid == os.geteuid() else self.uid
         return address_of(self.remote[0]) if self.remote else None
@@ -107,7 +107,7 @@ class PeerProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def close_if_stalled(self) -> None:
-        """A peer is not blamed while it is us who do not read."""
+        """Refuse a request that stalls; a peer is not blamed while the server itself does not read."""
         if self._deadline is None or self.ticks <= self._deadline or self.flow.read_paused:
             return
         self._refuse(TooSlow("The rest of the request did not come in time."))
@@ -213,7 +213,7 @@ def is_own_process(peer: Peer) -> bool:
 
 
 def _socket_of(address: tuple[str, int], towards: tuple[str, int]) -> tuple[int, str] | None:
-    """(uid, inode) of the socket bound to `address` and connected to `towards`."""
+    """Return uid and inode of the socket bound to `address` and connected to `towards`."""
     for fields in rows():
         if _is(fields[1], address) and _is(fields[2], towards):
             return int(fields[7]), fields[9]
@@ -233,7 +233,7 @@ def _is(text: str, address: tuple[str, int]) -> bool:
 
 
 def _held_here_alone(inode: str) -> bool:
-    """A socket can be handed on, also out of a job: one holder of our own does not speak for the others."""
+    """Tell whether all holders of a socket are our own: it can be handed on, also out of a job."""
     ours = Path("/proc/self/ns/pid").readlink()
     held = False
     for process in processes():
@@ -267,7 +267,7 @@ TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def rows() -> Iterator[list[str]]:
-    """The fields of every TCP socket of this network: 1 local, 2 remote, 3 state, 7 uid, 9 inode."""
+    """Yield the fields of every TCP socket of this network: 1 local, 2 remote, 3 state, 7 uid, 9 inode."""
     for table in TABLES:
         with suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -279,7 +279,7 @@ def processes() -> Iterator[Path]:
 
 
 def holds(process: Path, inode: str) -> bool | None:
-    """Return None if it may not be seen."""
+    """Tell whether a process holds a socket; None if that may not be seen."""
     wanted = f"socket:[{inode}]"
     try:
         for number in os.listdir(process / "fd"):  # noqa: PTH208
@@ -294,7 +294,7 @@ def holds(process: Path, inode: str) -> bool | None:
 
 
 def who_listens(port: int) -> str:
-    """A sentence about who has this TCP port."""
+    """Say who holds a TCP port."""
     for fields in rows():
         if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
             uid, inode = int(fields[7]), fields[9]

@@ -82,7 +82,7 @@ def show_log(
 
 
 def _moment(since: str | None) -> str | None:
-    """A duration back from now, or a time as it is written, as ISO in UTC."""
+    """Return a duration back from now, or a time, as ISO in UTC."""
     if since is None:
         return None
     from datetime import UTC, datetime, timedelta

@@ -88,14 +88,14 @@ def _what_it_asked(job: Row) -> list[tuple[str, str]]:
 
 
 def _selectors(asked: Row) -> str | None:
-    """`node lab-1, CPU AMD EPYC, label disk=ssd`"""
+    """Write selectors: `node lab-1, CPU AMD EPYC, label disk=ssd`."""
     said = [f"{word} {asked[key]}" for word, key in (("node", "node"), ("CPU", "cpu_product")) if asked.get(key)]
     said += [f"label {label}={value}" for label, value in (asked.get("labels") or {}).items()]
     return ", ".join(said) or None
 
 
 def _array(job: Row) -> str | None:
-    """`100, 8 at once: 90 completed, 2 failed, 8 running`"""
+    """Write an array: `100, 8 at once: 90 completed, 2 failed, 8 running`."""
     array = (job.get("spec") or {}).get("array")
     if not array:
         return None

@@ -133,7 +133,7 @@ def gpu_columns(*, wide: bool) -> list[Column]:
 
 
 def _processes(row: Row) -> str:
-    """`python (4711, 5120 MiB)`; whose they are is said where they are not ours."""
+    """Write processes: `python (4711, 5120 MiB)`, and whose they are if they are not ours."""
     if row.get("taken_elsewhere"):
         return "another server on this machine"
     found = [_process(each) for each in row.get("processes") or ()] or [row.get("outside") or ""]
@@ -150,7 +150,7 @@ def _taken(row: Row) -> str:
 
 
 def frame_buffer(row: Row) -> str:
-    """`14286 MiB / 16130 MiB`: what is used of its memory."""
+    """Write the memory used: `14286 MiB / 16130 MiB`."""
     if row.get("memory_bytes") is None:
         return "-"
     return f"{mebibytes(row.get('memory_used_bytes'))} / {mebibytes(row['memory_bytes'])}"
@@ -161,7 +161,7 @@ def mebibytes(amount: int | None) -> str:
 
 
 def short_uuid(uuid: str) -> str:
-    """`GPU-9a4f8-f4a98f3e`: enough to tell it from any other; commands take it, too."""
+    """Shorten a uuid to what identifies it: `GPU-9a4f8-f4a98f3e`. Commands accept it, too."""
     first, _, rest = uuid.removeprefix("GPU-").partition("-")
     return f"GPU-{first[:5]}-{rest[-8:]}" if uuid.startswith("GPU-") and len(rest) >= 8 else uuid
 

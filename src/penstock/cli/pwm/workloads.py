@@ -15,7 +15,7 @@ HELD = "gpus_held"
 WAITING = ("INSERTED", "DENIED", "QUEUED")
 ENDED = ("EXITED", "CRASHED", "STOPPED", "UNKNOWN", "STUCK", "DELETED")
 NO_TROUBLE = ("SUBMITTED", "ADOPTED", "PLACED", "STARTED", "FINISHED")
-"""Reasons that say no more than the state."""
+"""Reasons that add nothing to the state."""
 ANY = "pwm.all"
 
 
@@ -107,7 +107,7 @@ def _container(row: Row) -> str:
 
 
 def _reason(row: Row) -> str:
-    """`null`, as the document has it, where there is nothing to say; the place in the queue beside it."""
+    """Return the reason with the place in the queue; `null`, as PWM has it, if there is none."""
     reason, before = row.get("reason"), ahead(row)
     if not reason or reason in NO_TROUBLE:
         return "null"

@@ -16,7 +16,7 @@ from penstock.errors import PenstockError, Unreachable
 
 
 def confirmed(question: str, option: str = "--force") -> bool:
-    """The answer, typed or piped in; where there is nobody to give one, an error that names the option."""
+    """Ask a question and return the answer, typed or piped in; without one, raise an error that names the option."""
     try:
         return click.confirm(clean(question), err=True)
     except click.Abort:

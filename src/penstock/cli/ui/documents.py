@@ -1,4 +1,4 @@
-"""Commands on a file of documents: how the file is named, what is sent, and what became of each document."""
+"""Commands on a file of documents: its option, the body to send, and the result of each document."""
 
 from __future__ import annotations
 

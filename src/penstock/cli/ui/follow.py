@@ -19,10 +19,10 @@ from penstock.client.retry import ServerWait
 from penstock.errors import Unreachable
 
 QUIET_SECONDS = 1.0
-"""Without a line before a job that waits is asked why, and between two askings."""
+"""Seconds without output before a waiting job is asked why, and between two such questions."""
 WAIT_SECONDS = 30
 LAST_SECONDS = 5
-"""A log ends a moment before its job is said to have ended."""
+"""Seconds to wait for the job's end after the end of its log."""
 
 
 def follow_to_the_end(client: Client, job: Job) -> int:
@@ -222,7 +222,7 @@ def is_over(job: Job) -> bool:
 
 
 def ending(job: Job) -> str:
-    """`Task abc (train) failed after 2m5s: exit code 3, PROGRAM_FAILED. Node 1 …`"""
+    """Write how a job ended: `Task abc (train) failed after 2m5s: exit code 3, PROGRAM_FAILED. Node 1 …`"""
     text = f"Task {job['id']} ({job['name']}) {job['status']}{_after(job)}"
     if job["status"] == "completed":
         return f"{text}."
@@ -238,7 +238,7 @@ def _after(job: Job) -> str:
 
 
 def duration(start: str | None, end: str | None) -> str | None:
-    """`2m5s` between two times of the API."""
+    """Return the duration between two times of the API, such as `2m5s`."""
     if not start or not end:
         return None
     from datetime import datetime

@@ -33,11 +33,11 @@ class KindChoice(NamedTuple):
     document: bool = True
     """True if it was asked for in PWM's words, and is shown in PWM's columns."""
     asking: str | None = None
-    """"gpu" or "cpu": only workloads that ask for this."""
+    """Only workloads that ask for `gpu` or `cpu`."""
 
 
 class KindParam(click.ParamType[KindChoice]):
-    """`wk`, `Workload`, `job`, `pods` … as the kind they mean."""
+    """A parameter that takes `wk`, `Workload`, `job`, `pods` … as the kind they mean."""
 
     name = "kind"
 
@@ -54,7 +54,7 @@ class KindParam(click.ParamType[KindChoice]):
         return found
 
     def known(self) -> str:
-        """`wk (workload, workloads), gpu (gpus), …`"""
+        """List the words for the kinds: `wk (workload, workloads), gpu (gpus), …`"""
         words = [f"{words[0]} ({', '.join(words[1:])})" for noun, words in ALIASES.items() if noun in self.nouns]
         return ", ".join([*words, *(ASKING if "Workload" in self.nouns else ())])
 
@@ -93,7 +93,7 @@ def speaks_document(ctx: click.Context | None) -> bool:
 
 
 def one_thing(words: tuple[str, ...], kinds: KindParam) -> tuple[KindChoice, str]:
-    """`NAME` is a job; `KIND NAME` says what it is, and `KIND/NAME` is kubectl's spelling of that."""
+    """Return the kind and name in `KIND NAME`, `KIND/NAME` (as in kubectl) or `NAME`, which is a job."""
     ctx = click.get_current_context()
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))

@@ -78,7 +78,7 @@ def output_option(function: Function) -> Function:
 
 
 def part_options(function: Function) -> Function:
-    """`--node N` or `--index N`, handed to the command as `part`."""
+    """Add `--node N` and `--index N`, of which the command gets one as `part`."""
 
     @wraps(function)
     def with_part(*args: Any, node: int | None, index: int | None, **kwargs: Any) -> Any:

@@ -18,9 +18,9 @@ PROTOCOL = "v1.channel.penstock"
 SENT, CAME, RESULT, CLOSE = 0, 1, 3, 255
 PIECE = 64 * 1024
 AHEAD = 256 * 1024
-"""Bytes kept of either direction."""
+"""Bytes buffered in either direction."""
 SILENCE_SECONDS = 90.0
-"""The server says something every 20 seconds."""
+"""The server sends something every 20 seconds."""
 GONE = select.POLLERR | select.POLLHUP
 LOST = "The connection to the server broke, and what went through it has ended."
 

@@ -13,9 +13,9 @@ import click
 Row = dict[str, Any]
 GAP = "  "
 NARROWEST = 8
-"""Below this a shortened column says nothing."""
+"""A column cut below this is useless."""
 NAME = 24
-"""So much of a name is shown before other columns are left out for it."""
+"""Width of a name before other columns are dropped for it."""
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal obeys instead of showing it: control characters but for tab and end of line, and those that turn the
 direction of the text. Half a character (a surrogate) cannot be written at all."""

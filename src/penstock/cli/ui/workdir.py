@@ -34,7 +34,7 @@ from penstock.errors import BadRequest, FilesNeeded, ServerFault, TooLarge
 
 PIECE = 256 * 1024
 PATIENCE = 1.0
-"""Seconds before a progress bar is worth a look."""
+"""Seconds before a progress bar is shown."""
 BAR = 30
 
 
@@ -53,7 +53,7 @@ class IgnoreRules(NamedTuple):
 
 
 def upload(client: Client, directory: Path, entries: Sequence[PackedFile], limit: int | None) -> str:
-    """Pack what was found in the directory, send it, and give the id of the upload."""
+    """Pack what was found in the directory, send it, and return the id of the upload."""
 
     def fill(send: SendPiece) -> None:
         pack(entries, ArchivePipe(send, directory, entries, limit), ProgressBar(directory, entries))
@@ -266,7 +266,7 @@ def send_files(client: Client, text: str, base: str, asked: FilesNeeded) -> dict
 
 
 def sent_along(text: str, base: str, limit: int | None) -> list[str]:
-    """Say what of local directories would be sent: each is packed, so that a dry run finds what sending would."""
+    """Describe what would be sent of local directories; each is packed, so that a dry run finds the same problems."""
     return [_would_send(path, base, limit) for path in dict.fromkeys(named_directories(text))]
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, as_it_is, kind_of, read_fields, sequence
+from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, as_it_is, kind_of, read_fields, sequence, whole
 from penstock.dialects.task.program import LARGEST, PORTS_LIMIT, PROTOCOLS, SCRIPT_LIMIT, TOO_LONG, arguments, port
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.task.selectors import read_labels
@@ -96,8 +96,7 @@ def _one(context: PlacedContext, node: Node, path: str) -> Port | None:
     return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
 
 
-def _number(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 1, LARGEST)
+_number = whole(1, LARGEST)
 
 
 def _protocol(context: PlacedContext, node: Node, path: str) -> str | None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from penstock.dialects.document.types import DocumentMetadata
-from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence
+from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence, whole
 from penstock.dialects.task.mounts import size
 from penstock.dialects.task.resources import GPUS_LIMIT, PRODUCT
 from penstock.dialects.task.selectors import node_labels
@@ -117,15 +117,14 @@ def declared_uuid(name: str, minor: int) -> str:
 
 
 def _product(context: PlacedContext, top: Node, path: str) -> str | None:
-    return matching(context, top, path, PRODUCT, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
+    return matching(context, top, path, PRODUCT.match, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
 
 
-def _minor(context: PlacedContext, top: Node, path: str) -> int | None:
-    return context.whole(top, path, 0, MINORS)
+_minor = whole(0, MINORS)
 
 
 def _uuid(context: PlacedContext, top: Node, path: str) -> str | None:
-    return matching(context, top, path, UUID, "is not a GPU's uuid", "as nvidia-smi -L shows it")
+    return matching(context, top, path, UUID.match, "is not a GPU's uuid", "as nvidia-smi -L shows it")
 
 
 GPU = FieldRules({"product_name": _product, "memory": size, "minor_number": _minor, "uuid": _uuid})

@@ -15,6 +15,7 @@ from penstock.dialects.reader import (
     placed,
     read_fields,
     sequence,
+    whole,
 )
 from penstock.dialects.task.mounts import group, size
 from penstock.dialects.task.resources import cpus
@@ -49,12 +50,10 @@ def _defaults(context: PlacedContext, node: Node, path: str) -> dict[str, int]:
     return read_fields(context, node, path, DEFAULTS)
 
 
-def _count(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, LARGEST)
+_count = whole(0, LARGEST)
 
 
-def _priority(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, HIGHEST)
+_priority = whole(0, HIGHEST)
 
 
 def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
@@ -156,8 +155,7 @@ def _nearest(context: PlacedContext, word: str, known: tuple[str, ...], what: st
     return f"did you mean '{near[0]}'? {listed}" if near else listed
 
 
-def _uid(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, LARGEST_UID)
+_uid = whole(0, LARGEST_UID)
 
 
 TOKENS: Refusal = ("tokens are made by the server", "penstock token create NAME")

@@ -102,11 +102,7 @@ def unsaid_storage(group: str | None) -> str | None:
 
 
 def _name(context: PlacedContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path)
-    if text is None or is_reference(text):
-        return text
-    context.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
-    return None
+    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
 
 
 def policy(context: PlacedContext, node: Node, path: str) -> bool | None:
@@ -209,7 +205,7 @@ def _whole(context: PlacedContext, node: Node, path: str, shape: FieldRules, nee
 
 
 def _server(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, SERVER, "is not a host or address", "for example 10.0.0.5")
+    return matching(context, node, path, SERVER.match, "is not a host or address", "for example 10.0.0.5")
 
 
 def _export(context: PlacedContext, node: Node, path: str) -> str | None:

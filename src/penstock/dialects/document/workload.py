@@ -22,6 +22,7 @@ from penstock.dialects.reader import (
     placed,
     read_fields,
     sequence,
+    whole,
 )
 from penstock.dialects.task import read as task
 from penstock.dialects.task.checks import check_together, nearest
@@ -88,8 +89,7 @@ def _gpu(context: PlacedContext, node: Node, path: str) -> tuple[int, tuple[str,
     return count, products
 
 
-def _gpu_count(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, GPUS_LIMIT)
+_gpu_count = whole(0, GPUS_LIMIT)
 
 
 def _gpu_products(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:

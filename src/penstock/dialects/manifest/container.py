@@ -13,7 +13,17 @@ from typing import Any
 
 from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.manifest.unsupported import CONTAINER_PLAIN, CONTAINER_REFUSED
-from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, below, parsed, read_fields, sequence, text
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    as_it_is,
+    below,
+    parsed,
+    read_fields,
+    sequence,
+    text,
+    whole,
+)
 from penstock.dialects.task.program import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import GPUS_LIMIT, IMAGE, SMALLEST_MEMORY
 from penstock.dialects.yaml import Node, Pairs
@@ -101,8 +111,7 @@ def _memory(context: PlacedContext, node: Node, path: str) -> int | None:
     return amount
 
 
-def _whole_gpus(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, GPUS_LIMIT)
+_whole_gpus = whole(0, GPUS_LIMIT)
 
 
 AMOUNTS = FieldRules(readers={"cpu": _cpu, "memory": _memory, "ephemeral-storage": size, GPU: _whole_gpus})

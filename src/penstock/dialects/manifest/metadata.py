@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, read_fields
+from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, matching, read_fields
 from penstock.dialects.task.mounts import is_reference
 from penstock.dialects.task.runs import queue
 from penstock.dialects.yaml import Node
@@ -52,10 +52,7 @@ def reference(context: PlacedContext, node: Node, path: str) -> str | None:
     text = context.text(node, path)
     if text is None or placeholder(context, node, path, text):
         return None
-    if not is_reference(text):
-        context.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
-        return None
-    return text
+    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
 
 
 def _labels(context: PlacedContext, node: Node, path: str) -> str | None:

@@ -75,15 +75,15 @@ def _key_of(context: PlacedContext, node: Node, path: str) -> tuple[str, str] | 
 
 
 def _name(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, NAME, "is not the name of a Secret")
+    return matching(context, node, path, NAME.match, "is not the name of a Secret")
 
 
 def _key(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, KEY, "is not a key of a Secret")
+    return matching(context, node, path, KEY.match, "is not a key of a Secret")
 
 
 def _prefix(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, PREFIX, "is not the beginning of a variable's name")
+    return matching(context, node, path, PREFIX.match, "is not the beginning of a variable's name")
 
 
 WRITTEN_OUT = "a variable's value is written out, or in a Secret"

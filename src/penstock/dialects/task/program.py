@@ -103,10 +103,6 @@ def show_port(port: Port) -> int | str:
     return port.port if port.protocol == "tcp" else f"{port.port}/{port.protocol}"
 
 
-def terminal(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 SCRIPT_LIMIT = 256 * 1024
 ARGUMENTS_LIMIT = 1000
 ARGUMENT_LIMIT = 128 * 1024

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.reader import ReadContext
+from penstock.dialects.reader import ReadContext, flag
 from penstock.dialects.task.checks import Place, check_run, check_together, nearest, places_in
 from penstock.dialects.task.keys import IGNORED, RESOURCES, Reader, read_keys
 from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.notify import notify
-from penstock.dialects.task.program import envs, merged, ports, run, setup, terminal
+from penstock.dialects.task.program import envs, merged, ports, run, setup
 from penstock.dialects.task.resources import resources
 from penstock.dialects.task.runs import (
     after,
@@ -48,7 +48,7 @@ READERS: dict[str, Reader] = {
     "volumes": mounts,
     "setup": setup,
     "run": run,
-    "terminal": terminal,
+    "terminal": flag,
     "ports": ports,
     "max_duration": duration,
     "stop_grace": duration_or_none,

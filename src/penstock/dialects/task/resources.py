@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from penstock.dialects.reader import ReadContext, parsed
+from penstock.dialects.reader import ReadContext, flag, parsed
 from penstock.dialects.task.keys import IGNORED_RESOURCES, Reader, read_keys
 from penstock.dialects.task.runs import recovery
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
@@ -153,10 +153,6 @@ def cpus(context: ReadContext, node: Node, path: str) -> int | None:
     return milli
 
 
-def exclusive(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 def memory(context: ReadContext, node: Node, path: str) -> int | None:
     text = context.text(node, path, "for example 16Gi")
     if text is None:
@@ -210,7 +206,7 @@ def machine(context: ReadContext, node: Node, path: str) -> bool:
 
 READERS: dict[str, Reader] = {
     "cpus": cpus,
-    "exclusive_cpus": exclusive,
+    "exclusive_cpus": flag,
     "memory": memory,
     "disk_size": disk,
     "ephemeral_storage": disk,

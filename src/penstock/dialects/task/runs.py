@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import ReadContext
+from penstock.dialects.reader import ReadContext, parsed, whole
 from penstock.dialects.task.keys import read_keys
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar
 from penstock.domain.names import NAME, NAME_LIMIT, VOLUME_REFERENCE, name_problem, shorten
-from penstock.domain.quantities import NotAQuantity, parse_duration
+from penstock.domain.quantities import parse_duration
 from penstock.domain.workloads import UNLIMITED, Array
 
 NODES_LIMIT = 1000
@@ -27,23 +27,14 @@ def job_name(context: ReadContext, node: Node, path: str) -> str | None:
     return text
 
 
-def nodes(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 1, NODES_LIMIT)
+nodes = whole(1, NODES_LIMIT)
 
 
 def duration(context: ReadContext, node: Node, path: str) -> int | None:
-    text = context.text(node, path, "for example 12h")
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except NotAQuantity as error:
-        context.problem(str(error), node, path, error.hint)
-        return None
-    if seconds > SECONDS_LIMIT:
-        context.problem(
-            f"'{shorten(text)}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path
-        )
+    seconds = parsed(context, node, path, parse_duration, "for example 12h")
+    if seconds is not None and seconds > SECONDS_LIMIT and isinstance(node, Scalar):
+        text = shorten(node.text)
+        context.problem(f"'{text}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path)
     return seconds
 
 
@@ -107,8 +98,7 @@ def array_of(count: int, parallelism: int | None) -> Array:
     return Array(count=count, parallelism=parallelism if parallelism and parallelism < count else None)
 
 
-def _count(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 1, COUNT_LIMIT)
+_count = whole(1, COUNT_LIMIT)
 
 
 def retries(context: ReadContext, node: Node, path: str) -> int | None:
@@ -143,8 +133,7 @@ def restarts_on_errors(node: Node) -> Scalar | None:
     return found if type(found) is Scalar else None
 
 
-def requeue(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, ATTEMPTS_LIMIT)
+requeue = whole(0, ATTEMPTS_LIMIT)
 
 
 def restart(context: ReadContext, node: Node, path: str) -> bool | None:

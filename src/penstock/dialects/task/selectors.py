@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import ReadContext
+from penstock.dialects.reader import ReadContext, flag
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
@@ -88,15 +88,11 @@ def cpu_product(context: ReadContext, node: Node, path: str) -> str | None:
     return text
 
 
-def spread(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 READERS: dict[str, Reader] = {
     "node": node_name,
     "cpu_product": cpu_product,
     "labels": node_labels,
-    "spread": spread,
+    "spread": flag,
 }
 
 
