@@ -59,7 +59,7 @@ def test_a_detached_job_gives_its_id_at_once(penstock):
     assert "(detached) stopped" in waited.err
 
 
-def test_jobs_are_listed_as_document_001_shows(penstock):
+def test_jobs_are_listed_as_k8s_cli_shows(penstock):
     job = ended(penstock, "name: listed\nrun: 'true'\n")
     created = job["created_at"][:19]
     wide, wider = max(len("User"), len(ME)), max(len("Namespace"), len(ME))

@@ -23,7 +23,7 @@ def token(penstock) -> str:
 
 
 @pytest.mark.parametrize("name", ["pwmcli", "penstock", "k8s-cli"])
-def test_document_003_word_for_word(penstock, server, token, tmp_path, name):
+def test_pwm_word_for_word(penstock, server, token, tmp_path, name):
     done = penstock("profile", "init", "prom", "--api-server", server.address, "--token", token, name=name)
     assert (done.code, done.out, done.err) == (
         0,

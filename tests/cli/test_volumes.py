@@ -16,7 +16,7 @@ def made(penstock, name: str, size: str = "10Gi", *more: str) -> dict:
 
 
 @pytest.mark.parametrize("name", ["penstock", "k8s-cli"])
-def test_a_volume_is_created_listed_and_deleted_as_document_001_shows(penstock, name):
+def test_a_volume_is_created_listed_and_deleted_as_k8s_cli_shows(penstock, name):
     created = penstock("volumes", "create", "first", "10Gi", name=name)
     assert created.code == 0, created.err
     volume = json.loads(penstock("volumes", "get", "first", "-o", "json").out)

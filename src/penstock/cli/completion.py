@@ -63,12 +63,12 @@ def names_of_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete kinds and jobs after `describe`, and volumes after `describe volume`."""
-    from penstock.cli.ui.kinds import KindParam, kind_of, speaks_document
+    from penstock.cli.ui.kinds import KindParam, kind_of, speaks_pwm
 
     words = ctx.params.get(param.name or "") or ()
     workloads = active_job_names if ctx.info_name in OF_ACTIVE else job_names
     if words:
-        kind = kind_of(words[0], document=speaks_document(ctx))
+        kind = kind_of(words[0], pwm=speaks_pwm(ctx))
         if kind and kind.noun == "Workload":
             return workloads(ctx, param, incomplete)
         return _names_of(kind.noun, ctx, incomplete) if kind else []

@@ -12,7 +12,7 @@ from penstock.cli.ui.command import command
 from penstock.cli.ui.confirm import confirmed, each, of_others
 from penstock.cli.ui.documents import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.ui.follow import is_over
-from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_document
+from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_pwm
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import echo, note
 from penstock.cli.ui.table import Row
@@ -88,7 +88,7 @@ def _delete_described(file: str, group: str | None, yes: bool, force: bool, outp
 
 def _agreed(question: str, *, volumes: bool) -> bool:
     """Ask for confirmation. pwmcli asks only at a terminal before volumes: PWM's program never asked."""
-    if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
+    if speaks_pwm(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
         return True
     return confirmed(question, "--yes")
 

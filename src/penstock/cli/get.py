@@ -144,7 +144,7 @@ def named(client: Client, kind: KindChoice, view: TableView, asked: dict[str, An
     """Return the items of a list that have this name; none is an error."""
     rows = [row for row in view.rows(client.list(view.path, asked, 0).items) if is_called(row, ref)]
     if not rows:
-        noun = kind.noun if kind.document else "Node"
+        noun = kind.noun if kind.pwm else "Node"
         raise NotFound(f"{noun} {ref} not found", hint=f"penstock get {ALIASES[kind.noun][0]}")
     return rows
 

@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.jobs.logs import log_options, show_log
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindParam, check_asking, one_thing, speaks_document
+from penstock.cli.ui.kinds import KindParam, check_asking, one_thing, speaks_pwm
 from penstock.cli.ui.options import group_option
 
 
@@ -31,5 +31,5 @@ def logs(words: tuple[str, ...], group: str | None, follow: bool | None, **asked
     """
     kind, ref = one_thing(words, KindParam("Workload"))
     if follow is None:
-        follow = not speaks_document(click.get_current_context())
+        follow = not speaks_pwm(click.get_current_context())
     show_log(ref, group=group, follow=follow, check=lambda job: check_asking(kind, ref, job), **asked)

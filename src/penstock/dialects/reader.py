@@ -187,7 +187,7 @@ def as_it_is(context: PlacedContext, node: Node, path: str) -> tuple[Node, str]:
 def parsed(
     context: ReadContext, node: Node, path: str, parse: Callable[[str], T], example: str | None = None
 ) -> T | None:
-    """A text as `parse` understands it; what it cannot understand is a problem."""
+    """Return a text as `parse` understands it; note a problem if it cannot."""
     found = context.text(node, path, example)
     if found is None:
         return None

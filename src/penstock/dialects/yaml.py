@@ -141,7 +141,7 @@ def _order(problem: Problem) -> tuple[int, ...]:
 
 
 def place(source: str, mark: TextPosition | None) -> str | None:
-    """`train.yaml:7:3`, counted from 1 as editors do."""
+    """Write a place: `train.yaml:7:3`, counted from 1 as editors do."""
     return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
 
 
@@ -230,7 +230,7 @@ def _one_escape(found: re.Match[str]) -> str:
 
 
 class _UnreadableError(Exception):
-    """This document is not read further; its problem is noted."""
+    """Stops reading a document, whose problem is noted."""
 
 
 class YamlComposer:

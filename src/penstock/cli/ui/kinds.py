@@ -30,7 +30,7 @@ ASKING = {"gpuw": "gpu", "cpuw": "cpu"}
 class KindChoice(NamedTuple):
     noun: str
     """PWM's name of it."""
-    document: bool = True
+    pwm: bool = True
     """True if it was asked for in PWM's words, and is shown in PWM's columns."""
     asking: str | None = None
     """Only workloads that ask for `gpu` or `cpu`."""
@@ -48,7 +48,7 @@ class KindParam(click.ParamType[KindChoice]):
     def convert(self, value: str | KindChoice, param: click.Parameter | None, ctx: click.Context | None) -> KindChoice:
         if isinstance(value, KindChoice):
             return value
-        found = kind_of(value, document=speaks_document(ctx))
+        found = kind_of(value, pwm=speaks_pwm(ctx))
         if found is None or found.noun not in self.nouns:
             self.fail(f"'{value}' is not one of: {self.known()}.", param, ctx)
         return found
@@ -70,24 +70,24 @@ class KindParam(click.ParamType[KindChoice]):
 
     def offered(self, ctx: click.Context) -> list[str]:
         """Return a word or two for each kind, for completion."""
-        document = [ALIASES[noun][0] for noun in self.nouns] + (list(ASKING) if "Workload" in self.nouns else [])
-        ours = [] if speaks_document(ctx) else [OURS[noun][0] for noun in self.nouns if noun in OURS]
-        return list(dict.fromkeys([*ours, *document]))
+        theirs = [ALIASES[noun][0] for noun in self.nouns] + (list(ASKING) if "Workload" in self.nouns else [])
+        ours = [] if speaks_pwm(ctx) else [OURS[noun][0] for noun in self.nouns if noun in OURS]
+        return list(dict.fromkeys([*ours, *theirs]))
 
 
-def kind_of(word: str, *, document: bool) -> KindChoice | None:
-    """Return the kind a word means; `document` prefers PWM's meaning if there are two."""
+def kind_of(word: str, *, pwm: bool) -> KindChoice | None:
+    """Return the kind a word means; `pwm` prefers PWM's meaning if there are two."""
     lower = word.lower()
     if lower in ASKING:
         return KindChoice("Workload", asking=ASKING[lower])
-    ours = next((KindChoice(noun, document=False) for noun, words in OURS.items() if lower in words), None)
-    if ours and not document and word not in ALIASES:
+    ours = next((KindChoice(noun, pwm=False) for noun, words in OURS.items() if lower in words), None)
+    if ours and not pwm and word not in ALIASES:
         return ours
     noun = kind_named(word)
     return KindChoice(noun) if noun else ours
 
 
-def speaks_document(ctx: click.Context | None) -> bool:
+def speaks_pwm(ctx: click.Context | None) -> bool:
     """Tell whether PWM's program was called."""
     return ctx is not None and ctx.find_root().info_name == USER
 
@@ -101,7 +101,7 @@ def one_thing(words: tuple[str, ...], kinds: KindParam) -> tuple[KindChoice, str
         if kind_named(words[0]) or words[0].lower() in ASKING:
             kinds.convert(words[0], None, ctx)  # which refuses one that is not for this command
             raise click.UsageError(f"'{words[0]}' is a kind; name one: {ctx.command_path} {words[0]} NAME.", ctx)
-        return KindChoice("Workload", document=speaks_document(ctx)), words[0]
+        return KindChoice("Workload", pwm=speaks_pwm(ctx)), words[0]
     if len(words) != 2:
         raise click.UsageError(f"Name one thing: {ctx.command_path} KIND NAME.", ctx)
     return kinds.convert(words[0], None, ctx), words[1]
@@ -137,7 +137,7 @@ class TableView(NamedTuple):
 
 
 def view_of(kind: KindChoice, *, wide: bool) -> TableView:
-    view = _as_documented(kind.noun, wide) if kind.document else _our_own(kind.noun, wide)
+    view = _pwm_view(kind.noun, wide) if kind.pwm else _own_view(kind.noun, wide)
     if kind.asking:
         from penstock.cli.pwm.workloads import asks_for
 
@@ -146,7 +146,7 @@ def view_of(kind: KindChoice, *, wide: bool) -> TableView:
     return view
 
 
-def _our_own(noun: str, wide: bool) -> TableView:
+def _own_view(noun: str, wide: bool) -> TableView:
     if noun == "Workload":
         from penstock.cli.jobs.list import job_columns
 
@@ -170,8 +170,8 @@ def _of_several(rows: Sequence[Row] | None) -> bool:
     return len({row.get("user") for row in rows or ()}) > 1
 
 
-def _as_documented(noun: str, wide: bool) -> TableView:
-    view = TableView(PATHS[noun], _documented_columns(noun, wide), ruled=True)
+def _pwm_view(noun: str, wide: bool) -> TableView:
+    view = TableView(PATHS[noun], _pwm_columns(noun, wide), ruled=True)
     if noun == "Workload":
         from penstock.cli.pwm.workloads import with_places
 
@@ -185,7 +185,7 @@ def _as_documented(noun: str, wide: bool) -> TableView:
     return view
 
 
-def _documented_columns(noun: str, wide: bool) -> Columns:
+def _pwm_columns(noun: str, wide: bool) -> Columns:
     from importlib import import_module
 
     place, function = COLUMNS[noun].split(":")

@@ -18,7 +18,7 @@ from penstock.domain.workloads import Port
 from penstock.errors import Problem
 
 Found = list[tuple[Node, str, Port]]
-"""Each with its place: whether one is there twice is seen when all are read."""
+"""Ports with their places: duplicates are found when all are read."""
 PUBLISHED: Refusal = ("no port is published on a host", "remove it; penstock port-forward reaches the workload")
 
 
@@ -72,7 +72,7 @@ NAMED = FieldRules({"name": name_of_pair, "value": as_it_is})
 
 
 def network(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """Its ports, and the node that names it."""
+    """Read `network`: its ports, and its name as written."""
     return read_fields(context, node, path, NETWORK)
 
 

@@ -90,7 +90,7 @@ GROUPS_LIMIT = 1000
 KINDS = (*ALIASES, "Token", "Audit")
 """The kinds a policy may name: PWM's, tokens and the audit."""
 VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
-"""`token` is how PWM opens a shell: here that is `shell` alone."""
+"""The verbs of policies. `token` is how PWM opens a shell: here only `shell` gives that."""
 
 Policy = dict[str, tuple[str, ...]] | str
 

@@ -150,7 +150,7 @@ def plugins(context: PlacedContext, node: Node, path: str) -> tuple[Notice, ...]
 
 
 def _plugin(key: str, example: str, address: Address) -> Reader:
-    """One, or a list of several."""
+    """Make a reader of one notification target, or a list of them."""
 
     def to(context: PlacedContext, node: Node, path: str) -> str | None:
         text = context.text(node, path)

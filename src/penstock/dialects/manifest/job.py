@@ -94,7 +94,7 @@ def _nodes(
     about: ManifestMetadata,
     services: Services,
 ) -> int:
-    """An Indexed Job whose Pods all run at once and know each other's names: a workload of several nodes."""
+    """Return the nodes of an Indexed Job whose Pods all run at once and know each other's names."""
     name = node.text if isinstance(node, Scalar) else ""
     count: int = said.get("completions", 1)
     if about.name is None or services.get(name) != about.name:
@@ -134,7 +134,7 @@ JOB = FieldRules(
     JOB_PLAIN,
 )
 QUEUED = FieldRules({**JOB.readers, "suspend": text}, JOB.refused, JOB.plain)
-"""A queue's Job may be written suspended: the queue lets it go."""
+"""The fields of a Job in a queue, which may be suspended: the queue releases it."""
 
 
 JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")

@@ -58,7 +58,7 @@ def _named(cpus_milli: int | None, memory: int | None, disk: int | None) -> dict
 
 
 def places(spec: Spec, claims: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """`volumeMounts` and `volumes`. A volume at two paths is one volume; each scratch is its own."""
+    """Return `volumeMounts` and `volumes`. A volume at two paths is one volume; each scratch is its own."""
     mounts: list[dict[str, Any]] = []
     sources: dict[str, dict[str, Any]] = {}
     names: dict[str, str] = {}
@@ -170,7 +170,7 @@ NAME = "task"
 
 
 def write_manifest(spec: Spec, volumes: Mapping[str, str] | None = None, *, image: str = IMAGE) -> str:
-    """`volumes`: name of a volume → name of its claim, where they differ. `image`: for a task that names none."""
+    """Write the manifest. `volumes` maps volumes to their claims, where names differ; `image` is for a task without one."""
     name = spec.name or NAME
     resources = spec.resources.model_copy(update={"image": spec.resources.image or image})
     whole = spec.model_copy(update={"name": name, "resources": resources})

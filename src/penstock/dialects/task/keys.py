@@ -1,4 +1,4 @@
-"""The keys a task has, those of SkyPilot that do nothing here, and the answer to any other."""
+"""The keys of a task, those of SkyPilot that have no effect here, and hints for any other."""
 
 from __future__ import annotations
 

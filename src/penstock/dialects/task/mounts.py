@@ -112,7 +112,7 @@ def size(context: ReadContext, node: Node, path: str) -> int | None:
 
 
 def size_as_written(context: ReadContext, node: Node, path: str) -> str | None:
-    """The size of a volume to be made, in the words that ask for it."""
+    """Read the size of a volume to be created, and return it as written."""
 
     def checked(text: str) -> str:
         parse_bytes(text)

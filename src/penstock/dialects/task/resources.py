@@ -75,7 +75,7 @@ def _item(context: ReadContext, item: Node, path: str) -> Wish | None:
 
 
 def _one(context: ReadContext, node: Node, text: str, path: str) -> Wish | None:
-    """`2`, `any`, `any:2`, `A10`, `A10:1`."""
+    """Read `2`, `any`, `any:2`, `A10` or `A10:1`."""
     product, colon, number = text.rpartition(":")
     if not colon:
         product, number = ("", text) if text[:1].isdigit() or text[:1] in "+-." else (text, "1")
@@ -171,7 +171,7 @@ def memory(context: ReadContext, node: Node, path: str) -> int | None:
 
 
 def disk(context: ReadContext, node: Node, path: str) -> int | None:
-    """A bare number is GiB, as SkyPilot has it."""
+    """Read a size of disk; a bare number is GiB, as in SkyPilot."""
     return parsed(
         context, node, path, lambda text: parse_bytes(f"{text}Gi" if BARE.match(text) else text), "for example 100Gi"
     )
@@ -223,11 +223,11 @@ MACHINE = "instance_type"
 MACHINES_SIZE = frozenset({"accelerators", "cpus", "memory"})
 SIZE = "say the accelerators, cpus or memory that the job needs"
 SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
-"""SkyPilot's other words."""
+"""SkyPilot's synonyms."""
 BESIDE = frozenset({ANY_OF, ORDERED, "job_recovery"})
-"""They are said of all alternatives together."""
+"""Keys that hold for all alternatives together."""
 TRANSLATED = BESIDE | {MACHINE}
-"""SkyPilot's keys that become others here, or say nothing by themselves."""
+"""SkyPilot's keys that become others here, or have no effect by themselves."""
 
 
 def resources(context: ReadContext, node: Node, path: str) -> Resources:

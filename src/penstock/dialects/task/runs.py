@@ -150,7 +150,7 @@ def restart(context: ReadContext, node: Node, path: str) -> bool | None:
 
 AFTER_LIMIT = 100
 QUEUE_LIMIT = 63
-"""Kueue knows a workload's queue by a label, and a label's value is no longer."""
+"""Kueue reads a workload's queue from a label, whose value cannot be longer."""
 AFTER_EXAMPLE = "for example 'after: prepare' or 'after: [prepare, abcd2345]'"
 
 

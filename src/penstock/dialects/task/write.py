@@ -143,7 +143,7 @@ def _resources(wanted: Resources) -> dict[str, Any]:
 
 
 def _image(name: str) -> str:
-    """SkyPilot's `docker:` in front of an image says nothing, unless the image is called so."""
+    """Return the image; SkyPilot's prefix `docker:` is written only if the image's own name begins with it."""
     return f"docker:{name}" if name.startswith("docker:") else name
 
 

@@ -37,7 +37,7 @@ async def list_users(call: Authorized, name: str | None = None, limit: Limit = 1
 
 @router.get("/v1/users/{name}", response_model=User)
 async def get_user(name: str, call: Authorized) -> Response:
-    """One user with the policies that say what they may."""
+    """One user with their policies."""
     return answer(call.parts.people.one_user(call.caller, name))
 
 
@@ -59,7 +59,7 @@ async def delete_user(name: str, call: Authorized) -> Response:
 
 @router.get("/v1/groups", response_model=GroupPage)
 async def list_groups(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """The caller's groups; for admins all."""
+    """The caller's groups; for admins, all groups."""
     return page_of_few(call.parts.people.groups(call.caller), name, limit, cursor, call.parts.db.version)
 
 

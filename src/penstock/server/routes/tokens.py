@@ -44,6 +44,6 @@ async def rotate_token(token_id: str, call: Authorized) -> Response:
 
 @router.delete("/v1/tokens/{token_id}", response_model=Deleted)
 async def delete_token(token_id: str, call: Authorized) -> Response:
-    """Revokes a token at once; an admin anyone's."""
+    """Revokes a token at once; an admin may revoke anyone's."""
     await call.parts.tokens.delete(call.caller, token_id)
     return answer(Deleted(id=token_id, name=token_id))

@@ -36,14 +36,14 @@ async def create_volume(body: NewVolume, call: Authorized, key: Key = None) -> R
     return answer(await call.parts.volumes.create(call.caller, body, key), 201)
 
 
-class VolumeListing(ListQuery):
+class VolumeListQuery(ListQuery):
     usage: Annotated[bool, Field(description="count the bytes in use")] = False
 
 
-@router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListing.documented())
+@router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListQuery.documented())
 async def list_volumes(request: Request, call: Authorized) -> Response:
     """Lists volumes, newest first."""
-    query = VolumeListing.of(request)
+    query = VolumeListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Volume)
     phases = words(query.status, "status", PHASES)

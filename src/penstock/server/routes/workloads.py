@@ -46,17 +46,17 @@ async def submit_workload(request: Request, call: Authorized) -> Response:
     return answer(made, 200 if isinstance(made, DryRun) else 201)
 
 
-class WorkloadListing(ListQuery):
+class WorkloadListQuery(ListQuery):
     state: Annotated[str | None, Field(description="only those in these states of the life cycle")] = None
 
 
 STATUSES = sorted(set(SHORT.values()))
 
 
-@router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListing.documented())
+@router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListQuery.documented())
 async def list_workloads(request: Request, call: Authorized) -> Response:
     """Lists workloads, newest first."""
-    query = WorkloadListing.of(request)
+    query = WorkloadListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
@@ -86,13 +86,13 @@ async def stop_all_workloads(call: Authorized, all_users: AllUsers = False) -> R
 
 @router.get("/v1/workloads/{ref}", response_model=WorkloadView)
 async def get_workload(ref: str, call: Authorized) -> Response:
-    """One workload whole, by id or name, with its history."""
+    """One workload with its history, by id or name."""
     return answer(await call.parts.workloads.get(call.caller, ref))
 
 
 @router.get("/v1/workloads/{ref}/wait", response_model=WorkloadView)
 async def wait_for_workload(ref: str, call: Authorized, timeout: Annotated[float, Query(ge=0, le=60)] = 30) -> Response:
-    """Answers when the workload has ended, or at the timeout with what it is then."""
+    """Answers when the workload has ended, or at the timeout with its state then."""
     view = await call.parts.workloads.wait(call.caller, ref, timeout)
     call.parts.people.require_still(call.caller, Verb.get, Kind.Workload, view.group)
     return answer(view)
