@@ -45,14 +45,14 @@ def test_workloads_by_what_they_ask_for():
 def test_our_own_words_have_our_own_columns(word):
     meant = kind_of(word, pwm=False)
     assert meant
-    assert not meant.document
+    assert not meant.pwm
 
 
 @pytest.mark.parametrize("word", ["wk", "workload", "vol", "vols", "GPU", "Node", "Volume", "cpu", "user"])
 def test_pwm_words_have_its_columns_under_every_name(word):
     meant = kind_of(word, pwm=False)
     assert meant
-    assert meant.document
+    assert meant.pwm
 
 
 def test_a_word_of_no_kind_is_told_with_those_there_are(penstock):

@@ -170,7 +170,7 @@ NAME = "task"
 
 
 def write_manifest(spec: Spec, volumes: Mapping[str, str] | None = None, *, image: str = IMAGE) -> str:
-    """Write the manifest. `volumes` maps volumes to their claims, where names differ; `image` is for a task without one."""
+    """Write the manifest; `volumes` maps volumes to claims of other names, `image` is for a task without one."""
     name = spec.name or NAME
     resources = spec.resources.model_copy(update={"image": spec.resources.image or image})
     whole = spec.model_copy(update={"name": name, "resources": resources})
