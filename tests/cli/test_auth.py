@@ -67,7 +67,7 @@ def test_a_token_of_the_environment_is_enough(penstock, server):
 def test_a_token_as_a_name_is_its_id(penstock):
     made = penstock("token", "create", "-o", "name")
     assert made.out.strip() in penstock("token", "list").out
-    assert "it is shown this once: pst_" in made.err
+    assert "it is shown only once: pst_" in made.err
 
 
 def test_a_token_is_rotated_without_locking_anybody_out(penstock, server):

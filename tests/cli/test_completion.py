@@ -26,7 +26,7 @@ def complete(program, *words: str) -> list[str]:
     return [line for line in program(name=name, **environ).out.splitlines() if line]
 
 
-def test_the_words_of_document_003_are_completed(penstock):
+def test_the_words_of_pwm_are_completed(penstock):
     assert complete(penstock, "pwmcli", "pro") == ["plain,profile"]
     assert complete(penstock, "pwmcli", "profile", "us") == ["plain,use", "plain,using"]
     assert complete(penstock, "pwmcli", "get", "g") == ["plain,gpu", "plain,group", "plain,gpuw"]

@@ -62,7 +62,7 @@ def test_it_is_refused_and_nothing_is_said_to_be_done(penstock, words):
 def test_an_empty_group_is_not_taken_for_ones_own(penstock, words):
     told = penstock(*words, stdin="name: x\nrun: 'true'\n")
     assert (told.code, told.out) == (2, "")
-    assert "Invalid value for '-g' / '--group': it is empty." in told.err
+    assert "Invalid value for '-g' / '--group': must not be empty." in told.err
 
 
 def test_an_empty_name_is_not_taken_for_none(penstock):

@@ -213,7 +213,7 @@ def test_a_terminal_can_be_asked_for_in_a_pipe(penstock, job):
         (
             ("exec", "train", "--node", "1", "--", "ls"),
             2,
-            "'--node' stands where the program begins; options come before the name.",
+            "'--node' is where the program should begin; put options before the name.",
         ),
         (("exec",), 2, "Missing argument 'NAME_OR_ID'."),
         (("volumes", "shell", "nosuch"), 125, "Error: Volume nosuch not found\n"),
@@ -396,4 +396,4 @@ def test_over_tcp_with_a_token(penstock, server, job):
     assert penstock("exec", "train", "--", "cat", stdin=everything, **environ).out == everything
     refused = penstock("exec", "train", "ls", PENSTOCK_API_URL=server.address)
     assert refused.code == 125
-    assert "Nobody knows who you are." in refused.err
+    assert "You are not signed in." in refused.err

@@ -38,7 +38,7 @@ def test_a_plain_list_imports_nothing_dear(penstock, line):
 @pytest.mark.parametrize(
     "line", [["get", "wk"], ["get", "gpu"], ["get", "vol", "-o", "json"], ["profile", "using"]], ids=" ".join
 )
-def test_the_lists_of_document_003_import_nothing_dear(penstock, line):
+def test_the_lists_of_pwmcli_import_nothing_dear(penstock, line):
     script = SCRIPT.replace('["penstock"', '["pwmcli"')
     done = subprocess.run(
         [sys.executable, "-c", script, *line], env=penstock.environ, capture_output=True, text=True, timeout=60

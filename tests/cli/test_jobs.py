@@ -59,7 +59,7 @@ def test_a_detached_job_gives_its_id_at_once(penstock):
     assert "(detached) stopped" in waited.err
 
 
-def test_jobs_are_listed_as_document_001_shows(penstock):
+def test_jobs_are_listed_as_k8s_cli_shows(penstock):
     job = ended(penstock, "name: listed\nrun: 'true'\n")
     created = job["created_at"][:19]
     wide, wider = max(len("User"), len(ME)), max(len("Namespace"), len(ME))
@@ -179,9 +179,9 @@ def test_of_several_jobs_the_first_failure_is_the_exit_code(penstock):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["stop"], "Name a job, or say --all."),
+        (["stop"], "Name a job, or use --all."),
         (["stop", "--all-users"], "--all-users needs --all."),
-        (["stop", "a", "--all"], "Name jobs or say --all, not both."),
+        (["stop", "a", "--all"], "Name jobs or use --all, not both."),
         (["submit", "missing.yaml"], "Invalid value for FILE: missing.yaml: No such file or directory."),
         (["submit", "-", "--env", "A"], "Invalid value for --env: 'A' is not KEY=VALUE."),
         (["logs", "x", "--since", "yesterday"], "'yesterday' is not a duration (10m, 2h) or a time"),
@@ -235,7 +235,7 @@ def test_somebody_elses_job_is_stopped_by_its_name_only_after_a_question(penstoc
     refused = penstock(*words, theirs["id"], name=program)
     assert (refused.code, refused.out) == (2, "")
     question = f"Stop job {theirs['name']} ({theirs['id']}) of zoe?"
-    assert f"{question} Nobody is there to answer: use --yes." in refused.err
+    assert f"{question} There is no terminal to ask on: use --yes." in refused.err
     assert penstock(*words, theirs["id"], stdin="n\n", name=program).out == "Cancelled\n"
     assert server.tcp("GET", f"/v1/workloads/{theirs['id']}", headers=bearer)[1]["status"] in ("pending", "running")
     assert penstock(*words, theirs["id"], "--yes", name=program).code == 0
@@ -256,7 +256,7 @@ def test_somebody_elses_volume_is_deleted_only_after_a_question(alone):
     assert alone("volumes", "create", "theirs", "1Mi", **zoe).code == 0
     pwm = alone("delete", "vol", "theirs", "-g", "zoe", name="pwmcli")
     assert (pwm.code, pwm.out) == (2, "")
-    assert "Delete Volume theirs of zoe and all its data? Nobody is there to answer: use --yes." in pwm.err
+    assert "Delete Volume theirs of zoe and all its data? There is no terminal to ask on: use --yes." in pwm.err
     assert alone("volumes", "create", "mine", "1Mi").code == 0
     assert alone("delete", "vol", "mine", name="pwmcli").code == 0
 
@@ -265,7 +265,7 @@ def test_somebody_elses_token_is_deleted_only_after_a_question(penstock, server)
     _, theirs = server.request("POST", "/v1/tokens", {"user": "zoe"})
     refused = penstock("token", "delete", theirs["id"])
     assert (refused.code, refused.out) == (2, "")
-    assert f"Delete token {theirs['id']}, which is none of yours? Nobody is there to answer: use --yes." in refused.err
+    assert f"Delete token {theirs['id']}, which is not yours? There is no terminal to ask on: use --yes." in refused.err
     assert server.tcp("GET", "/v1/whoami", headers={"Authorization": f"Bearer {theirs['token']}"})[0] == 200
     assert penstock("token", "delete", theirs["id"], "--yes").code == 0
     _, mine = server.request("POST", "/v1/tokens", {})

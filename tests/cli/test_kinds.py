@@ -28,31 +28,31 @@ WORDS = [(kind, word) for kind, words in ROWS for word in words.split(",")]
 
 
 @pytest.mark.parametrize(("kind", "word"), WORDS)
-def test_the_alias_table_of_document_003(kind, word):
-    assert kind_of(word, document=True) == KindChoice(kind)
-    assert kind_of(word.upper(), document=True) == KindChoice(kind)
-    meant = kind_of(word, document=False)
+def test_the_alias_table_of_pwm(kind, word):
+    assert kind_of(word, pwm=True) == KindChoice(kind)
+    assert kind_of(word.upper(), pwm=True) == KindChoice(kind)
+    meant = kind_of(word, pwm=False)
     assert meant
     assert meant.noun == kind
 
 
 def test_workloads_by_what_they_ask_for():
-    assert kind_of("gpuw", document=True) == KindChoice("Workload", asking="gpu")
-    assert kind_of("cpuw", document=False) == KindChoice("Workload", asking="cpu")
+    assert kind_of("gpuw", pwm=True) == KindChoice("Workload", asking="gpu")
+    assert kind_of("cpuw", pwm=False) == KindChoice("Workload", asking="cpu")
 
 
 @pytest.mark.parametrize("word", ["jobs", "Job", "pods", "task", "pvc", "volumes", "gpus", "nodes"])
 def test_our_own_words_have_our_own_columns(word):
-    meant = kind_of(word, document=False)
+    meant = kind_of(word, pwm=False)
     assert meant
-    assert not meant.document
+    assert not meant.pwm
 
 
 @pytest.mark.parametrize("word", ["wk", "workload", "vol", "vols", "GPU", "Node", "Volume", "cpu", "user"])
-def test_document_003s_words_have_its_columns_under_every_name(word):
-    meant = kind_of(word, document=False)
+def test_pwm_words_have_its_columns_under_every_name(word):
+    meant = kind_of(word, pwm=False)
     assert meant
-    assert meant.document
+    assert meant.pwm
 
 
 def test_a_word_of_no_kind_is_told_with_those_there_are(penstock):

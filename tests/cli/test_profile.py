@@ -23,7 +23,7 @@ def token(penstock) -> str:
 
 
 @pytest.mark.parametrize("name", ["pwmcli", "penstock", "k8s-cli"])
-def test_document_003_word_for_word(penstock, server, token, tmp_path, name):
+def test_pwm_word_for_word(penstock, server, token, tmp_path, name):
     done = penstock("profile", "init", "prom", "--api-server", server.address, "--token", token, name=name)
     assert (done.code, done.out, done.err) == (
         0,
@@ -91,7 +91,7 @@ def test_what_is_there_is_not_overwritten(penstock):
     for word in ("init", "add"):
         refused = penstock("profile", word, "prom", "--api-server", "http://127.0.0.1:2", "--token", "b")
         assert (refused.code, refused.out) == (6, "")
-        assert f"Error: Profile prom is there already, for {NOBODY}.\n" in refused.err
+        assert f"Error: Profile prom already exists, for {NOBODY}.\n" in refused.err
     forced = penstock("profile", "init", "prom", "--force", "--api-server", "http://127.0.0.1:2", "--token", "b")
     assert forced.code == 0
     assert "http://127.0.0.1:2" in penstock("profile", "list").out
@@ -100,13 +100,13 @@ def test_what_is_there_is_not_overwritten(penstock):
 def test_a_variable_that_goes_before_the_profile_is_named(penstock):
     penstock("profile", "add", "prom", "--api-server", NOBODY)
     done = penstock("profile", "use", "prom", PENSTOCK_API_URL="http://127.0.0.1:2")
-    assert done.err == "Note: PENSTOCK_API_URL is set to http://127.0.0.1:2 and goes before it; unset it.\n"
+    assert done.err == "Note: PENSTOCK_API_URL is set to http://127.0.0.1:2 and takes precedence; unset it.\n"
 
 
 def test_a_token_over_http_to_another_machine_is_warned_of(penstock):
     done = penstock("profile", "add", "far", "--api-server", "http://host.invalid", "--token", "-", stdin="x")
     assert done.code == 0
-    assert "over http:// the network sees your token" in done.err
+    assert "http:// sends your token unencrypted" in done.err
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_one_in_use_that_is_not_there_is_named_and_mended(penstock, tmp_path):
     for words in (["get", "wk"], ["profile", "using"]):
         refused = penstock(*words)
         assert (refused.code, refused.out) == (2, "")
-        assert f"{kept} says to use profile gone, which is not there." in refused.err
+        assert f"{kept} says to use profile gone, which does not exist." in refused.err
         assert "penstock profile use NAME; there are: lab, other" in refused.err
     assert penstock("profile", "list", "-o", "name").out == "lab\nother\n"
     assert penstock("profile", "use", "lab").out == "You are on *lab* profile\n"

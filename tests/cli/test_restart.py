@@ -82,7 +82,7 @@ def test_following_a_part_of_a_log_ends_and_says_how_to_read_on(alone, lose):
     alone("server", "start")
     _, err = following.communicate()
     assert following.returncode == 5
-    assert "Error: The server went away, and the following ends; the job goes on.\n" in err
+    assert "Error: The server went away, so following the log ends here; the job goes on.\n" in err
     assert f"Hint: read on with: penstock jobs logs {job['id']} --since 20" in err
 
 

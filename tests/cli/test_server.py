@@ -40,9 +40,9 @@ def test_start_status_and_stop(alone):
         started.out == f"Started: socket {facts['socket']}, API {facts['address']} (docs at {facts['address']}/docs)\n"
     )
     assert "Status:    running\n" in alone("server", "status").out
-    assert alone("server", "start").err == "The server is running already; see: penstock server status\n"
+    assert alone("server", "start").err == "The server is already running; see: penstock server status\n"
     assert alone("server", "start", "--auth", "header").err == (
-        "Error: The server is running already.\nHint: penstock server stop, then start it again\n"
+        "Error: The server is already running.\nHint: penstock server stop, then start it again\n"
     )
     assert "listening on" in alone("server", "logs").out
     assert alone("server", "stop").err == "Stopped the server. Running jobs go on.\n"

@@ -34,7 +34,7 @@ def test_every_command_has_help_and_an_example_that_names_it(path, command):
 
 
 @pytest.mark.parametrize(("path", "command"), ALL, ids=[path for path, _ in ALL])
-def test_u_means_what_document_001_says(path, command):
+def test_u_means_what_k8s_cli_says(path, command):
     meaning = {option: param.name for param in command.params for option in param.opts}.get("-u")
     expected = {
         "penstock jobs submit": "api_url",
@@ -59,13 +59,13 @@ def test_help_shows_the_name_the_program_was_called_by(penstock):
     )
 
 
-def test_the_words_of_document_003_are_the_same_commands_under_penstock():
+def test_the_words_of_pwm_are_the_same_commands_under_penstock():
     for name, place in pwm.COMMANDS.items():
         assert main.COMMANDS[name] == place
 
 
 @pytest.mark.parametrize("name", ["pwmcli", "pwmadm"])
-def test_the_programs_of_document_003_show_their_own_name_in_examples(name):
+def test_the_programs_of_pwm_show_their_own_name_in_examples(name):
     root = main.program(name)
     for path, command in commands(root, click.Context(root, info_name=name)):
         parent = click.Context(root, info_name=name)

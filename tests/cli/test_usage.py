@@ -73,7 +73,7 @@ def test_what_ran_is_counted_and_shown_in_every_form(alone):
         ("soon", "'soon' is neither a duration nor a time"),
         ("0d", "'0d' is neither a duration nor a time"),
         ("-1d", "'-1d' is neither a duration nor a time"),
-        ("2999-01-01", "'2999-01-01' has not been yet"),
+        ("2999-01-01", "'2999-01-01' is in the future"),
     ],
 )
 def test_a_time_that_is_none_is_wrong_usage(alone, since, said):

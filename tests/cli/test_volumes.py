@@ -16,7 +16,7 @@ def made(penstock, name: str, size: str = "10Gi", *more: str) -> dict:
 
 
 @pytest.mark.parametrize("name", ["penstock", "k8s-cli"])
-def test_a_volume_is_created_listed_and_deleted_as_document_001_shows(penstock, name):
+def test_a_volume_is_created_listed_and_deleted_as_k8s_cli_shows(penstock, name):
     created = penstock("volumes", "create", "first", "10Gi", name=name)
     assert created.code == 0, created.err
     volume = json.loads(penstock("volumes", "get", "first", "-o", "json").out)
@@ -129,7 +129,7 @@ def test_where_nobody_can_be_asked_force_is_asked_for(penstock):
     assert refused.code == 2
     assert refused.err.endswith(
         f"Error: Delete volume guarded ({volume['id']}, 10Gi) and all its data? "
-        "Nobody is there to answer: use --force.\n"
+        "There is no terminal to ask on: use --force.\n"
     )
     assert penstock("volumes", "list", "--name", "guarded", "-o", "name").out == f"{volume['id']}\n"
 

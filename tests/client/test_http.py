@@ -153,7 +153,7 @@ def test_what_might_be_done_twice_is_not_repeated():
         pytest.raises(Unreachable, match="broke before an answer") as caught,
     ):
         Client(server.url).delete("/v1/volumes/x")
-    assert caught.value.hint == "whether it was done is not known: look before you repeat it"
+    assert caught.value.hint == "it may or may not have been done: check before you repeat it"
 
 
 def test_a_server_that_does_not_answer_in_time_is_named():

@@ -57,7 +57,7 @@ def test_they_stand_side_by_side_for_their_owner_only(two):
 def test_init_keeps_the_others_and_what_is_there_under_its_name(two):
     add_profile("third", PROM, "pst_3", use=True)
     assert names() == ["lab", "prom", "third"]
-    with pytest.raises(Conflict, match="Profile prom is there already, for https://pwm") as caught:
+    with pytest.raises(Conflict, match="Profile prom already exists, for https://pwm") as caught:
         add_profile("prom", LAB, "other", use=True)
     assert caught.value.hint
     assert "--force" in caught.value.hint

@@ -136,7 +136,7 @@ def answering(head: str) -> Callable[[socket.socket], None]:
     ],
 )
 def test_whoever_does_not_speak_websocket_is_found_out(head):
-    with peer(answering(head)) as other, pytest.raises(Unreachable, match="does not speak WebSocket"):
+    with peer(answering(head)) as other, pytest.raises(Unreachable, match="did not accept a WebSocket"):
         Client(other.url).websocket("/x", {}, "p")
 
 

@@ -179,12 +179,12 @@ def test_the_table_of_kinds_costs_a_command_line_nothing():
         (a("Storage", "{}", group="'a/b'"), "d.yaml:3:30: metadata.group: 'a/b' is not a group's name: letters"),
         (
             a("User", "{}", group="x"),
-            "d.yaml:3:23: metadata.group: is not carried: a user's groups are in spec.groups (write it there)",
+            "d.yaml:3:23: metadata.group: is not supported: a user's groups are in spec.groups (write it there)",
         ),
-        (a("Group", "{}", group="x"), "d.yaml:3:23: metadata.group: is not carried: a group is in no other one"),
+        (a("Group", "{}", group="x"), "d.yaml:3:23: metadata.group: is not supported: a group is in no other one"),
         (
             WORKLOAD.replace("{name: small}", "{name: a, namespace: a}"),
-            "d.yaml:3:21: metadata.namespace: is not carried: things belong to groups (write 'group')",
+            "d.yaml:3:21: metadata.namespace: is not supported: things belong to groups (write 'group')",
         ),
         (WORKLOAD.replace("{name: small}", "{}"), "d.yaml:3:11: metadata.name: is missing (for example 'name: train')"),
         (WORKLOAD.replace("metadata: {name: small}\n", ""), "d.yaml:1:1: metadata: is missing"),
@@ -194,8 +194,8 @@ def test_the_table_of_kinds_costs_a_command_line_nothing():
             "d.yaml:1:7: kind: 'Wrkload' is not a kind Penstock knows (did you mean Workload? the kinds",
         ),
         ("kind: wk\n", "d.yaml:1:7: kind: 'wk' is not a kind Penstock knows (did you mean Workload? the kinds are"),
-        (WORKLOAD + "status: {}\nwants: RUN\n", "d.yaml:8:1: wants: is not carried: Penstock has nothing for it"),
-        (WORKLOAD + "status: [RUNNING]\n", "d.yaml:7:1: status: is not carried: the server wrote it (remove it)"),
+        (WORKLOAD + "status: {}\nwants: RUN\n", "d.yaml:8:1: wants: is not supported: Penstock has nothing for it"),
+        (WORKLOAD + "status: [RUNNING]\n", "d.yaml:7:1: status: is not supported: the server wrote it (remove it)"),
     ],
 )
 def test_what_is_wrong_around_the_spec_is_said(text, said):

@@ -43,8 +43,8 @@ def test_a_volume_is_on_a_storage_or_where_its_class_makes_it(spec, volume):
         ("{storage: a, storage_class: b}", "storage_class: cannot be together with 'storage'"),
         ("{size: 10}", "size: '10' has no unit (10Gi or 10Mi)"),
         ("{access_modes: [ReadWriteSome]}", "access_modes: 'ReadWriteSome' is not an access mode"),
-        ("{target: /a}", "target: is not carried: a workload says where it mounts it"),
-        ("{storag: a}", "storag: is not carried: no field of that name is known; did you mean 'storage'?"),
+        ("{target: /a}", "target: is not supported: a workload says where it mounts it"),
+        ("{storag: a}", "storag: is not supported: no field of that name is known; did you mean 'storage'?"),
     ],
 )
 def test_a_wrong_volume_is_said(spec, said):
@@ -98,7 +98,7 @@ def test_a_nodes_own_disk_is_one_too_in_the_group_of_whoever_applies_it():
         ("{nfs: {server: a, path: '/b,x'}}", ".nfs.path: '/b,x' is not an export"),
         ("{local: {node: pwm.all}}", ".local.node: must be one node"),
         ("{local: {}}", ".local.node: is missing"),
-        ("{local: {node: a}, capacity: 1Ti}", ".capacity: is not carried: it is seen where the storage is"),
+        ("{local: {node: a}, capacity: 1Ti}", ".capacity: is not supported: it is seen where the storage is"),
     ],
 )
 def test_a_wrong_storage_is_said(spec, said):
@@ -176,9 +176,9 @@ def test_a_node_is_reached_in_three_ways(address):
         (
             "{address: 'ssh://a', gpus: [{product_name: A, memory: 1Gi, minor_number: 1},"
             " {product_name: A, memory: 1Gi}]}",
-            "gpus[1]: a GPU with this number or uuid is there already: 1, GPU-one-1",
+            "gpus[1]: another GPU has this number or uuid already: 1, GPU-one-1",
         ),
-        ("{address: 'ssh://a', status: READY}", "status: is not carried: the server wrote it"),
+        ("{address: 'ssh://a', status: READY}", "status: is not supported: the server wrote it"),
     ],
 )
 def test_a_wrong_node_is_said(spec, said):
@@ -208,10 +208,13 @@ def test_a_group_has_limits_and_defaults():
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("{limits: {gpu: 8}}", "limits.gpu: is not carried: no field of that name is known; did you mean 'gpus'?"),
+        ("{limits: {gpu: 8}}", "limits.gpu: is not supported: no field of that name is known; did you mean 'gpus'?"),
         ("{limits: {gpus: many}}", "limits.gpus: must be a whole number from 0 to 1,000,000, not 'many'"),
         ("{limits_each: {volume_size: 10}}", "limits_each.volume_size: '10' has no unit"),
-        ("{max_duration: 1h}", "max_duration: is not carried: it is what workloads have that say none (write it under"),
+        (
+            "{max_duration: 1h}",
+            "max_duration: is not supported: it is what workloads have that say none (write it under",
+        ),
         ("{defaults: {max_duration: long}}", "defaults.max_duration: 'long' is not a duration"),
         ("{defaults: {max_duration: 0}}", "defaults.max_duration: a duration must be more than zero (for example 30m)"),
         ("[]", "must be a mapping, not a list"),
@@ -260,7 +263,7 @@ def test_a_verb_may_stand_alone_and_every_verb_there_is_is_taken():
         ("[{name: a}]", "[0].policy: is missing (for example 'policy: pwm.all')"),
         ("[{policy: pwm.all}]", "[0].name: is missing"),
         ("[{name: a/b, policy: pwm.all}]", "[0].name: 'a/b' is not a group's name"),
-        ("[{name: a, policy: pwm.all}, {name: a, policy: {}}]", "[1].name: the group 'a' is here twice (say it once)"),
+        ("[{name: a, policy: pwm.all}, {name: a, policy: {}}]", "[1].name: the group 'a' appears twice (say it once)"),
         ("[a]", "[0]: must be a mapping, not a single text"),
     ],
 )
@@ -275,4 +278,4 @@ def test_what_is_wrong_beyond_the_text_is_said_at_the_membership():
 
 
 def test_a_token_is_not_written_into_a_file():
-    assert "spec.token: is not carried: tokens are made by the server" in problem_of(a("User", "{token: secret}"))
+    assert "spec.token: is not supported: tokens are made by the server" in problem_of(a("User", "{token: secret}"))

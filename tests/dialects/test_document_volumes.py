@@ -74,7 +74,7 @@ def test_a_volume_that_is_not_to_be_made_is_not_and_that_is_told():
         ),
         ("[{name: a, target: /a, group: a/b}]", "[0].group: 'a/b' is not a group's name"),
         ("[{name: a, target: /a, storage: A}]", "[0].storage: 'A' is not a storage's name"),
-        ("[{name: a, target: /a, readOnly: true}]", "[0].readOnly: is not carried: Penstock has nothing for it"),
+        ("[{name: a, target: /a, readOnly: true}]", "[0].readOnly: is not supported: Penstock has nothing for it"),
         ("[{name: a, target: /a}, {target: /a/, size: 1Gi}]", "[1].target: '/a' has something mounted already"),
         ("[{target: /a, size: big}]", "[0].size: 'big' is not a size"),
         ("{/a: a}", ": must be a list, not a mapping"),
@@ -108,7 +108,7 @@ def test_someone_is_told_of_the_states_that_are_named():
     [
         (
             "{slack: {}}",
-            ".slack: is not carried: Penstock has nothing for it (remove it; carried here are telegram, webh",
+            ".slack: is not supported: Penstock has nothing for it (remove it; supported here are telegram, webh",
         ),
         ("{telegram: {sendOn: [RUNNING]}}", ".telegram.id: is missing (for example 'id: 12345')"),
         ("{telegram: {id: me}}", ".telegram.id: 'me' is not a chat of Telegram"),
@@ -121,7 +121,7 @@ def test_someone_is_told_of_the_states_that_are_named():
             ".telegram.sendOn: 'ENDED' is not a state (one of INSERTED, DENIED, QU",
         ),
         ("{telegram: {id: 1, sendOn: []}}", ".telegram.sendOn: names no state"),
-        ("{telegram: [{id: 1}, {id: 1}]}", ".telegram[1]: 'telegram:1' is here twice"),
+        ("{telegram: [{id: 1}, {id: 1}]}", ".telegram[1]: 'telegram:1' appears twice"),
         ("{webhook: {url: 'ftp://a'}}", ".webhook.url: 'ftp://a' is not an address one can be told at"),
         ("{webhook: {url: 'http://[a'}}", ".webhook.url: 'http://[a' is not an address one can be told at"),
     ],

@@ -17,7 +17,7 @@ from tests.dialects.manifests import CLAIM, SMALL_JOB, SMALL_POD, problems_of, s
 @pytest.mark.parametrize("key", sorted(JOB_REFUSED))
 def test_a_field_of_a_job_that_is_not_carried_is_refused_with_its_reason(key):
     (problem,) = problems_of(under_job(f"{key}: {{a: [b]}}"))
-    assert problem.startswith(f"m.yaml:11:3: spec.{key}: is not carried: {JOB_REFUSED[key][0]} (")
+    assert problem.startswith(f"m.yaml:11:3: spec.{key}: is not supported: {JOB_REFUSED[key][0]} (")
 
 
 def test_a_job_keeps_kubernetes_own_defaults():
@@ -90,22 +90,25 @@ def test_times_of_a_job():
         (under_job("backoffLimit: 1001"), "backoffLimit: must be a whole number from 0 to 1,000, not '1001'"),
         (
             under_job("backoffLimit: 1", "backoffLimitPerIndex: 1"),
-            "backoffLimit: is beside backoffLimitPerIndex (say o",
+            "backoffLimit: is beside backoffLimitPerIndex (keep o",
         ),
-        (under_job("suspend: true"), "suspend: is not carried: a workload starts when there is room (remove it, or wr"),
+        (
+            under_job("suspend: true"),
+            "suspend: is not supported: a workload starts when there is room (remove it, or wr",
+        ),
         (
             SMALL_JOB.replace("  template:\n", "  template:\n    metadata: {labels: {app: x}}\n"),
-            "template.metadata.labels: is not carried: Penstock sets labels and annotations of its own (remove it)",
+            "template.metadata.labels: is not supported: Penstock sets labels and annotations of its own (remove it)",
         ),
         (
             under_job("activeDeadlineSeconds: 1").replace(
                 "      restart", "      activeDeadlineSeconds: 9\n      restart"
             ),
-            "activeDeadlineSeconds: is in the template's spec, too (say one of them)",
+            "activeDeadlineSeconds: is in the template's spec, too (keep one of them)",
         ),
         (
             SMALL_JOB.replace("      restart", "      subdomain: small\n      restart"),
-            "template.spec.subdomain: is not carried: nodes find each other through a headless Service (remove it, or",
+            "template.spec.subdomain: is not supported: nodes find each other through a headless Service (remove it,",
         ),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {}\n", "template.spec: is missing"),
     ],
@@ -118,7 +121,7 @@ def test_a_job_that_cannot_be_is_refused(text, said):
 def test_a_field_deep_inside_a_job_has_its_whole_path():
     (problem,) = problems_of(SMALL_JOB + "        livenessProbe: {exec: {command: [a]}}\n")
     assert problem.startswith(
-        "m.yaml:11:9: spec.template.spec.containers[0].livenessProbe: is not carried: nothing is p"
+        "m.yaml:11:9: spec.template.spec.containers[0].livenessProbe: is not supported: nothing is p"
     )
 
 
@@ -156,7 +159,7 @@ def test_an_indexed_job_whose_pods_a_headless_service_names_has_several_nodes():
             NODES.replace("parallelism: 4", "parallelism: 2"),
             "subdomain: names the Pods, so all must run at once (compl",
         ),
-        (NODES.replace("  clusterIP", "  type: NodePort\n  clusterIP"), "spec.type: is not carried: only a headless"),
+        (NODES.replace("  clusterIP", "  type: NodePort\n  clusterIP"), "spec.type: is not supported: only a headless"),
         (SERVICE + SMALL_POD, "spec.selector: there is no Job 'small' in this file"),
     ],
 )
@@ -191,11 +194,23 @@ def test_a_claim_may_have_several_modes():
         (CLAIM.replace("1Gi", "10GB"), "resources.requests.storage: '10GB' is not a size (10Gi)"),
         (CLAIM.replace("storage: 1Gi", "{}"), "resources.requests.storage: is missing (for example 10Gi)"),
         (CLAIM.replace("rook-cephfs", '""'), "storageClassName: is empty: only volumes that are made when they are as"),
-        (CLAIM + "    limits: {storage: 2Gi}\n", "resources.limits: is not carried: a volume has the size it requests"),
-        (CLAIM + "  volumeName: pv-1\n", "volumeName: is not carried: a volume gets new room (remove it)"),
-        (CLAIM + "  selector: {matchLabels: {a: b}}\n", "selector: is not carried: a volume gets new room (remove it)"),
-        (CLAIM + "  dataSource: {name: a}\n", "dataSource: is not carried: a volume begins empty (remove it and copy"),
-        (CLAIM + "  volumeMode: Block\n", "volumeMode: is not carried: volumes are file systems (remove it, or write"),
+        (
+            CLAIM + "    limits: {storage: 2Gi}\n",
+            "resources.limits: is not supported: a volume has the size it requests",
+        ),
+        (CLAIM + "  volumeName: pv-1\n", "volumeName: is not supported: a volume gets new room (remove it)"),
+        (
+            CLAIM + "  selector: {matchLabels: {a: b}}\n",
+            "selector: is not supported: a volume gets new room (remove it)",
+        ),
+        (
+            CLAIM + "  dataSource: {name: a}\n",
+            "dataSource: is not supported: a volume begins empty (remove it and copy",
+        ),
+        (
+            CLAIM + "  volumeMode: Block\n",
+            "volumeMode: is not supported: volumes are file systems (remove it, or write",
+        ),
     ],
 )
 def test_a_claim_that_cannot_be_is_refused(text, said):

@@ -49,20 +49,26 @@ def test_a_name_that_cannot_be_ours_is_refused_with_the_nearest():
     [
         (
             "namespace: x",
-            "metadata.namespace: is not carried: where things are made is for the admin: the setting kube",
+            "metadata.namespace: is not supported: where things are made is for the admin: the setting kube",
         ),
         (
             "labels: {app: x}",
-            "metadata.labels.app: is not carried: Penstock sets labels and annotations of its own (re",
+            "metadata.labels.app: is not supported: Penstock sets labels and annotations of its own (re",
         ),
         (
             "annotations: {a.b/c: x}",
-            "metadata.annotations: is not carried: Penstock sets labels and annotations of its",
+            "metadata.annotations: is not supported: Penstock sets labels and annotations of its",
         ),
-        ("generateName: a-", "metadata.generateName: is not carried: a workload is found again by its name (write 'na"),
-        ("uid: x", "metadata.uid: is not carried: the cluster wrote it (remove it)"),
-        ("creationTimestamp: 2026-01-01T00:00:00Z", "metadata.creationTimestamp: is not carried: the cluster wrote it"),
-        ("nmae: x", "metadata.nmae: is not carried: no field of that name is known; did you mean 'name'?"),
+        (
+            "generateName: a-",
+            "metadata.generateName: is not supported: a workload is found again by its name (write 'na",
+        ),
+        ("uid: x", "metadata.uid: is not supported: the cluster wrote it (remove it)"),
+        (
+            "creationTimestamp: 2026-01-01T00:00:00Z",
+            "metadata.creationTimestamp: is not supported: the cluster wrote it",
+        ),
+        ("nmae: x", "metadata.nmae: is not supported: no field of that name is known; did you mean 'name'?"),
     ],
 )
 def test_metadata_that_is_not_carried_is_refused(field, said):
@@ -74,7 +80,7 @@ def test_what_kubectl_prints_and_means_nothing_is_no_matter():
     text = SMALL_POD.replace("{name: small}", "{name: small, creationTimestamp: null, labels: {}, annotations: null}")
     assert spec_of(text + "status: {}\n") == spec_of(SMALL_POD)
     (problem,) = problems_of(SMALL_POD + "status: {phase: Running}\n")
-    assert problem == "m.yaml:9:1: status: is not carried: the cluster wrote it (remove it)"
+    assert problem == "m.yaml:9:1: status: is not supported: the cluster wrote it (remove it)"
 
 
 def test_the_label_of_a_queue_hands_the_workload_to_it():
@@ -89,7 +95,7 @@ def test_the_label_of_a_queue_hands_the_workload_to_it():
 @pytest.mark.parametrize("key", sorted(POD_REFUSED))
 def test_a_field_of_a_pod_that_is_not_carried_is_refused_with_its_reason(key):
     (problem,) = problems_of(under_pod(f"{key}: {{a: [b]}}"))
-    assert problem.startswith(f"m.yaml:9:3: spec.{key}: is not carried: {POD_REFUSED[key][0]} (")
+    assert problem.startswith(f"m.yaml:9:3: spec.{key}: is not supported: {POD_REFUSED[key][0]} (")
     assert spec_of(under_pod(f"{key}: {{}}")) == spec_of(under_pod(f"{key}: null")) == spec_of(SMALL_POD)
 
 
@@ -148,10 +154,13 @@ def test_times_of_a_pod():
             under_pod("activeDeadlineSeconds: 0"),
             "spec.activeDeadlineSeconds: must be a whole number from 1 to 2,147,48",
         ),
-        (under_pod("subdomain: x"), "spec.subdomain: is not carried: only a Job's nodes have names"),
+        (under_pod("subdomain: x"), "spec.subdomain: is not supported: only a Job's nodes have names"),
         (SMALL_POD.replace("containers", "containres"), "spec.containers: is missing"),
         (SMALL_POD + "  - image: b\n    command: [c]\n", "spec.containers[1]: has 2 containers; a workload has one"),
-        (under_pod("xyzzy: 1"), "spec.xyzzy: is not carried: Penstock has nothing for it (remove it; carried here are"),
+        (
+            under_pod("xyzzy: 1"),
+            "spec.xyzzy: is not supported: Penstock has nothing for it (remove it; supported here are",
+        ),
     ],
 )
 def test_a_pod_that_cannot_be_is_refused(text, said):
@@ -164,7 +173,7 @@ def test_a_pod_that_cannot_be_is_refused(text, said):
 @pytest.mark.parametrize("key", sorted(CONTAINER_REFUSED))
 def test_a_field_of_a_container_that_is_not_carried_is_refused_with_its_reason(key):
     (problem,) = problems_of(under_container(f"{key}: [a]"))
-    assert problem.startswith(f"m.yaml:9:5: spec.containers[0].{key}: is not carried: {CONTAINER_REFUSED[key][0]} (")
+    assert problem.startswith(f"m.yaml:9:5: spec.containers[0].{key}: is not supported: {CONTAINER_REFUSED[key][0]} (")
 
 
 @pytest.mark.parametrize("line", ["imagePullPolicy: IfNotPresent", "stdin: false", "tty: False", "name: anything"])
@@ -240,22 +249,22 @@ def test_penstocks_own_variables_are_its_own():
     [
         (
             "env: [{name: A, value: b}, {name: A, value: c}]",
-            "env[1].name: the variable 'A' is here twice (say it once)",
+            "env[1].name: the variable 'A' appears twice (say it once)",
         ),
         ("env: [{name: a-b, value: c}]", "env[0].name: 'a-b' is not a variable's name"),
         ("env: [{value: c}]", "env[0].name: is missing"),
         (
             "env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
-            "env[0].valueFrom.fieldRef: is not carried: a variable's value is written out, or in a Secret (in a Job of",
+            "env[0].valueFrom.fieldRef: is not supported: a variable's value is written out, or in a Secret (in a Job",
         ),
-        ("env: [{name: A, valueFrom: {}}]", "env[0].valueFrom: says no source"),
+        ("env: [{name: A, valueFrom: {}}]", "env[0].valueFrom: names no source"),
         (
             "env: [{name: A, valueFrom: {secretKeyRef: {name: ../s, key: k}}}]",
             "env[0].valueFrom.secretKeyRef.name: '../s' is not the name of a Secret",
         ),
         (
             "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k, optional: true}}}]",
-            "env[0].valueFrom.secretKeyRef.optional: is not carried: a Secret that is named must be there",
+            "env[0].valueFrom.secretKeyRef.optional: is not supported: a Secret that is named must be there",
         ),
         (
             "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: B, value: x$(A)}]",
@@ -263,12 +272,12 @@ def test_penstocks_own_variables_are_its_own():
         ),
         (
             "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: A, value: x}]",
-            "env[1].name: the variable 'A' is here twice",
+            "env[1].name: the variable 'A' appears twice",
         ),
-        ("envFrom: [{configMapRef: {name: c}}]", "envFrom[0].configMapRef: is not carried: "),
+        ("envFrom: [{configMapRef: {name: c}}]", "envFrom[0].configMapRef: is not supported: "),
         ("envFrom: [{secretRef: {}}]", "envFrom[0].secretRef.name: is missing"),
         ("workingDir: code", "workingDir: 'code' is not an absolute path (for example /data)"),
-        ("resources: {limits: {amd.com/gpu: 1}}", "resources.limits['amd.com/gpu']: is not carried: "),
+        ("resources: {limits: {amd.com/gpu: 1}}", "resources.limits['amd.com/gpu']: is not supported: "),
         ("resources: {limits: {cpu: 4+}}", "resources.limits.cpu: '4+' is not a number of CPUs"),
         ("resources: {limits: {cpu: 0}}", "resources.limits.cpu: '0' is not a number of CPUs"),
         ("resources: {limits: {memory: 8GB}}", "resources.limits.memory: '8GB' is not a size (8Gi)"),
@@ -287,7 +296,10 @@ def test_penstocks_own_variables_are_its_own():
             "resources: {limits: {memory: 1Gi}, requests: {memory: 2Gi}}",
             "resources.requests.memory: asks for more than the limit (at most what limits says)",
         ),
-        ("resources: {claims: [{name: x}]}", "resources.claims: is not carried: devices are asked for as nvidia.com/g"),
+        (
+            "resources: {claims: [{name: x}]}",
+            "resources.claims: is not supported: devices are asked for as nvidia.com/g",
+        ),
     ],
 )
 def test_a_container_that_cannot_be_is_refused(line, said):

@@ -49,13 +49,16 @@ def test_a_volume_that_is_mounted_nowhere_is_told():
 @pytest.mark.parametrize("key", sorted(VOLUME_REFUSED))
 def test_other_sources_are_refused_with_their_path(key):
     (problem,) = problems_of(mounting(f"{key}: {{a: b}}"))
-    assert f": spec.volumes[0].{key}: is not carried: {VOLUME_REFUSED[key][0]} (" in problem
+    assert f": spec.volumes[0].{key}: is not supported: {VOLUME_REFUSED[key][0]} (" in problem
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (mounting("emptyDir: {medium: HugePages}"), "volumes[0].emptyDir.medium: 'HugePages' is not carried: only ''"),
+        (
+            mounting("emptyDir: {medium: HugePages}"),
+            "volumes[0].emptyDir.medium: 'HugePages' is not supported: only ''",
+        ),
         (mounting("emptyDir: {sizeLimit: 10}"), "volumes[0].emptyDir.sizeLimit: '10' has no unit (10Gi or 10Mi)"),
         (mounting("persistentVolumeClaim: {}"), "volumes[0].persistentVolumeClaim.claimName: is missing (for"),
         (
@@ -64,7 +67,7 @@ def test_other_sources_are_refused_with_their_path(key):
         ),
         (
             mounting("emptyDir: {}", ", subPath: x"),
-            "containers[0].volumeMounts[0].subPath: is not carried: a volume is mounted as a whole (mount it and use",
+            "containers[0].volumeMounts[0].subPath: is not supported: a volume is mounted as a whole (mount it and use",
         ),
         (
             mounting("emptyDir: {}", ", readOnly: true"),
@@ -86,11 +89,11 @@ def test_other_sources_are_refused_with_their_path(key):
             mounting("persistentVolumeClaim: {claimName: a}", "}, {name: v, mountPath: /v/"),
             "containers[0].volumeMounts[1].mountPath: '/v' has something mounted already",
         ),
-        (under_pod("volumes: [{name: v}]"), "volumes[0]: says no source (persistentVolumeClaim, or 'emptyDir: {}')"),
+        (under_pod("volumes: [{name: v}]"), "volumes[0]: names no source (persistentVolumeClaim, or 'emptyDir: {}')"),
         (under_pod("volumes: [{emptyDir: {}}]"), "volumes[0].name: is missing"),
         (
             under_pod("volumes: [{name: v, emptyDir: {}}, {name: v, emptyDir: {}}]"),
-            "volumes[1].name: a volume 'v' is there already",
+            "volumes[1].name: another volume is called 'v' already",
         ),
     ],
 )
@@ -154,11 +157,11 @@ PRODUCT = "key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-A10]"
     [
         (
             choosing("{key: zone, operator: In, values: [a]}"),
-            ".matchExpressions[0].key: 'zone' is not carried: of the nodes' labels only nvidia.com/gpu.product can be",
+            ".matchExpressions[0].key: 'zone' is not supported: of the nodes' labels only nvidia.com/gpu.product can",
         ),
         (
             choosing("{key: nvidia.com/gpu.product, operator: NotIn, values: [a]}"),
-            ".matchExpressions[0].operator: 'NotIn' is not carried: only In is",
+            ".matchExpressions[0].operator: 'NotIn' is not supported: only In is",
         ),
         (
             choosing("{key: nvidia.com/gpu.product, operator: In}"),
@@ -171,19 +174,19 @@ PRODUCT = "key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-A10]"
         (choosing(f"{{{PRODUCT}}}, {{{PRODUCT}}}"), ".matchExpressions: has 2 items; one can be carried"),
         (
             choosing(f"{{{PRODUCT}}}", ", matchFields: [a]"),
-            ".matchFields: is not carried: the scheduler chooses the node",
+            ".matchFields: is not supported: the scheduler chooses the node",
         ),
         (
             gpu_pod("affinity: {podAffinity: {a: b}}"),
-            "spec.affinity.podAffinity: is not carried: where a workload runs",
+            "spec.affinity.podAffinity: is not supported: where a workload runs",
         ),
         (
             gpu_pod("affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [a]}}"),
-            "nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution: is not carried: only a GPU product that is",
+            "nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution: is not supported: only a GPU product that",
         ),
         (
             gpu_pod("nodeSelector: {kubernetes.io/hostname: x}"),
-            "spec.nodeSelector['kubernetes.io/hostname']: is not carried: of the nodes' labels only",
+            "spec.nodeSelector['kubernetes.io/hostname']: is not supported: of the nodes' labels only",
         ),
         (
             under_pod("nodeSelector: {nvidia.com/gpu.product: NVIDIA-A10}"),
@@ -191,7 +194,7 @@ PRODUCT = "key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-A10]"
         ),
         (
             choosing(f"{{{PRODUCT}}}") + "  nodeSelector: {nvidia.com/gpu.product: NVIDIA-A10}\n",
-            "spec.nodeSelector: chooses a GPU product, and affinity does, too (say one of them)",
+            "spec.nodeSelector: chooses a GPU product, and affinity does, too (keep one of them)",
         ),
     ],
 )

@@ -147,7 +147,7 @@ def test_what_is_not_a_disk_size_is_refused(written, said):
 
 def test_a_disk_size_is_said_once():
     (problem,) = problems_of(resources_of(disk_size="1", ephemeral_storage="1"))
-    assert "resources.ephemeral_storage: is the same as 'disk_size'; say one of them" in problem
+    assert "resources.ephemeral_storage: is the same as 'disk_size'; keep one of them" in problem
 
 
 def test_requests_may_be_less_than_the_limits_or_stand_alone():

@@ -48,7 +48,7 @@ def test_what_is_not_an_array_is_refused(written, said):
 
 def test_an_array_of_several_nodes_is_refused():
     text = "num_nodes: 2\narray: 4\nrun: a"
-    assert problems_of(text) == ["t.yaml:2:8: array: cannot be together with 'num_nodes: 2' (say one of them)"]
+    assert problems_of(text) == ["t.yaml:2:8: array: cannot be together with 'num_nodes: 2' (keep one of them)"]
     assert spec_of("num_nodes: 1\narray: 4\nrun: a").array == Array(count=4)
 
 
@@ -89,7 +89,7 @@ def test_what_restarts_always_does_so_after_failures_too():
         ("queue: GPU queue", "t.yaml:2:8: queue: 'GPU queue' is not a queue's name (for example 'queue: gpu-queue')"),
         ("queue: " + "q" * 64, "t.yaml:2:8: queue: 'qqqqqqqq"),
         ("after: Prep", "t.yaml:2:8: after: 'Prep' is not a job's name or id (for example 'after: prepare' or"),
-        ("after: [a, a]", "t.yaml:2:12: after[1]: 'a' is here twice"),
+        ("after: [a, a]", "t.yaml:2:12: after[1]: 'a' appears twice"),
         ("after: [[a]]", "t.yaml:2:9: after[0]: must be a text, not a list"),
         ("after: {a: b}", "t.yaml:2:8: after: must be a text, not a mapping"),
         (f"after: [{', '.join(f'a{n}' for n in range(101))}]", "t.yaml:2:8: after: has 101 entries; 100 at most"),

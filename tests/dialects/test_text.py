@@ -76,9 +76,9 @@ def test_a_duplicate_key_names_both_lines_at_any_depth():
     text = "run: a\nenvs:\n  A: 1\n  B: 2\n  A: 3\nlabels: {x: 1, x: 2}\nrun: b\n"
     _, problems = read_mapping(text, "t.yaml")
     assert [str(problem) for problem in problems] == [
-        "t.yaml:5:3: the key 'A' is here twice; it is first on line 3",
-        "t.yaml:6:16: the key 'x' is here twice; it is first on line 6",
-        "t.yaml:7:1: the key 'run' is here twice; it is first on line 1",
+        "t.yaml:5:3: the key 'A' appears twice; it is first on line 3",
+        "t.yaml:6:16: the key 'x' appears twice; it is first on line 6",
+        "t.yaml:7:1: the key 'run' appears twice; it is first on line 1",
     ]
 
 

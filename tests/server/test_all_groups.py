@@ -157,4 +157,4 @@ def test_who_may_not_see_what_they_ask_for_is_told_of_that(full, kind):
     for words in (["get", kind.lower()], ["get", kind.lower(), "-o", "yaml"], ["describe", kind.lower(), "any"]):
         code, out, err = penstock(full, "blind", *words, "-g", "lab")
         assert (code, out) == (4, "")
-        assert f"You may not get a {kind} here." in err, words
+        assert f"You may not see {'nodes' if kind == 'Node' else f'{kind}s'} in group lab." in err, words

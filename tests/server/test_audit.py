@@ -96,11 +96,11 @@ def test_of_every_kind_there_is_a_document_of(house, nosy):
     status, answer = apply(house, nosy, MINES)
     assert status == 403, answer
     assert sorted(p["message"] for p in answer["problems"]) == [
-        "You may not create a Node in group lab.",
-        "You may not create a Storage in group pwm.resource.",
-        "You may not create a Volume in group lab.",
-        "You may not create a Volume in group lab.",
-        "You may not create a Workload in group lab.",
+        "You may not create nodes in group lab.",
+        "You may not create storages in group pwm.resource.",
+        "You may not create volumes in group lab.",
+        "You may not create volumes in group lab.",
+        "You may not create workloads in group lab.",
     ]
     assert refused(house, nosy) == [
         ("create", "Storage", "pwm.resource", "hoard"),
@@ -113,7 +113,7 @@ def test_of_every_kind_there_is_a_document_of(house, nosy):
 
 def test_one_that_is_refused_alone_says_so_itself(house, nosy):
     status, answer = apply(house, nosy, MINES.partition("---")[0])
-    assert (status, answer["message"]) == (403, "You may not create a Node in group lab.")
+    assert (status, answer["message"]) == (403, "You may not create nodes in group lab.")
     assert apply(house, nosy, MINES.partition("---")[0].replace("mine", "other"))[0] == 403
     assert apply(house, nosy, MINES.partition("---")[0])[0] == 403, "which is the same once more"
     assert refused(house, nosy) == [("create", "Node", "lab", "mine"), ("create", "Node", "lab", "other")]
@@ -126,7 +126,7 @@ def test_one_that_is_refused_among_others_is_named(house, nosy):
     status, answer = apply(house, nosy, f"{other}---\n{MINES.partition('---')[0]}")
     assert (status, answer["message"]) == (403, "d.yaml cannot be applied; nothing was changed.")
     assert [(p["where"], p["message"]) for p in answer["problems"]] == [
-        ("d.yaml:8:18", "You may not create a Node in group lab.")
+        ("d.yaml:8:18", "You may not create nodes in group lab.")
     ]
 
 

@@ -214,7 +214,7 @@ def test_what_is_wrong_in_one_document_hides_nothing_that_is_wrong_in_another(gr
         assert status == 422, answer
         assert answer["message"] == "all.yaml has 4 problems."
         assert [(where.split(":")[1], message) for where, _, message in problems(answer)] == [
-            ("5", "is not carried: no field of that name is known; did you mean 'image'?"),
+            ("5", "is not supported: no field of that name is known; did you mean 'image'?"),
             ("10", "Storage nonexistent not found"),
             ("12", "a quote is opened and never closed"),
             ("17", "Volume nowhere not found"),

@@ -145,7 +145,7 @@ def test_what_the_server_counts_is_for_those_who_look_after_it(house):
 def test_what_the_server_is_and_lacks_is_for_those_who_work_here(house, path):
     """It names directories of its machine."""
     status, answer = house.ask("alone", "GET", path)
-    assert (status, answer["message"]) == (403, "You are in no group of this server.")
+    assert (status, answer["message"]) == (403, "You are not a member of any group on this server.")
     assert "penstock adm user apply" in answer["hint"]
     for user in ("has", "blind", "admin"):
         assert house.ask(user, "GET", path)[0] == 200

@@ -97,7 +97,7 @@ def test_a_token_that_expired_is_refused(module_server):
         status, body = module_server.tcp("GET", "/v1/whoami", headers=bearer)
     assert status == 401
     assert "expired" in body["message"]
-    assert "An admin makes another: penstock adm token create USER" in body["hint"]
+    assert "Ask an admin for another: penstock adm token create USER" in body["hint"]
 
 
 def test_a_request_under_another_host_name_is_refused(module_server):

@@ -317,7 +317,7 @@ def test_documents_are_written_for_those_who_may_see_the_thing(house):
 
 def test_who_sees_a_thing_and_may_not_do_it_is_told_so(house):
     status, answer = house.ask("sees", "DELETE", f"/v1/workloads/{house.made('workloads')}")
-    assert (status, answer["message"]) == (403, "You may not delete a Workload here.")
+    assert (status, answer["message"]) == (403, "You may not delete workloads in any of your groups.")
 
 
 def test_a_deactivated_user_is_refused_everywhere_and_let_in_again(house):
@@ -357,7 +357,7 @@ def test_a_deactivated_user_is_shown_out(house, words):
         assert house.ask("admin", "PUT", f"/v1/users/{leaver['name']}", leaver | {"active": False})[0] == 200
         _, said = program.communicate(timeout=60)
     assert program.returncode == (125 if words[0] == "exec" else 4)
-    assert f"{leaver['name']} is deactivated" in said or "You may not exec a Workload any more." in said
+    assert f"{leaver['name']} is deactivated" in said or "You may not run programs in workloads any more." in said
     assert house.ask("admin", "GET", f"/v1/workloads/{job['id']}")[1]["status"] == "running"
 
 

@@ -37,7 +37,7 @@ def test_all_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         with_secrets(settings)
     said = [str(problem) for problem in refused.value.problems]
-    assert "database_url_file: is said twice" in said[0]
+    assert "database_url_file: is set twice" in said[0]
     assert f"{tmp_path}/open can be read by everyone" in said[1]
     assert f"chmod 600 {tmp_path}/open" in said[1]
     assert f"{tmp_path}/missing cannot be read" in said[2]

@@ -25,7 +25,7 @@ COMMANDS = {
 @click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
 @version_option
 def adm() -> None:
-    """Users, groups and tokens, for admins; who did what."""
+    """Manage users, groups and tokens, and see who did what."""
 
 
 @click.group(cls=LazyGroup, places={"apply": "penstock.cli.adm:apply_users"})
@@ -35,7 +35,7 @@ def user() -> None:
 
 @click.group(cls=LazyGroup, places={"create": "penstock.cli.adm:create_token"})
 def token() -> None:
-    """Tokens for users."""
+    """Manage tokens of users."""
 
 
 @command(
@@ -48,15 +48,15 @@ def token() -> None:
 @output_option
 @api_url_option()
 def init(name: str | None, output: str, api_url: str | None) -> None:
-    """Make the first admin, once; from then on policies decide who may what.
+    """Make the first admin, once; from then on policies decide who may do what.
 
-    USER is you, unless another is named. The token is printed this once.
+    USER is you by default. The token is printed only once.
     """
     made = connect(api_url).post("/v1/adm/init", {} if name is None else {"user": name})
     if output in ("json", "yaml"):
         print_data(made, output)
         return
-    note(f"{made['user']} is the admin of this server; the token is shown this once:")
+    note(f"{made['user']} is the admin of this server; the token is shown only once:")
     echo(made["user"] if output == "name" else made["token"])
     if output == "name":
         note(made["token"])
@@ -64,11 +64,11 @@ def init(name: str | None, output: str, api_url: str | None) -> None:
 
 @command("apply", examples="penstock adm user apply -f users.yaml")
 @file_option
-@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
 @output_option
 @api_url_option()
 def apply_users(file: str, dry_run: bool, output: str, api_url: str | None) -> int:
-    """Create or change the users and groups of a file, which has documents of kind User and Group only."""
+    """Create or change the users and groups in a file, which has documents of kind User and Group only."""
     body = documents_body(file) | {"dry_run": dry_run, "kinds": ["User", "Group"]}
     answer = connect(api_url).post("/v1/apply", body, create=True)
     return show_results(answer["results"], output, " (dry run)" if dry_run else "")
@@ -85,7 +85,7 @@ def apply_users(file: str, dry_run: bool, output: str, api_url: str | None) -> i
 @output_option
 @api_url_option()
 def create_token(name: str, description: str, expires: str | None, output: str, api_url: str | None) -> None:
-    """Make a token for a user and print it. Only its hash is kept: it is shown this once."""
+    """Create a token for a user and print it. It is shown only once: the server keeps its hash."""
     make_token(api_url, output, description=description, expires=expires, user=name)
 
 
@@ -123,7 +123,7 @@ def groups(output: str, api_url: str | None) -> None:
 @output_option
 @api_url_option()
 def audit(who: str | None, name: str | None, limit: int, output: str, api_url: str | None) -> None:
-    """Show who did what, newest first; what was refused, too."""
+    """Show who did what, newest first, refusals included."""
     listing = connect(api_url).list("/v1/audit", {"user": who, "name": name}, limit)
     if output == "name":
         for entry in listing.items:
@@ -134,7 +134,7 @@ def audit(who: str | None, name: str | None, limit: int, output: str, api_url: s
 
 
 def _thing(entry: Row) -> str:
-    """`Workload ada/train (abcd2345)`"""
+    """Name what an entry is about: `Workload ada/train (abcd2345)`."""
     owned = f"{entry['group']}/" if entry.get("group") and entry.get("kind") != "Group" else ""
     named = f" {owned}{entry['name']}" if entry.get("name") else ""
     return f"{entry.get('kind', '-')}{named}" + (f" ({entry['id']})" if entry.get("id") else "")

@@ -19,15 +19,15 @@ from penstock.cli.ui.output import note
     penstock apply -f - < sweep.yaml""",
 )
 @file_option
-@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
 @group_option
 @output_option
 @api_url_option(short=True)
 def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str | None) -> int:
-    """Make what a file describes: documents of any kind, tasks, Kubernetes' manifests; any number of them.
+    """Create or update what a file describes: documents of any kind, tasks and Kubernetes manifests.
 
-    Everything in it is checked before anything is made. A volume and a job that is alive are left as they are where the
-    file says the same; a job that has ended is started anew.
+    The whole file is checked before anything is changed. Volumes and live jobs that match it already are left as they
+    are; a job that has ended is started again.
     """
     base = folder_of(file)
     client = connect(api_url)

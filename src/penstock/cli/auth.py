@@ -13,13 +13,13 @@ from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
 from penstock.errors import Unauthenticated, Unreachable
 
-IN_THE_CLEAR = "Note: over http:// the network sees your token; use https:// where the server has it."
+IN_THE_CLEAR = "Note: http:// sends your token unencrypted; use https:// if the server offers it."
 COMMANDS = {name: f"penstock.cli.auth:{name}" for name in ("login", "whoami")}
 
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def auth() -> None:
-    """Say who you are, and see who a server takes you for."""
+    """Sign in to servers, and see who they know you as."""
 
 
 @command(
@@ -29,10 +29,10 @@ def auth() -> None:
     penstock auth login alice --api-url https://ai.example.org --token - < token.txt""",
 )
 @click.argument("username")
-@click.option("--token", help="The token that proves it; - reads it from standard input.")
+@click.option("--token", help="Your token; - reads it from standard input.")
 @api_url_option(short=True)
 def login(username: str, token: str | None, api_url: str | None) -> None:
-    """Keep USERNAME, and the token that proves it, for a server.
+    """Save USERNAME, and a token, for a server.
 
     The server of this machine needs no login: it knows you by your Unix account.
     """
@@ -56,7 +56,7 @@ def login(username: str, token: str | None, api_url: str | None) -> None:
 @output_option
 @api_url_option(short=True)
 def whoami(output: str, api_url: str | None) -> None:
-    """Show who the server takes you for."""
+    """Show who the server knows you as."""
     client = connect(api_url)
     try:
         me = client.get("/v1/whoami")
@@ -76,5 +76,5 @@ def whoami(output: str, api_url: str | None) -> None:
 def _say_if_other(name: str | None, me: dict[str, str]) -> None:
     if name is None or name == me["user"]:
         return
-    how = {"socket": "your Unix account", "token": "your token"}.get(me["proof"], "what it was told")
+    how = {"socket": "your Unix account", "token": "your token"}.get(me["proof"], "the name you sent")
     note(f"Note: this server knows you by {how} as {me['user']}, not as {name}; what you make belongs to {me['user']}.")

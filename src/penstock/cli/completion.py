@@ -12,18 +12,18 @@ from penstock.client.api import Client, Query
 from penstock.errors import PenstockError
 
 PLAIN = re.compile(r"[\w.@:/-]+\Z", re.ASCII)
-"""What every shell takes as it is: a name goes into the command line, where `$(…)` would be run."""
+"""Characters that every shell takes literally; a completed name becomes part of a command line, which runs `$(…)`."""
 PATIENCE = 0.5
-"""Seconds; whoever presses Tab waits no longer, and never starts a server."""
+"""Seconds: Tab waits no longer than this, and never starts a server."""
 TAKEN = {
     **dict.fromkeys(("stop", "logs", "inspect", "explain"), ("Workload",)),
     "shell": ("Workload", "Volume"),
     "top": ("Workload", "Node"),
     "delete": ("Workload", "Volume", "Node", "Group", "User", "Storage"),
 }
-"""The kinds a command takes; the others take all."""
+"""The kinds that a command takes; commands not listed take all."""
 OF_ACTIVE = ("stop", "shell", "top")
-"""Commands that only workloads are for that have not ended."""
+"""Commands for workloads that have not ended."""
 
 
 def volume_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -56,19 +56,19 @@ def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def names_of_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """After the kind: `get volume <Tab>`."""
+    """Complete the name after a kind: `get volume <Tab>`."""
     kind = ctx.params.get("kind")
     return _names_of(kind.noun, ctx, incomplete) if kind else []
 
 
 def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`describe <Tab>` offers kinds and jobs, `describe volume <Tab>` what there is of them."""
-    from penstock.cli.ui.kinds import KindParam, kind_of, speaks_document
+    """Complete kinds and jobs after `describe`, and volumes after `describe volume`."""
+    from penstock.cli.ui.kinds import KindParam, kind_of, speaks_pwm
 
     words = ctx.params.get(param.name or "") or ()
     workloads = active_job_names if ctx.info_name in OF_ACTIVE else job_names
     if words:
-        kind = kind_of(words[0], document=speaks_document(ctx))
+        kind = kind_of(words[0], pwm=speaks_pwm(ctx))
         if kind and kind.noun == "Workload":
             return workloads(ctx, param, incomplete)
         return _names_of(kind.noun, ctx, incomplete) if kind else []
@@ -106,7 +106,7 @@ def _names(path: str, query: Query, ctx: click.Context, incomplete: str) -> list
 def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the completion script for a shell.
 
-    By default for $SHELL; for all names of this program.
+    The default is the shell in $SHELL. The script covers every name of this program.
     """
     import os
 

@@ -24,16 +24,14 @@ TARGETS = ("task", "document", "kubernetes")
 )
 @click.argument("path", metavar="[FILE]", required=False, type=click.Path(dir_okay=False, allow_dash=True))
 @optional_file
-@click.option(
-    "--to", type=click.Choice(TARGETS), help="How to write it. [default: a task as a manifest, others as a task]"
-)
+@click.option("--to", type=click.Choice(TARGETS), help="The format. [default: a manifest for a task, else a task]")
 @group_option
 @api_url_option(short=True)
 def convert(path: str | None, file: str | None, to: str | None, group: str | None, api_url: str | None) -> None:
-    """Print what a file describes in another way of writing: as tasks, documents or Kubernetes' manifests.
+    """Rewrite what a file describes as tasks, documents or Kubernetes manifests, and print it.
 
-    Nothing is made. What the other way has no word for is an error; what a manifest can say only in part stands in
-    comments above it.
+    Nothing is created. What the other format cannot express is an error; what a manifest can express only in part is
+    in comments above it.
     """
     if (path is None) == (file is None):
         raise click.UsageError("Name one file: penstock convert FILE.")
@@ -45,7 +43,7 @@ def convert(path: str | None, file: str | None, to: str | None, group: str | Non
 
 
 def _repeat_comments(text: str) -> None:
-    """Whoever sends it on to another program does not see them otherwise. Only comments of ours begin a line."""
+    """Repeat the comments on stderr for those who pipe the text on. Only our own comments begin a line."""
     for line in text.split("\n"):
         if line.startswith("# "):
             note(f"Note: {line.removeprefix('# ')}")

@@ -12,7 +12,7 @@ from penstock.cli.ui.command import command
 from penstock.cli.ui.confirm import confirmed, each, of_others
 from penstock.cli.ui.documents import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.ui.follow import is_over
-from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_document
+from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_pwm
 from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
 from penstock.cli.ui.output import echo, note
 from penstock.cli.ui.table import Row
@@ -35,8 +35,8 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 @click.argument("words", metavar="[KIND] [NAME_OR_ID]", nargs=-1, shell_complete=kinds_and_names)
 @optional_file
 @group_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, although volumes lose their data.")
-@click.option("--force", is_flag=True, help="The same; and a Node may be gone for good with what it had.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, even if volumes lose their data.")
+@click.option("--force", is_flag=True, help="Same as --yes; also delete a node that does not answer.")
 @output_option
 @api_url_option(short=True)
 def delete(
@@ -50,8 +50,8 @@ def delete(
 ) -> int:
     """Delete one thing, or stop and delete what a file describes.
 
-    Of a file: all jobs of its names, and volumes with all their data. pwmcli asks only before volumes, and only at a
-    terminal.
+    With a file, all jobs of its names are deleted, and volumes with all their data. pwmcli asks only before it deletes
+    volumes, and only at a terminal.
     """
     thing_or_file("thing", words, file)
     if file is not None:
@@ -87,15 +87,17 @@ def _delete_described(file: str, group: str | None, yes: bool, force: bool, outp
 
 
 def _agreed(question: str, *, volumes: bool) -> bool:
-    """PWM's program never asked; it does where data would be lost before someone's eyes."""
-    if speaks_document(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
+    """Ask for confirmation. pwmcli asks only at a terminal before volumes: PWM's program never asked."""
+    if speaks_pwm(click.get_current_context()) and not (volumes and sys.stdin.isatty()):
         return True
     return confirmed(question, "--yes")
 
 
 def _others(client: Client, kind: KindChoice, named: str, group: str | None, force: bool) -> str | None:
-    """Say whose it is, or who loses what with it; None where that is nobody but oneself: a group, a storage, and a node
-    that answers are not deleted as long as anybody has something there."""
+    """Say whose the thing is, or who loses something with it; None if nobody but oneself.
+
+    A group, a storage, and a node that answers are never deleted while anybody has something there.
+    """
     if kind.noun in SINGLE and not force:
         thing = client.get(f"{PATHS[kind.noun]}/{segment(named)}", {"group": group})
         return of_others(client, [thing]) and f" of {thing['user']}"

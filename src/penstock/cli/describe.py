@@ -47,14 +47,14 @@ EVENTS = [
 @output_option
 @api_url_option(short=True)
 def describe(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
-    """Show one thing whole; a job or a volume with all that happened to it, in order.
+    """Show everything about one thing; for a job or a volume, its events in order.
 
-    KIND is any of those that get knows; without it a job is meant.
+    KIND is any kind that get knows; the default is a job.
     """
     kind, ref = one_thing(words, KINDS)
     client = connect(api_url)
     if kind.noun not in SINGLE:
-        with refused_as_asked(kind):
+        with refused_as_asked(kind, group):
             _describe_listed(client, kind, ref, group, output)
         return
     asked: dict[str, Any] = {"group": group} | ({"usage": True} if kind.noun == "Volume" else {})
@@ -72,7 +72,7 @@ def describe(words: tuple[str, ...], group: str | None, output: str, api_url: st
 
 
 def _describe_listed(client: Client, kind: KindChoice, ref: str, group: str | None, output: str) -> None:
-    """What only a list knows: all its columns, one below the other."""
+    """Show a kind that has no page of its own: all columns of its list, one below the other."""
     view = view_of(KindChoice(kind.noun), wide=True)
     rows = named(client, kind, view, {"group": group}, ref)
     if output not in ("table", "wide"):
@@ -85,7 +85,7 @@ def _describe_listed(client: Client, kind: KindChoice, ref: str, group: str | No
 
 
 def _facts(column: Column, row: Row) -> list[tuple[str, str]]:
-    """A value of several lines is several facts under one name."""
+    """Split a value of several lines into facts under one name."""
     first, *further = column.value(row).splitlines() or ["-"]
     return [(column.title, first), *(("", line) for line in further)]
 

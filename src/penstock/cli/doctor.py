@@ -24,7 +24,7 @@ OLDEST = (3, 11)
 def doctor(output: str, api_url: str | None) -> int:
     """Check what is installed, what is missing, what works.
 
-    Each fault comes with the line that mends it. The exit code is 1 if something required is missing.
+    Each problem comes with the command that fixes it. The exit code is 1 if something required is missing.
     """
     checks = [_python(), _platform(), _settings(), *_kept(), *_server(api_url)]
     if output in ("json", "yaml"):
@@ -44,7 +44,7 @@ def _server(api_url: str | None) -> list[Row]:
         found = [_check("server", True, f"version {facts.get('version')}, {where}")]
         return found + list(client.get("/v1/doctor")["checks"])
     except SettingsError:
-        return [_check("server", False, "not asked: the settings or the credentials are wrong")]
+        return [_check("server", False, "not checked: the settings or the credentials are wrong")]
     except PenstockError as error:
         return [_check("server", False, _detail(error), error.hint)]
 
@@ -100,12 +100,12 @@ def _settings() -> dict[str, Any]:
     try:
         settings = load()
     except PenstockError as error:
-        return _check("settings", False, _detail(error), "correct the file named")
+        return _check("settings", False, _detail(error), "fix the file named")
     return _check("settings", True, f"{config_dir() / 'config.toml'}; data in {settings.data_dir}")
 
 
 def _kept() -> list[dict[str, Any]]:
-    """The files that hold secrets: can they be read, and by whom?"""
+    """Check whether the files with secrets can be read, and by whom."""
     return [
         _secret("credentials", credentials_path(), lambda: read_credentials("")),
         _secret("profiles", profiles_path(), all_profiles),
@@ -120,5 +120,5 @@ def _secret(name: str, path: str, read: Callable[[], object]) -> dict[str, Any]:
     try:
         mode = os.stat(path).st_mode & 0o077  # noqa: PTH116
     except OSError:
-        return _check(name, True, "none kept")
-    return _check(name, not mode, path if not mode else f"others may read {path}", f"chmod 600 {path}")
+        return _check(name, True, "no file")
+    return _check(name, not mode, path if not mode else f"others can read {path}", f"chmod 600 {path}")

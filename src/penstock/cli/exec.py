@@ -24,12 +24,12 @@ LONGEST = 256 * 1024
 
 def session_options(function: Function) -> Function:
     for option in (
-        click.option("-t", "--tty/--no-tty", default=None, help="Give it a terminal. [default: if this is one]"),
+        click.option("-t", "--tty/--no-tty", default=None, help="Allocate a terminal. [default: if this is one]"),
         click.option(
             "-i",
             "--stdin/--no-stdin",
             default=None,
-            help="Pass standard input on. [default: unless that is a terminal and the program has none]",
+            help="Forward standard input. [default: unless that is a terminal and the program has none]",
         ),
     ):
         function = option(function)
@@ -59,9 +59,9 @@ def execute(
     tty: bool | None,
     api_url: str | None,
 ) -> int:
-    """Start a program in a running job, or a shell, and end with its exit code.
+    """Run a program or a shell in a running job, and exit with its exit code.
 
-    It sees what the job sees: its files, variables and processes. It ends with the connection, and with the job.
+    It sees the job's files, variables and processes. It ends when the connection or the job ends.
     """
     query = {"part": part}
     return converse(connect(api_url), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
@@ -70,12 +70,12 @@ def execute(
 def converse(
     client: Client, path: str, query: Query, words: Sequence[str], stdin: bool | None, tty: bool | None
 ) -> int:
-    """Talk to the program at the other end until it ends; its exit code."""
+    """Connect the terminal to a program until it ends, and return its exit code."""
     from penstock.cli.ui.terminal import TerminalSession, size_of
 
     given = list(words[1:] if words[:1] == ("--",) else words)
     if given == list(words) and given and given[0].startswith("-"):
-        raise click.UsageError(f"'{given[0]}' stands where the program begins; options come before the name.")
+        raise click.UsageError(f"'{given[0]}' is where the program should begin; put options before the name.")
     if tty is None:
         tty = os.isatty(0) and os.isatty(1) and stdin is not False
     if stdin is None:

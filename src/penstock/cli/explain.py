@@ -27,9 +27,9 @@ KINDS = KindParam("Workload")
 @output_option
 @api_url_option(short=True)
 def explain(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
-    """Say why a workload waits: in one sentence, and for each node what stands in the way there.
+    """Explain why a workload waits: in one sentence, and node by node.
 
-    Only nodes that its group may use are named. One that "never" fits would not do even if it were empty.
+    Only nodes that its group may use are listed. A node that "never" fits would not do even if it were empty.
     """
     kind, ref = one_thing(words, KINDS)
     client = connect(api_url)

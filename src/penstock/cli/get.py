@@ -28,7 +28,7 @@ from penstock.errors import NotFound
 
 DOCUMENTS = "/v1/documents"
 SHOWN = 100
-"""Of what grows without end, the newest."""
+"""Lists that grow without end show only the newest."""
 
 
 @command(
@@ -43,14 +43,14 @@ SHOWN = 100
 @click.argument("kind", type=KindParam())
 @click.argument("ref", metavar="[NAME_OR_ID]", required=False, shell_complete=names_of_kind)
 @group_option
-@click.option("-w", "--watch", is_flag=True, help="Go on showing changes until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option(
     "--limit",
     type=click.IntRange(0),
     default=SHOWN,
     show_default=True,
-    help="The newest workloads or volumes; 0 is all.",
+    help="Only the newest workloads or volumes; 0 is all.",
 )
 @output_option
 @api_url_option(short=True)
@@ -64,11 +64,11 @@ def get(
     output: str,
     api_url: str | None,
 ) -> None:
-    """Show what there is: workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
+    """List workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
 
     KIND is a word of PWM (wk, gpuw, cpuw, gpu, cpu, node, group, user, vol, storage, and their plurals), or
-    job or volume for our own columns. Without --group all groups of yours are shown, to an admin all there are. With
-    -o yaml it is documents that apply takes again; -o json is what the server answers.
+    job or volume for Penstock's own columns. Without --group, all of your groups are shown (an admin sees all).
+    -o yaml prints documents that apply accepts again; -o json prints what the server answers.
     """
     output = "json" if as_json else output
     if ref is not None:
@@ -78,7 +78,7 @@ def get(
     asked: dict[str, Any] = {"group": group}
     if group is None and kind.noun in SINGLE:
         asked["everything"] = True
-    with refused_as_asked(kind):
+    with refused_as_asked(kind, group):
         if watch:
             _watch(client, kind, view, asked, ref, limit, output)
         elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
@@ -110,7 +110,7 @@ def _documents(
         newest.setdefault((item.get("group"), item["name"]), item["text"])
     echo("---\n".join(newest.values()), nl=False)
     if listing.more:
-        note(f"The newest {limit}; all with: --limit 0")
+        note(f"The newest {limit} are shown; see all with: --limit 0")
     return bool(newest)
 
 
@@ -120,7 +120,7 @@ def _list(client: Client, kind: KindChoice, view: TableView, asked: dict[str, An
     listing = client.list(view.path, asked, most, keep)
     _print(client, view, view.rows(listing.items), output)
     if listing.more:
-        note(f"The newest {limit}; all with: --limit 0")
+        note(f"The newest {limit} are shown; see all with: --limit 0")
 
 
 def _one(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str, output: str) -> None:
@@ -141,10 +141,10 @@ def _single(client: Client, kind: KindChoice, view: TableView, asked: dict[str, 
 
 
 def named(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str) -> list[Row]:
-    """Those of a list that are called so; that there are none is an error."""
+    """Return the items of a list that have this name; none is an error."""
     rows = [row for row in view.rows(client.list(view.path, asked, 0).items) if is_called(row, ref)]
     if not rows:
-        noun = kind.noun if kind.document else "Node"
+        noun = kind.noun if kind.pwm else "Node"
         raise NotFound(f"{noun} {ref} not found", hint=f"penstock get {ALIASES[kind.noun][0]}")
     return rows
 
@@ -158,7 +158,7 @@ def _print(client: Client, view: TableView, rows: list[Row], output: str) -> Non
 def _watch(
     client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str | None, limit: int, output: str
 ) -> None:
-    """What is named must be there when it begins; of all that are called so only those are asked for."""
+    """Watch a kind, or the things of one name, which must exist when watching begins."""
     from penstock.cli.ui.watch import watch
 
     if ref is not None and kind.noun in SINGLE:

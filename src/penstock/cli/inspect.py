@@ -25,7 +25,7 @@ from penstock.client.address import segment
 def inspect(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
     """Show what the engine knows of a workload: containers, mounts, limits, variables.
 
-    What looks secret is masked.
+    Values that look secret are masked.
     """
     kind, ref = one_thing(words, KindParam("Workload"))
     client = connect(api_url)

@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.jobs.logs import log_options, show_log
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindParam, check_asking, one_thing, speaks_document
+from penstock.cli.ui.kinds import KindParam, check_asking, one_thing, speaks_pwm
 from penstock.cli.ui.options import group_option
 
 
@@ -26,10 +26,10 @@ from penstock.cli.ui.options import group_option
 def logs(words: tuple[str, ...], group: str | None, follow: bool | None, **asked: Any) -> None:
     """Show what a workload prints.
 
-    penstock goes on until it ends, pwmcli shows what is there; --follow and --no-follow say which. Ctrl-C ends only
-    the following: the workload goes on, and the exit code is 0.
+    penstock follows the log until the workload ends, pwmcli prints what there is; --follow and --no-follow choose.
+    Ctrl-C stops following, not the workload; the exit code is then 0.
     """
     kind, ref = one_thing(words, KindParam("Workload"))
     if follow is None:
-        follow = not speaks_document(click.get_current_context())
+        follow = not speaks_pwm(click.get_current_context())
     show_log(ref, group=group, follow=follow, check=lambda job: check_asking(kind, ref, job), **asked)

@@ -44,17 +44,17 @@ COMMANDS = {
 }
 NAMES = ("penstock", "k8s-cli", USER, ADMIN)
 UNCOLLECTED = 200_000
-"""Objects that may be made before it is looked for rubbish: most commands have ended by then."""
+"""Objects before the first garbage collection: most commands have ended by then."""
 
 
 @click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
 @version_option
 def cli() -> None:
-    """Volumes and jobs on this machine or on a server, by name."""
+    """Manage volumes and jobs on this machine or on a server, by name."""
 
 
 def program(name: str) -> click.Group:
-    """What is behind a name: `pwmcli` has PWM's words alone, `pwmadm` is `penstock adm`."""
+    """Return the commands of a program: `pwmcli` has only PWM's words, `pwmadm` is `penstock adm`."""
     if name == USER:
         from penstock.cli.pwm import pwmcli
 
@@ -67,7 +67,7 @@ def program(name: str) -> click.Group:
 
 
 def program_name() -> str:
-    """The name it was called by: usage and examples show it."""
+    """Return the name the program was called by, which usage and examples show."""
     called = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib would cost every command 8 ms
     return called if called in NAMES else NAMES[0]
 

@@ -35,7 +35,7 @@ def node_columns(*, wide: bool) -> list[Column]:
 
 
 def gpu_columns(items: Sequence[Row], *, wide: bool) -> list[Column]:
-    """Where a node takes no work, why."""
+    """Return the columns of GPUs, with the reason if a node takes no work."""
     columns = [
         field("Node", "node", least=12),
         field("Product", "product", least=16),
@@ -54,7 +54,7 @@ def _status(row: Row) -> str:
 
 
 def _cpus(row: Row) -> str:
-    """Of a node that never answered nothing is known."""
+    """Return free and total CPUs; `-` for a node that never answered."""
     return f"{row['cpus_free']} of {row['cpus']}" if row["memory_bytes"] else "-"
 
 
@@ -65,12 +65,12 @@ def _memory(row: Row) -> str:
 
 
 def _gpus(row: Row) -> str:
-    """`1 of 2 NVIDIA A10`, for each product."""
+    """Write each product: `1 of 2 NVIDIA A10`."""
     return ", ".join(f"{pool['free']} of {pool['total']} {pool['product']}" for pool in row["gpu_pools"]) or "-"
 
 
 def _holders(pools: list[Row]) -> str:
-    """`ada 2 (train), bob 1`: who, how many, and what where that may be seen."""
+    """Write the holders: `ada 2 (train), bob 1`, with the job where it may be seen."""
     holders = [holder for pool in pools for holder in pool.get("holders") or ()]
     return ", ".join(_holder(holder) for holder in holders) or "-"
 

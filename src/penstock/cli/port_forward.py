@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from penstock.client.api import Client, Query
 
 HOST = "127.0.0.1"
-"""Nothing is ever published to the network."""
+"""Never an address that the network can reach."""
 BACKLOG = 128
 
 
 class Ports(click.ParamType["tuple[int, int]"]):
-    """`8888`, or `9000:8888` for another one here, as kubectl has it; `0:8888` for any that is free."""
+    """`8888`, or `9000:8888` for another local port, as in kubectl; `0:8888` for any that is free."""
 
     name = "ports"
 
@@ -63,9 +63,9 @@ def port_forward(
     group: str | None,
     api_url: str | None,
 ) -> None:
-    """Reach what a running job listens on through a port of this machine, until Ctrl-C.
+    """Forward local ports to a running job, until Ctrl-C.
 
-    It listens on 127.0.0.1 alone, takes as many connections as come, and goes on while the server is restarted.
+    It listens on 127.0.0.1 only, takes any number of connections, and keeps going while the server restarts.
     """
     client = connect(api_url)
     found = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
@@ -88,8 +88,8 @@ def _listen(here: int, there: int) -> socket.socket:
         return socket.create_server((HOST, here), backlog=BACKLOG)
     except OSError as error:
         raise Conflict(
-            f"Port {here} of this machine cannot be used: {os.strerror(error.errno or 0)}.",
-            hint=f"another one: 0:{there}",
+            f"Cannot listen on local port {here}: {os.strerror(error.errno or 0)}.",
+            hint=f"use any free port: 0:{there}",
         ) from error
 
 
@@ -100,7 +100,7 @@ def _serve(listening: socket.socket, client: Client, workload_id: str, query: Qu
 
 
 def _pass_on(here: socket.socket, client: Client, workload_id: str, query: Query) -> None:
-    """What goes wrong with one connection ends that one."""
+    """Relay one connection; an error ends only this one."""
     from penstock.cli.ui.relay import PROTOCOL, Relay
 
     with here:

@@ -35,7 +35,7 @@ COMMANDS = {
     "list": "penstock.cli.profile:list_profiles",
 }
 PATIENCE = 5.0
-"""Seconds a server has to say whether it takes the token; the profile is kept in any case."""
+"""Seconds a server has to accept the token; the profile is kept in any case."""
 COLUMNS = [
     Column("Profile", lambda row: f"*{row['name']}*" if row["current"] else row["name"]),
     field("Server", "server", least=20),
@@ -45,12 +45,12 @@ COLUMNS = [
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def profile() -> None:
-    """Servers side by side, each by a name with its token."""
+    """Switch between servers, each with a name and a token of its own."""
 
 
 def server_options(function: Function) -> Function:
     address = click.option("--api-server", metavar="URL", required=True, help="Address of the server.")
-    token = click.option("--token", help="What proves who you are there; - reads it from standard input.")
+    token = click.option("--token", help="Your token there; - reads it from standard input.")
     return address(token(function))
 
 
@@ -86,7 +86,7 @@ def add(name: str, api_server: str, token: str | None) -> None:
 @command("del", examples="penstock profile del lab")
 @click.argument("name", shell_complete=profile_names)
 def delete(name: str) -> None:
-    """Forget a profile and its token."""
+    """Delete a profile and its token."""
     was_used = delete_profile(name)
     echo(f"Profile {name} deleted" + ("; you are on no profile now" if was_used else ""))
 
@@ -131,7 +131,7 @@ def _add(name: str, api_server: str, token: str | None, *, use: bool, replace: b
 
 
 def _look(name: str) -> None:
-    """Does the server take it? What is wrong is said at once, not at the first command that needs it."""
+    """Ask the server whether it accepts the token, so that a mistake shows at once."""
     try:
         note(f"The server knows you as {Client(profile=name, timeout=PATIENCE).get('/v1/whoami')['user']}.")
     except PenstockError as error:
@@ -143,7 +143,7 @@ def _say_used(name: str) -> None:
     echo(_on(name))
     for variable in (VARIABLE, "PENSTOCK_API_URL", "K8S_CLI_API_URL"):
         if os.environ.get(variable, name) != name:
-            note(f"Note: {variable} is set to {os.environ[variable]} and goes before it; unset it.")
+            note(f"Note: {variable} is set to {os.environ[variable]} and takes precedence; unset it.")
 
 
 def _on(name: str) -> str:
@@ -151,5 +151,5 @@ def _on(name: str) -> str:
 
 
 def _row(found: Profile) -> Row:
-    """Without the secret."""
+    """Return a profile without its token."""
     return {"name": found.name, "server": found.server, "token": bool(found.token), "current": found.current}

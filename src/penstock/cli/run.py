@@ -17,7 +17,7 @@ from penstock.errors import Invalid, Problem
 
 SOURCE = "<command line>"
 PLAIN = re.compile(r"[\w./:@%+-]+\Z")
-"""A word that a shell would read as it is."""
+"""A word that a shell takes literally."""
 OPTIONS = {
     "name": "--name",
     "num_nodes": "--nodes",
@@ -30,7 +30,7 @@ OPTIONS = {
     "max_duration": "--max-duration",
     "run": "COMMAND",
 }
-"""What the person wrote for a field of the task, which they never saw."""
+"""The option that stands for each field of the task, which the person never sees."""
 
 
 @command(
@@ -46,13 +46,13 @@ OPTIONS = {
 @click.option("--gpus", metavar="[PRODUCT:]COUNT", help="GPUs of each node.")
 @click.option("--cpus", metavar="NUMBER", help="CPUs of each node, such as 4 or 500m.")
 @click.option("--memory", metavar="SIZE", help="Memory of each node, such as 8Gi.")
-@click.option("--image", metavar="IMAGE", help="The image it runs in, where there are images.")
+@click.option("--image", metavar="IMAGE", help="The image it runs in, where the engine has images.")
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, started together.")
 @click.option("--volume", "volumes", multiple=True, metavar="NAME:/PATH[:ro]", help="Mount a volume.")
 @click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set a variable.")
 @click.option("--workdir", metavar="DIR", help="Relative: your code, sent along. Absolute: a directory in the job.")
 @click.option("--name", help="Name of the job.")
-@click.option("--max-duration", metavar="DURATION", help="Ended after this long, such as 12h.")
+@click.option("--max-duration", metavar="DURATION", help="Stop it after this long, such as 12h.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
 @output_option
 @api_url_option(short=True)
@@ -81,14 +81,14 @@ def run(
 
 
 def _refuse_a_task(words: Sequence[str]) -> None:
-    """Who writes `run task.yaml` means what is in it."""
+    """Refuse `run task.yaml`, which means the task in the file."""
     if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.isfile(words[0]):  # noqa: PTH113
         said = f"{words[0]} is a file, not a command."
         raise click.UsageError(f"{said} If it has a task: penstock jobs submit {words[0]}")
 
 
 def _task(words: Sequence[str], volumes: Sequence[str], asked: dict[str, Any]) -> str:
-    """The task as text: JSON, which is YAML."""
+    """Write the task as JSON, which is YAML."""
     resources = {"cpus": asked["cpus"], "memory": asked["memory"], "accelerators": asked["gpus"]}
     resources |= {"image_id": asked["image"]}
     task = {
@@ -117,7 +117,7 @@ def _said(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mount(text: str) -> tuple[str, str]:
-    """`NAME:/PATH[:ro]` as the task YAML has it: path → name."""
+    """Return the path and volume of `NAME:/PATH[:ro]`, as a task has them."""
     name, _, path = text.partition(":")
     path, read_only = path.removesuffix(":ro"), path.endswith(":ro")
     if not name or not path.startswith("/"):

@@ -41,7 +41,7 @@ def server() -> None:
 
 
 def start_on_demand() -> None:
-    """For a command that found no server: start it and say so in one line."""
+    """Start the server for a command that found none, and say so in one line."""
     said = start_local()
     if said is None:
         return
@@ -61,9 +61,9 @@ def start_on_demand() -> None:
 @click.option("--auth", type=click.Choice(["token", "header"]), help="How callers over TCP prove who they are.")
 @click.option("--host", help="Address the TCP port listens on.")
 @click.option("--port", type=click.IntRange(0, 65535), help="TCP port; 0 is any free one.")
-@click.option("--foreground", is_flag=True, help="Stay in this terminal, as systemd wants it.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground, as systemd expects.")
 def start(system: bool, auth: str | None, host: str | None, port: int | None, foreground: bool) -> None:
-    """Start the server. Jobs that ran before go on and are found again."""
+    """Start the server. Jobs that were running go on and are found again."""
     if system and os.geteuid() != 0:
         raise StartRefused("--system needs root.", hint="sudo penstock server start --system")
     given = {"auth": auth, "host": host, "port": port}
@@ -73,8 +73,8 @@ def start(system: bool, auth: str | None, host: str | None, port: int | None, fo
     said = start_local(overrides)
     if said is None:
         if system or any(value is not None for value in given.values()):
-            raise Conflict("The server is running already.", hint="penstock server stop, then start it again")
-        note("The server is running already; see: penstock server status")
+            raise Conflict("The server is already running.", hint="penstock server stop, then start it again")
+        note("The server is already running; see: penstock server status")
         return
     for notice in said.get("notices", ()):
         note(f"Note: {notice}")
@@ -84,7 +84,7 @@ def start(system: bool, auth: str | None, host: str | None, port: int | None, fo
 
 
 def _mode(system: bool) -> str | None:
-    """Who is not root means a server of their own, whatever the machine is configured for."""
+    """Return the mode to start in: without root it is a server of one's own, whatever the machine is configured for."""
     if system:
         return "system"
     return "user" if os.geteuid() != 0 and "PENSTOCK_MODE" not in os.environ else None
@@ -117,12 +117,12 @@ def stop() -> None:
 
 
 def _stop_and_wait(client: Client, pid: int) -> None:
-    """Until the process has ended: before that its lock on the data directory keeps the next one from starting."""
+    """Stop the server and wait for its process to end: until then its lock on the data directory blocks another."""
     process = os.pidfd_open(pid)
     try:
         client.post("/v1/server/stop")
         if not select.select([process], [], [], STOP_SECONDS)[0]:
-            raise Conflict(f"The server still runs after {STOP_SECONDS:.0f}s.", hint="penstock server logs")
+            raise Conflict(f"The server is still running after {STOP_SECONDS:.0f}s.", hint="penstock server logs")
     finally:
         os.close(process)
 
@@ -159,7 +159,7 @@ def _ask_to_restart(client: Client) -> None:
         client.post("/v1/server/restart")
     except NotFound:
         hint = "penstock server stop, then penstock server start"
-        raise Conflict("The server that runs is of a version that cannot restart itself.", hint=hint) from None
+        raise Conflict("The running server is too old to restart itself.", hint=hint) from None
 
 
 @command("status", examples="penstock server status")
@@ -186,8 +186,8 @@ def status(output: str) -> int:
 
 @command("logs", examples="penstock server logs --tail 20 --follow")
 @click.option("--tail", type=click.IntRange(0), default=100, show_default=True, help="Lines from the end.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
-@click.option("--system", is_flag=True, help="Of the server for everyone on this machine.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
+@click.option("--system", is_flag=True, help="The log of the server for everyone on this machine.")
 def logs(tail: int, follow: bool, system: bool) -> None:
     """Show the server's own log."""
     path = log_path(load({"mode": "system"} if system else None))
@@ -211,7 +211,7 @@ Overrides = dict[str, Any]
 
 
 def start_local(overrides: Overrides | None = None) -> dict[str, Any] | None:
-    """Start the server of this machine and give what it said when healthy; None if it runs already."""
+    """Start the server of this machine and return what it said when healthy; None if one is running."""
     settings = checked_settings(overrides)
     with _start_lock(settings):
         if answers(settings):
@@ -220,7 +220,7 @@ def start_local(overrides: Overrides | None = None) -> dict[str, Any] | None:
 
 
 def checked_settings(overrides: Overrides | None) -> Settings:
-    """Wrong settings are told here, by name, before anything is started."""
+    """Report wrong settings by name before anything is started."""
     if sys.platform != "linux":
         raise StartRefused(
             "The embedded engine needs Linux.", hint="name a server instead: export PENSTOCK_API_URL=https://…"
@@ -241,7 +241,7 @@ def log_path(settings: Settings) -> Path:
 
 
 def server_command() -> list[str]:
-    """-P: a file called like one of ours in the current directory must not be run."""
+    """Return the command of a server. -P keeps modules in the current directory from being run."""
     return [sys.executable, "-P", "-m", "penstock.server"]
 
 
@@ -251,7 +251,7 @@ def server_environment(overrides: Overrides) -> dict[str, str]:
 
 @contextmanager
 def _start_lock(settings: Settings) -> Iterator[None]:
-    """Commands that find no server at the same moment start one between them."""
+    """Hold a lock, so that commands that find no server at the same moment start only one."""
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o711 if settings.mode == "system" else 0o700)
         handle = os.open(settings.data_dir / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -292,7 +292,7 @@ def _spawn(settings: Settings, overrides: Overrides) -> dict[str, Any]:
 
 
 def _opened_log(settings: Settings) -> IO[bytes]:
-    """For its owner alone, also where an older one was made for all: it names people and what they do."""
+    """Open the log for its owner alone, since it names people and what they do."""
     handle = os.open(log_path(settings), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.fchmod(handle, 0o600)
     return os.fdopen(handle, "ab")
@@ -313,6 +313,6 @@ def _said(reader: int, settings: Settings, before: int) -> dict[str, Any]:
 
 
 def _last_words(settings: Settings, before: int) -> str:
-    """The last line it wrote to its log, which for a Python program is the error."""
+    """Return the last line of its log, which for a Python program is the error."""
     lines = log_path(settings).read_bytes()[before:].decode(errors="replace").strip().splitlines()
     return f": {lines[-1]}" if lines else "."

@@ -26,10 +26,10 @@ PLACES = {"Workload": "/v1/workloads/{}/exec", "Volume": "/v1/volumes/{}/shell"}
 @session_options
 @api_url_option(short=True)
 def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bool | None, api_url: str | None) -> int:
-    """Open a shell inside a running workload, bash or else sh, and end with its exit code.
+    """Open a shell (bash, or else sh) in a running workload, and exit with its exit code.
 
-    With a terminal it is a terminal: every key is the shell's, Ctrl-C too, and it is as large as this one. Of a volume
-    it is a shell in its directory; no workload need run.
+    On a terminal, every key goes to the shell, Ctrl-C too. For a volume, the shell starts in its directory; no workload
+    needs to run.
     """
     from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
 

@@ -24,7 +24,7 @@ from penstock.client.address import segment
 @group_option
 @api_url_option()
 def ssh_proxy(ref: str, port: int, part: int | None, group: str | None, api_url: str | None) -> None:
-    """Connect standard input and output to a port of a running job: what ssh wants as its ProxyCommand.
+    """Connect standard input and output to a port of a running job, for use as ssh's ProxyCommand.
 
     An ssh server must run in the job; the port is 22 unless another is named.
     """

@@ -29,14 +29,14 @@ KINDS = KindParam("Workload")
 @optional_file
 @group_option
 @output_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, although it is somebody else's.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before stopping somebody else's.")
 @api_url_option(short=True)
 def stop(
     words: tuple[str, ...], file: str | None, group: str | None, output: str, yes: bool, api_url: str | None
 ) -> int:
-    """Stop a workload, or those a file describes. Before one of somebody else is stopped by its name it asks.
+    """Stop a workload, or those a file describes. It asks before stopping somebody else's workload by name.
 
-    They stay listed, with their logs, until they are deleted. What has not started yet is stopped at once.
+    They stay listed, with their logs, until they are deleted. One that has not started yet is stopped at once.
     """
     thing_or_file("workload", words, file)
     client = connect(api_url)

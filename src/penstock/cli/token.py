@@ -24,7 +24,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def token() -> None:
-    """Tokens, for callers over TCP."""
+    """Manage tokens, which identify you over TCP."""
 
 
 def lifetime_options(function: Function) -> Function:
@@ -47,7 +47,7 @@ def lifetime_options(function: Function) -> Function:
 @output_option
 @api_url_option()
 def create(description: str, expires: str | None, user: str | None, output: str, api_url: str | None) -> None:
-    """Make a token and print it. Only its hash is kept: it is shown this once."""
+    """Create a token and print it. It is shown only once: the server keeps its hash."""
     make_token(api_url, output, description=description, expires=expires, user=user)
 
 
@@ -61,7 +61,7 @@ def _show(made: Row, output: str) -> None:
         print_data(made, output)
         return
     until = f", valid until {made['expires_at'][:19]}" if made.get("expires_at") else ""
-    said = f"Token {made['id']} of {made['user']}{until}; it is shown this once:"
+    said = f"Token {made['id']} of {made['user']}{until}; it is shown only once:"
     if output == "name":
         note(f"{said} {made['token']}")
         echo(made["id"])
@@ -76,7 +76,7 @@ def _show(made: Row, output: str) -> None:
     penstock token list
     penstock token list --user alice""",
 )
-@click.option("--user", help="Those of this user instead of yours (admin).")
+@click.option("--user", help="This user's instead of yours (admin).")
 @output_option
 @api_url_option()
 def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
@@ -93,22 +93,22 @@ def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
 @output_option
 @api_url_option()
 def rotate(token_id: str, output: str, api_url: str | None) -> None:
-    """Make a token in the place of another, which works for one more day, and print it."""
+    """Replace a token, which works for one more day, and print the new one."""
     _show(connect(api_url).post(f"{PATH}/{segment(token_id)}/rotate"), output)
 
 
 @command("delete", examples="penstock token delete tabcdefg")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, although one is somebody else's.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting somebody else's.")
 @api_url_option()
 def delete(ids: Sequence[str], yes: bool, api_url: str | None) -> int:
-    """Delete tokens; they are refused from then on. An admin is asked before one of somebody else is deleted."""
+    """Delete tokens, which stop working at once. It asks an admin before deleting somebody else's."""
     client = connect(api_url)
     asks = not yes and client.get("/v1/whoami")["admin"]
     mine = {token["id"] for token in client.list(PATH, {}, 0).items} if asks else set()
 
     def delete_one(token_id: str) -> dict[str, str] | None:
-        name, question = segment(token_id), f"Delete token {token_id}, which is none of yours?"
+        name, question = segment(token_id), f"Delete token {token_id}, which is not yours?"
         if asks and token_id not in mine and not confirmed(question, "--yes"):
             return None
         client.delete(f"{PATH}/{name}")

@@ -24,7 +24,7 @@ from penstock.errors import NotFound
 
 PAUSE_SECONDS = 2
 WAIT_SECONDS = 20
-"""Who looks once waits so long for what will be known then; who goes on looking sees it later."""
+"""How long a single look waits for measurements; with --watch they are shown later."""
 NODES = ("node", "nodes")
 KINDS = KindParam("Workload", "Node")
 
@@ -70,7 +70,7 @@ def top(
 def _asked(
     client: Client, words: tuple[str, ...], query: dict[str, Any], wait: int
 ) -> tuple[Ask, Callable[[Any], list[str]]]:
-    """`top node` is all of them."""
+    """Return the request to repeat and the function that draws its answer; `top node` is all nodes."""
     if len(words) == 1 and words[0].lower() in NODES:
         return partial(_nodes, client, query, wait, None), node_lines
     kind, ref = one_thing(words, KINDS)
@@ -110,7 +110,7 @@ def _print(found: Any, output: str, lines: Callable[[Any], list[str]]) -> None:
 
 
 def workload_lines(measure: Row) -> list[str]:
-    """A line for each of what it uses, then its GPUs, then its processes."""
+    """Draw a line for each resource, then the GPUs, then the processes."""
     lines = [printable(f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}")]
     lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
     lines.append(GAP.join([_disk(measure), _network(measure)]))
@@ -123,7 +123,7 @@ def workload_lines(measure: Row) -> list[str]:
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    """A line for each, then what could not be seen of it and why."""
+    """Draw a row for each node, then what could not be measured and why."""
     said = [line for node in nodes if node.get("message") for line in _said(f"{node['name']}: {node['message']}")]
     return [*table(nodes, NODE), *said]
 

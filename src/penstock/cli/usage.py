@@ -19,15 +19,15 @@ from penstock.errors import Invalid
     penstock usage --since 7d --by group
     penstock usage -g vision --by user -o json""",
 )
-@click.option("--since", metavar="TIME", default="30d", show_default=True, help="From then on: 30d, 12h, or a time.")
+@click.option("--since", metavar="TIME", default="30d", show_default=True, help="Since then: 30d, 12h, or a time.")
 @click.option("--by", type=click.Choice(["user", "group"]), help="One row for each of these. [default: both]")
 @click.option("-g", "--group", metavar="GROUP", help="Only of this group. [default: all of yours]")
 @output_option
 @api_url_option()
 def usage(since: str, by: str | None, group: str | None, output: str, api_url: str | None) -> None:
-    """Show who took how much: hours of GPUs and CPUs, and how long the GPUs worked.
+    """Show who used how much: hours of GPUs and CPUs, and how long the GPUs worked.
 
-    Of your groups; admins see everyone's. What was deleted since counts, too, and what still runs up to now.
+    It covers your groups; admins see everyone's. Deleted jobs count, too, and running ones up to now.
     """
     client = connect(api_url)
     try:
@@ -60,7 +60,7 @@ def _hours(hours: float) -> str:
 
 
 def _used(row: Row) -> str:
-    """`12.50 (41%)`: of the hours in which it was seen what they do."""
+    """Write the hours of use, and their share of the measured hours: `12.50 (41%)`."""
     used, measured = row.get("gpu_hours_used"), row.get("gpu_hours_measured")
     if used is None:
         return "-"

@@ -16,7 +16,7 @@ from penstock.client.address import segment
 
 PATH = "/v1/volumes"
 PHASE = 30
-"""So much of a status and its reason is shown before other columns are left out for it."""
+"""Width of a status and its reason before other columns are dropped for it."""
 COMMANDS = {
     "create": "penstock.cli.volumes:create",
     "list": "penstock.cli.volumes:list_volumes",
@@ -31,7 +31,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, places=COMMANDS)
 def volumes() -> None:
-    """Places for data, used by name."""
+    """Manage volumes: places for data, used by name."""
 
 
 @command(
@@ -43,7 +43,7 @@ def volumes() -> None:
 )
 @click.argument("name")
 @click.argument("size")
-@click.option("-s", "--storage-class", help="Where it is kept; see: penstock volumes classes.")
+@click.option("-s", "--storage-class", help="Its storage class; see: penstock volumes classes.")
 @click.option(
     "-a",
     "--access-modes",
@@ -109,18 +109,18 @@ def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
 
 
 def phase(volume: Row) -> str:
-    """And why, where there is something to wait for or to mend."""
+    """Return the status, with the reason if there is something to wait for or to fix."""
     why = volume.get("message") if volume["status"] in ("Pending", "Lost") else None
     return f"{volume['status']}: {why}" if why else str(volume["status"])
 
 
 def access(volume: Row) -> str:
-    """Of a read-only one, what is left of them."""
+    """Return the access modes in effect."""
     return "ReadOnlyMany" if volume.get("readonly") else ",".join(volume["access_modes"])
 
 
 def used(volume: Row) -> str:
-    """Bytes, and the share of the size, where one was asked for."""
+    """Return the bytes used, and their share if a size was asked for."""
     amount = volume.get("used_bytes")
     if amount is None:
         return f"not measured: {volume['not_measured']}" if volume.get("not_measured") else "-"
@@ -148,7 +148,7 @@ def _user(job: Row) -> str:
 
 
 def show_volume(volume: Row, more: Sequence[tuple[str, str]] = ()) -> None:
-    """`more` is what k8s-cli has no line for."""
+    """Print a volume; `more` are facts k8s-cli has no line for."""
     users = ", ".join(map(_user, volume.get("used_by") or ()))
     facts = [("Volume ID", volume["id"]), ("Name", volume["name"]), ("Status", volume["status"])]
     facts += [("Message", volume["message"])] if volume.get("message") else []
@@ -179,7 +179,7 @@ def resize(ref: str, size: str, output: str, api_url: str | None) -> None:
 @output_option
 @api_url_option()
 def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
-    """Show what is used of volumes and what is left, as df does: of what was asked for, and of the disk."""
+    """Show used and free space of volumes, like df: of their size, and of the disk."""
     client = connect(api_url)
     if refs:
         items = [client.get(f"{PATH}/{segment(ref)}", {"usage": True}) for ref in refs]
@@ -214,7 +214,7 @@ def _left(volume: Row) -> str:
 
 
 def _left_of(volume: Row) -> int | None:
-    """What can still be written: of what was asked for, and of what the disk has."""
+    """Return how many bytes can still be written, within the volume's size and the disk."""
     used_bytes, size, free = volume.get("used_bytes"), volume["size_bytes"], volume.get("free_bytes")
     known = [max(size - used_bytes, 0)] if size and used_bytes is not None else []
     return min([*known, *([] if free is None else [free])], default=None)
@@ -239,7 +239,7 @@ def _share(volume: Row) -> str:
 @session_options
 @api_url_option()
 def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, api_url: str | None) -> int:
-    """Open a shell in a volume, or start a program there; no job need run.
+    """Open a shell in a volume, or run a program there; no job needs to run.
 
     The volume is at /volume. The exit code is the program's.
     """
@@ -284,7 +284,7 @@ def _said_of_deleted(gone: Row) -> str:
 @output_option
 @api_url_option()
 def classes(output: str, api_url: str | None) -> None:
-    """List the storage classes a volume can be of."""
+    """List the storage classes for volumes."""
     items = connect(api_url).get("/v1/storage-classes")["items"]
     columns = [
         Column("Name", lambda row: f"{row['name']} (default)" if row.get("default") else row["name"]),

@@ -15,7 +15,7 @@ from penstock.errors import BadName, SettingsError
 SYSTEM_SOCKET = "/run/penstock/penstock.sock"
 CONNECT_SECONDS = 10.0
 SHORT_PATH = 100
-"""A Unix socket's path has room for 107 bytes on Linux, 103 on macOS."""
+"""A Unix socket's path may have 107 bytes on Linux, 103 on macOS."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -38,17 +38,17 @@ class Url(NamedTuple):
 
     @property
     def in_the_clear(self) -> bool:
-        """Does a network see what is sent?"""
+        """True if a network could read what is sent."""
         return self.scheme == "http" and self.host not in LOOPBACK
 
 
 def quote(text: str) -> str:
-    """Percent-encoded for a path segment or a query value."""
+    """Percent-encode text for a path segment or a query value."""
     return "".join(chr(b) if b in _CHARACTERS else f"%{b:02X}" for b in text.encode("utf-8", "surrogateescape"))
 
 
 def segment(name: str) -> str:
-    """Return a name or id as a part of an address; what cannot be one would make it the address of something else."""
+    """Return a name or id as a path segment; refuse what would make it the address of something else."""
     if not name.strip():
         raise BadName("A name is missing: an empty one names nothing.")
     if "/" in name or name in (".", "..") or not name.isprintable():
@@ -73,7 +73,7 @@ def parse_url(text: str) -> Url:
 
 
 def named_url(flag: str | None) -> Url | None:
-    """The address a person chose: by flag, else by variable; None is the server of this machine."""
+    """Return the address chosen by flag or variable; None is the server of this machine."""
     named = flag or os.environ.get("PENSTOCK_API_URL") or os.environ.get("K8S_CLI_API_URL")
     return parse_url(named) if named else None
 
@@ -83,16 +83,16 @@ def config_dir() -> str:
 
 
 class Sockets(NamedTuple):
-    """Where a server of this machine may be. A machine that has a server for everyone gets no substitute for it."""
+    """The sockets a server of this machine may listen on. A server for everyone is never substituted by another."""
 
     machines: str | None
-    """None for somebody who has said that their own is meant: `mode = "user"`."""
+    """None if the user chose a server of their own: `mode = "user"`."""
     own: str | None
-    """None where the machine is configured to have one server, `mode = "system"`, which only root starts."""
+    """None if the machine is configured for one server, which only root starts: `mode = "system"`."""
 
 
 def local_sockets() -> Sockets:
-    """What the settings say, without the cost of loading them where nothing is set."""
+    """Return the sockets from the settings, which are loaded only if anything is set."""
     files = ("/etc/penstock/config.toml", f"{config_dir()}/config.toml")
     if any(map(os.path.exists, files)) or "PENSTOCK_MODE" in os.environ:
         from penstock.config import load, wants_own_server
@@ -115,7 +115,7 @@ def _xdg(variable: str, fallback: str) -> str:
 
 
 def connect_unix(path: str) -> socket.socket:
-    """Raises OSError where no server answers."""
+    """Connect; raise OSError if no server answers."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if len(os.fsencode(path)) <= SHORT_PATH or sys.platform != "linux":
@@ -129,7 +129,7 @@ def connect_unix(path: str) -> socket.socket:
 
 
 def _connect_long(connection: socket.socket, path: str) -> None:
-    """A path too long for a socket's address is reached through a handle on its directory."""
+    """Connect to a path too long for a socket address, through a handle on its directory."""
     directory, _, name = path.rpartition("/")
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -139,7 +139,7 @@ def _connect_long(connection: socket.socket, path: str) -> None:
 
 
 def connect_url(url: Url, seconds: float = CONNECT_SECONDS) -> socket.socket:
-    """Raises OSError where no server answers."""
+    """Connect; raise OSError if no server answers."""
     connection = socket.create_connection((url.host, url.port), timeout=seconds)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if url.scheme == "http":

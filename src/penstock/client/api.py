@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 120.0
 FILE_SECONDS = 1200.0
-"""A whole file of documents may take longer."""
+"""The timeout for a whole file of documents."""
 LARGEST_PAGE = 500
 AWAY = (502, 503, 504)
-"""What a proxy answers for a server that is not there."""
+"""What a proxy answers if the server is gone."""
 
 Query = Mapping[str, str | int | bool | list[str] | None]
-"""A list is the same key several times."""
+"""A list repeats the key."""
 
 
 class ListPage(NamedTuple):
     items: list[dict[str, Any]]
     more: bool
-    """There are others, beyond the limit."""
+    """There are more items, beyond the limit."""
     version: str | None
-    """What to name as `seen` to be told of the next change."""
+    """Pass it as `seen` to wait for the next change."""
 
 
 class Client:
-    """Speaks to one server. `start` starts the machine's own where none answers; without it that is an error."""
+    """Speaks to one server. `start` starts the machine's own if none answers; without it, that is an error."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Client:
         timeout: float = ANSWER_SECONDS,
         as_account: bool = False,
     ) -> None:
-        """`as_account`: the Unix account asks its own server, whoever logged in; only it may be that one's admin."""
+        """`as_account`: ask as the Unix account, whoever is logged in, since only it may be the server's admin."""
         self.url: Url | None = named_url(api_url)
         self.profile: Profile | None = None
         if not api_url and not as_account:
@@ -70,18 +70,18 @@ class Client:
         self._stays = False
 
     def stay(self) -> None:
-        """From here on only the server that answered last: no other in its place, and none started."""
+        """Speak only to the server that answered last from here on; start no other."""
         self._start = None
         self._stays = self._socket is not None
 
     @property
     def local(self) -> bool:
-        """Over a Unix socket, so that client and server see the same files."""
+        """True over a Unix socket, where client and server see the same files."""
         return self.url is None
 
     @property
     def key(self) -> str:
-        """Under which credentials.json knows this server."""
+        """The key of this server in credentials.json."""
         return str(self.url) if self.url else LOCAL
 
     def get(self, path: str, query: Query | None = None, *, timeout: float | None = None) -> Any:
@@ -111,14 +111,14 @@ class Client:
         return self._json("DELETE", path, query)
 
     def stream(self, path: str, query: Query | None = None) -> Response:
-        """An answer to follow as it comes, for as long as it comes."""
+        """Return a response to read as it comes."""
         answer = self._answer("GET", _target(path, query), None, {}, retry=True, timeout=None)
         if answer.status >= 300:
             raise self._error(answer)
         return answer
 
     def websocket(self, path: str, query: Query, protocol: str) -> WebSocket:
-        """A connection that stays open both ways. Asked for once: what it starts must not be started twice."""
+        """Open a WebSocket. It is never retried: what it starts must not be started twice."""
         from penstock.client.websocket import Handshake, WebSocket
 
         handshake = Handshake(protocol)
@@ -127,15 +127,13 @@ class Client:
             raise self._error(answer)
         if not handshake.accepted(answer):
             answer.close()
-            raise Unreachable(
-                f"{self._name} does not speak WebSocket; is a proxy in between that does not let it pass?"
-            )
+            raise Unreachable(f"{self._name} did not accept a WebSocket; does a proxy in between block it?")
         return WebSocket(*answer.detach())
 
     def list(
         self, path: str, query: Query, limit: int, keep: Callable[[dict[str, Any]], bool] | None = None
     ) -> ListPage:
-        """The first `limit` items, or the first that are to be kept, over as many pages as that takes; 0 is all."""
+        """Return the first `limit` items (that `keep` accepts), over as many pages as needed; 0 is all."""
         items: list[dict[str, Any]] = []
         cursor, version = None, None
         while True:
@@ -148,7 +146,7 @@ class Client:
                 return ListPage(items[: limit or None], bool(cursor) or 0 < limit < len(items), version)
 
     def changed(self, path: str, query: Query, limit: int, seen: str | None, seconds: int) -> ListPage:
-        """The first page again, once something differs from `seen` or after `seconds`."""
+        """Return the first page again once something differs from `seen`, or after `seconds`."""
         asked = {**query, "limit": min(limit or LARGEST_PAGE, LARGEST_PAGE), "wait": seconds, "seen": seen}
         page = self.get(path, asked, timeout=seconds + self._timeout)
         return ListPage(page["items"], bool(page.get("next")), page.get("version"))
@@ -186,7 +184,7 @@ class Client:
         retry: bool,
         timeout: float | None,
     ) -> Response:
-        """Ask; ask once more where the connection broke before an answer and a second time can do no harm."""
+        """Send the request; retry once if the connection broke before an answer and a repeat does no harm."""
         connection = self._connect()
         try:
             connection.settimeout(timeout)
@@ -201,7 +199,7 @@ class Client:
                 return self._answer(method, target, body, extra, retry=False, timeout=timeout)
             raise Unreachable(
                 f"The connection to {self._name} broke before an answer: {error}.",
-                hint="whether it was done is not known: look before you repeat it",
+                hint="it may or may not have been done: check before you repeat it",
             ) from error
         except BaseException:
             connection.close()
@@ -217,7 +215,7 @@ class Client:
         return headers
 
     def _token(self, known: Mapping[str, str]) -> str | None:
-        """A profile's own goes to its server alone, and no other goes there in its place."""
+        """Return the token to send: a profile's goes only to its server, and no other goes there."""
         if self.profile and self.profile.token:
             return self.profile.token
         return (os.environ.get("PENSTOCK_TOKEN") or known.get("token")) if self.url else None
@@ -238,7 +236,7 @@ class Client:
             raise Unreachable(f"No server answers at {self.url}: {error.strerror or error}.", hint=hint) from error
 
     def _connect_local(self) -> socket.socket:
-        """The machine's server, else the user's, else the user's once it is started."""
+        """Connect to the machine's server, else the user's, else start the user's."""
         if sys.platform != "linux":
             raise Unreachable(
                 "The embedded engine needs Linux, and no server is named.",
@@ -280,7 +278,7 @@ class Client:
         if answer.status < 400:
             answer.close()
             there = answer.headers.get("location", "nowhere")
-            said = f"{self._name} answered {answer.status}, which points to {there}; that is not followed."
+            said = f"{self._name} answered {answer.status}, which points to {there}; redirects are not followed."
             return Unreachable(said, hint="name the address itself: --api-url or PENSTOCK_API_URL")
         try:
             body = json.loads(answer.read())

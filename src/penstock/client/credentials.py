@@ -16,7 +16,7 @@ def credentials_path() -> str:
 
 
 def read_credentials(server: str) -> dict[str, str]:
-    """`user` and `token`, as far as they are known for this server."""
+    """Return `user` and `token` of a server, as far as they are known."""
     found = _read_all().get(server, {})
     return {key: value for key, value in found.items() if key in ("user", "token") and isinstance(value, str)}
 

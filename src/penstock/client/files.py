@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 def read_private(path: str, is_ours: Callable[[Any], bool], remedy: str) -> Document:
-    """What is in it, {} where it is not there; `remedy` is what to do once what we did not write is away."""
+    """Return the file's content, {} without a file; `remedy` is what to run after moving a foreign file away."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -30,7 +30,7 @@ def read_private(path: str, is_ours: Callable[[Any], bool], remedy: str) -> Docu
 
 
 def change_private(path: str, read: Callable[[], Document], change: Callable[[Document], None]) -> None:
-    """Read, change and replace it while no other command does the same."""
+    """Read, change and replace the file while no other command does the same."""
     import fcntl
 
     directory = path.rpartition("/")[0]

@@ -17,7 +17,7 @@ SWITCHED = 101
 
 SendPiece = Callable[[bytes], None]
 BodyWriter = Callable[[SendPiece], None]
-"""A body of unknown length: called with a function that sends the next piece."""
+"""Writes a body of unknown length with a function that sends the next piece."""
 
 
 class NotHttp(ConnectionError):
@@ -25,7 +25,7 @@ class NotHttp(ConnectionError):
 
 
 class Response:
-    """Status and headers, read; the body still to come."""
+    """A response with its status and headers read, and the body still to come."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class Response:
             self.status, self.headers = self._read_head()
 
     def __iter__(self) -> Iterator[bytes]:
-        """The body's bytes as they come; an answer that ends too early raises ConnectionError."""
+        """Yield the body's bytes as they come; raise ConnectionError if the response ends too early."""
         if self.headers.get("transfer-encoding", "").lower() == "chunked":
             yield from self._chunked()
         elif (length := self.headers.get("content-length")) is not None:
@@ -47,12 +47,12 @@ class Response:
         return b"".join(self)
 
     def ready(self, seconds: float) -> bool:
-        """Is there something to read, waiting this long for it?"""
+        """Wait this long for something to read, and tell whether there is."""
         held = getattr(self._connection, "pending", int)()  # bytes that TLS has read but not handed on
         return bool(self._buffer or held or select.select([self._connection], [], [], seconds)[0])
 
     def detach(self) -> tuple[socket.socket, bytes]:
-        """The connection, for what speaks another protocol on it, and what of that has come already."""
+        """Return the connection for another protocol, and the bytes of it that have come already."""
         return self._connection, self._buffer
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Response:
 def exchange(
     connection: socket.socket, method: str, target: str, headers: Mapping[str, str], body: bytes | BodyWriter | None
 ) -> Response:
-    """Send one request, read the head of its answer. The connection belongs to the answer from here on."""
+    """Send one request and read the head of its response, which owns the connection from here on."""
     lines = [f"{method} {target} HTTP/1.1", *(() if "Connection" in headers else ("Connection: close",))]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if callable(body):

@@ -29,7 +29,7 @@ def profiles_path() -> str:
 
 
 def all_profiles() -> list[Profile]:
-    """By name."""
+    """Return all profiles, by name."""
     known = _read()
     return [_profile(known, name) for name in sorted(known["profiles"])]
 
@@ -41,25 +41,25 @@ def named_profile(name: str) -> Profile:
 
 
 def current_profile() -> Profile | None:
-    """The one that is used where a command names no server."""
+    """Return the profile for commands that name no server."""
     known = _read()
     name = known["current"]
     if name and name not in known["profiles"]:
         others = _those(known)
         hint = f"penstock profile use NAME; {others}" if others else f"penstock profile del {name}"
-        raise SettingsError(f"{profiles_path()} says to use profile {name}, which is not there.", hint=hint)
+        raise SettingsError(f"{profiles_path()} says to use profile {name}, which does not exist.", hint=hint)
     return _profile(known, name) if name else None
 
 
 def add_profile(name: str, server: Url, token: str | None, *, use: bool, replace: bool = False) -> None:
-    """Beside the others. What is there under the name stays, unless it is the same or is to be replaced."""
+    """Add a profile. One of the same name stays, unless it is equal or is to be replaced."""
     _check(name, token)
     entry = {"server": str(server)} | ({"token": token} if token else {})
 
     def add(known: Document) -> None:
         there = known["profiles"].get(name)
         if there is not None and not replace and not (use and there == entry):
-            raise Conflict(f"Profile {name} is there already, for {there['server']}.", hint=_instead(name, use))
+            raise Conflict(f"Profile {name} already exists, for {there['server']}.", hint=_instead(name, use))
         known["profiles"][name] = entry
         known["current"] = name if use else known["current"]
 
@@ -75,7 +75,7 @@ def use_profile(name: str) -> None:
 
 
 def delete_profile(name: str) -> bool:
-    """Was it the one in use, or was that gone before? Then none is any more."""
+    """Delete a profile, and tell whether none is in use now."""
     was_used = False
 
     def delete(known: Document) -> None:
@@ -91,7 +91,7 @@ def delete_profile(name: str) -> bool:
 
 
 def chosen_profile(flag: str | None, *, named: bool) -> Profile | None:
-    """Whose server is meant: by flag, by variable, else the one in use; `named`: a variable has an address."""
+    """Return the chosen profile: by flag, by variable, else the one in use; `named`: a variable has an address."""
     if flag:
         return named_profile(flag)
     variable = os.environ.get(VARIABLE)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ServerWait:
-    """`say` is told once each time the server goes away."""
+    """Waits for a server that goes away; `say` is called once each time."""
 
     def __init__(self, client: Client, say: Callable[[str], None], seconds: float = SECONDS) -> None:
         client.stay()
@@ -30,10 +30,10 @@ class ServerWait:
         self._seconds = seconds
         self._away = False
         self.absences = 0
-        """How often the server was away so far."""
+        """How often the server has been away."""
 
     def ask(self, question: Callable[[], T], until: float = inf) -> T:
-        """The answer, of this server or of the one that comes in its place; `until` is a time.monotonic."""
+        """Return the answer of this server or its successor; `until` is a time.monotonic."""
         left_at = None
         pause = FIRST_PAUSE
         while True:
@@ -52,7 +52,7 @@ class ServerWait:
                 return answer
 
     def broke(self) -> None:
-        """The server broke off, here or in an answer that was being read."""
+        """Note that the server broke off, here or in a response that was being read."""
         if not self._away:
             self._away = True
             self.absences += 1

@@ -64,7 +64,7 @@ class WebSocket:
         self._frame(BINARY, message)
 
     def flush(self) -> None:
-        """Send what can be sent at once."""
+        """Send what can be sent without waiting."""
         while self._out:
             try:
                 sent = self._connection.send(self._out[:PIECE])
@@ -75,7 +75,7 @@ class WebSocket:
             del self._out[:sent]
 
     def receive(self) -> Iterator[bytes]:
-        """The messages that have come. Closed, when there will be no more."""
+        """Yield the messages that have come; raise Closed once there will be no more."""
         ended = not self._fill()
         while (frame := self._next_frame()) is not None:
             yield from self._take(*frame)
@@ -83,7 +83,7 @@ class WebSocket:
             raise Closed("the server closed the connection")
 
     def close(self) -> None:
-        """Without waiting for the other side to agree."""
+        """Close without waiting for the other side to agree."""
         try:
             self._frame(CLOSE, NORMAL.to_bytes(2))
             self.flush()
@@ -93,7 +93,7 @@ class WebSocket:
             self._connection.close()
 
     def _fill(self) -> bool:
-        """Read once; and what TLS has read along with it. False at the end."""
+        """Read once, with what TLS has buffered. False at the end."""
         while True:
             try:
                 data = self._connection.recv(PIECE)
@@ -144,7 +144,7 @@ class WebSocket:
 
 
 def _masked(data: bytes, key: bytes) -> bytes:
-    """As the protocol wants it from clients. As one large number, since a loop over bytes takes a thousand times as
+    """Mask data as the protocol requires of clients, as one large number: a loop over bytes takes a thousand times as
     long."""
     length = len(data)
     mask = (key * (length // 4 + 1))[:length]
@@ -152,5 +152,5 @@ def _masked(data: bytes, key: bytes) -> bytes:
 
 
 def _would_block(error: OSError) -> bool:
-    """TLS has exceptions of its own for it; its module is not imported where nobody uses it."""
+    """Tell whether the call would block; TLS has exceptions of its own, from a module that is imported only if used."""
     return isinstance(error, BlockingIOError) or type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")

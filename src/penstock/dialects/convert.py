@@ -65,7 +65,7 @@ def _target(document: Document, to: ConvertTarget | None) -> ConvertTarget:
 
 
 def _unsayable(document: Document, to: ConvertTarget | None, group: str | None) -> Problem | None:
-    """A task has no group, and is nothing but a workload; no more is a manifest."""
+    """Return the problem of a document that the other format cannot express: tasks and manifests have no groups."""
     if isinstance(document, NounDocument):
         if to in (None, ConvertTarget.document):
             return None

@@ -46,18 +46,18 @@ Document = TaskDocument | ManifestWorkload | ManifestVolume | WorkloadDocument |
 
 
 class ReadResult(NamedTuple):
-    """What was read of a text."""
+    """The documents of a text, and the problems of those that are wrong."""
 
     documents: list[Document]
-    """Those that are right, in the order of the text."""
+    """The valid documents, in the order of the text."""
     problems: list[Problem]
-    """Every one of every other."""
+    """Every problem of every other document."""
     doubtful: set[str]
-    """Names that those others may have meant to give: that such a thing is not there cannot be told."""
+    """Names in the other documents: whether such a thing is missing from the text cannot be told."""
 
 
 def read_documents(text: str | bytes, source: str) -> list[Document]:
-    """In the order of the text. Raises Invalid with every problem of every document."""
+    """Return the documents in the order of the text; raise Invalid with every problem of every document."""
     read = read_whole(text, source)
     if problems := [*read.problems, *twice(read.documents)]:
         raise invalid(source, problems)
@@ -65,7 +65,7 @@ def read_documents(text: str | bytes, source: str) -> list[Document]:
 
 
 def read_whole(text: str | bytes, source: str) -> ReadResult:
-    """Raises Invalid only for what is wrong with the text as a whole."""
+    """Read a text; raise Invalid only for problems of the text as a whole."""
     tops, problems, doubtful = read_mappings(text, source)
     opened = [one for top in tops for one in _opened(top, source, problems)]
     known = services(opened, source, problems)
@@ -81,7 +81,7 @@ def read_whole(text: str | bytes, source: str) -> ReadResult:
 
 
 def _names(top: Pairs) -> Iterator[str]:
-    """What a document that is not right calls itself."""
+    """Yield the names that an invalid document gives itself."""
     for key, node in top.items:
         if key.text == "name" and isinstance(node, Scalar):
             yield node.text
@@ -90,7 +90,7 @@ def _names(top: Pairs) -> Iterator[str]:
 
 
 def _opened(top: Pairs, source: str, problems: list[Problem], path: str = "") -> Iterator[Read]:
-    """What a List holds stands in its place. A task has no kind."""
+    """Yield the document, or the items in the place of a List. A task has no kind."""
     context = PlacedContext(source)
     keys = {key.text: node for key, node in top.items}
     if "kind" not in keys and "apiVersion" not in keys and not {"metadata", "spec"} <= keys.keys():
@@ -158,7 +158,7 @@ def _task(context: PlacedContext, top: Pairs, path: str) -> TaskDocument | None:
 
 
 def twice(found: Sequence[Document], home: str | None = None) -> list[Problem]:
-    """Two of one name would each undo the other. `home` is the group of those that name none, where it is known."""
+    """Find documents of one kind and name, which would undo each other; `home` is the group of those that name none."""
     seen: set[tuple[str, str | None, str]] = set()
     problems = []
     for each in found:
@@ -170,7 +170,7 @@ def twice(found: Sequence[Document], home: str | None = None) -> list[Problem]:
 
 
 def identity(each: Document, home: str | None = None) -> tuple[str, str | None, str, Place]:
-    """Its kind in a person's words, its group if its name is taken only there, its name, and where that is said."""
+    """Return a document's kind in plain words, its group if names are per group, its name, and the name's place."""
     if isinstance(each, NounDocument):
         group = each.group or home if isinstance(each.noun, AskedVolume) else None
         return each.kind.lower(), group, each.name, each.place("name")

@@ -39,14 +39,14 @@ class ReadContext:
         return problem is not None
 
     def text(self, node: Node, path: str, hint: str | None = None) -> str | None:
-        """A text as it was written: `no`, `1e3` and `0o17` are what they look like."""
+        """Return a text as written: `no`, `1e3` and `0o17` are what they look like."""
         if type(node) is Scalar:
             return node.text
         self.problem(f"must be a text, not {kind_of(node)}", node, path, hint)
         return None
 
     def whole(self, node: Node, path: str, low: int, high: int) -> int | None:
-        """A whole number, with or without quotes."""
+        """Return a whole number, written with or without quotes."""
         text = self.text(node, path)
         if text is None:
             return None
@@ -58,7 +58,7 @@ class ReadContext:
         return None
 
     def flag(self, node: Node, path: str) -> bool | None:
-        """`true` or `false`, and the other words YAML has for them."""
+        """Return a boolean, written in any of YAML's words."""
         text = self.text(node, path, "true or false")
         if text is None:
             return None
@@ -89,12 +89,12 @@ def kind_of(node: Node) -> str:
 
 
 Refusal = tuple[str, str | None]
-"""Why a field is not carried, and what to do instead."""
+"""Why a field is not supported, and what to do instead."""
 
 
 @dataclass(slots=True)
 class PlacedContext(ReadContext):
-    """A Reading that also remembers where the text says what a key of a task would say."""
+    """A context that also remembers where the text says what a key of a task would say."""
 
     places: dict[tuple[str, ...], tuple[str | None, str]] = field(default_factory=dict)
 
@@ -103,18 +103,18 @@ class PlacedContext(ReadContext):
 
 
 Reader = Callable[[PlacedContext, Node, str], Any]
-"""Reads one field's value; None is "not said", or a problem that is noted."""
+"""Reads one field's value; None if it is not set, or if a problem was noted."""
 
 
 class FieldRules(NamedTuple):
     readers: Mapping[str, Reader]
     refused: Mapping[str, Refusal] = {}
     plain: Mapping[str, Collection[str]] = {}
-    """Fields that may be there if they say what is so anyway; what else they say is refused."""
+    """Refused fields that may be set to what is true anyway."""
 
 
 def read_fields(context: PlacedContext, node: Node, path: str, shape: FieldRules) -> dict[str, Any]:
-    """The values of the fields that were said; one with null is not."""
+    """Return the values of the fields that are set; null is not set."""
     said = {}
     for key, value in mapping(context, node, path):
         name, here = key.text, below(path, key.text)
@@ -123,12 +123,12 @@ def read_fields(context: PlacedContext, node: Node, path: str, shape: FieldRules
                 said[name] = read
         elif not _says_nothing(name, value, shape):
             why, hint = shape.refused.get(name) or _unknown(name, shape, len(context.problems))
-            context.problem(f"is not carried: {why}", key, here, hint)
+            context.problem(f"is not supported: {why}", key, here, hint)
     return said
 
 
 def fields_of(context: PlacedContext, said: Mapping[str, Any], name: str, shape: FieldRules) -> dict[str, Any]:
-    """The fields inside one that was read as it is; none if it was not said."""
+    """Return the fields inside one that was read as it is; none if it is not set."""
     if name not in said:
         return {}
     node, path = said[name]
@@ -148,7 +148,7 @@ def _unknown(name: str, shape: FieldRules, problems: int) -> Refusal:
     near = get_close_matches(name[:60], shape.readers, n=1, cutoff=0.7) if problems < PROBLEMS_SHOWN else []
     if near:
         return f"no field of that name is known; did you mean '{near[0]}'?", None
-    return "Penstock has nothing for it", f"remove it; carried here are {', '.join(shape.readers)}"
+    return "Penstock has nothing for it", f"remove it; supported here are {', '.join(shape.readers)}"
 
 
 def mapping(context: ReadContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
@@ -159,12 +159,12 @@ def mapping(context: ReadContext, node: Node, path: str) -> list[tuple[Scalar, N
 
 
 def lacks(node: Node, name: str) -> bool:
-    """Is it a mapping that does not say this? One that says it wrongly has its problem already."""
+    """Tell whether a mapping does not say this key. One that says it wrongly has its problem already."""
     return isinstance(node, Pairs) and all(key.text != name or is_null(value) for key, value in node.items)
 
 
 def sequence(context: ReadContext, node: Node, path: str) -> list[tuple[Node, str]]:
-    """The items, each with its path."""
+    """Return the items, each with its path."""
     if type(node) is Items:
         return [(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
     context.problem(f"must be a list, not {kind_of(node)}", node, path)
@@ -172,7 +172,7 @@ def sequence(context: ReadContext, node: Node, path: str) -> list[tuple[Node, st
 
 
 def below(path: str, name: str) -> str:
-    """`spec.volumes`; a name with a dot in it stands in brackets."""
+    """Return a path such as `spec.volumes`; a name with a dot in it stands in brackets."""
     shown = shorten(name)
     if "." in shown:
         return f"{path}['{shown}']"
@@ -180,14 +180,14 @@ def below(path: str, name: str) -> str:
 
 
 def as_it_is(context: PlacedContext, node: Node, path: str) -> tuple[Node, str]:
-    """For a field that is read together with others."""
+    """Return the node and its path, for a field that is read together with others."""
     return node, path
 
 
 def parsed(
     context: ReadContext, node: Node, path: str, parse: Callable[[str], T], example: str | None = None
 ) -> T | None:
-    """A text as `parse` understands it; what it cannot understand is a problem."""
+    """Return a text as `parse` understands it; note a problem if it cannot."""
     found = context.text(node, path, example)
     if found is None:
         return None
@@ -199,33 +199,38 @@ def parsed(
 
 
 def matching(
-    context: ReadContext, node: Node, path: str, pattern: re.Pattern[str], message: str, hint: str | None = None
+    context: ReadContext,
+    node: Node,
+    path: str,
+    is_right: Callable[[str], object],
+    message: str,
+    hint: str | None = None,
 ) -> str | None:
-    """A text of this form; `message` goes behind another one."""
-    found = context.text(node, path)
-    if found is None or pattern.match(found):
+    """Return a text that is right; of another one, `message` says what it is not."""
+    found = context.text(node, path, hint)
+    if found is None or is_right(found):
         return found
     context.problem(f"'{shorten(found)}' {message}", node, path, hint)
     return None
 
 
-def text(context: PlacedContext, node: Node, path: str) -> str | None:
+def text(context: ReadContext, node: Node, path: str) -> str | None:
     return context.text(node, path)
 
 
-def flag(context: PlacedContext, node: Node, path: str) -> bool | None:
+def flag(context: ReadContext, node: Node, path: str) -> bool | None:
     return context.flag(node, path)
 
 
-def whole(low: int, high: int) -> Reader:
-    def read(context: PlacedContext, node: Node, path: str) -> int | None:
+def whole(low: int, high: int) -> Callable[[ReadContext, Node, str], int | None]:
+    def read(context: ReadContext, node: Node, path: str) -> int | None:
         return context.whole(node, path, low, high)
 
     return read
 
 
 def placed(reader: Reader, *keys: str) -> Reader:
-    """With the place remembered under a task's keys, for what is wrong beyond the text."""
+    """Make a reader that remembers the place under a task's keys, for problems found beyond the text."""
 
     def read(context: PlacedContext, node: Node, path: str) -> Any:
         context.says(node, path, *keys)

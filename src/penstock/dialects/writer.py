@@ -10,7 +10,7 @@ import yaml
 
 LINE = 100
 TURNING = re.compile("[\x85\u202a-\u202e\u2066-\u2069]")
-"""What makes a text look like another one, and YAML does not escape by itself; `\\u202e`, in double quotes."""
+"""Characters that make a text look like another one, which YAML does not escape by itself."""
 
 
 class FlowMapping(dict[str, Any]):
@@ -31,7 +31,7 @@ class BlockDumper(yaml.CSafeDumper):
     """Texts of several lines as a block, the way people write scripts."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """The same text twice is written twice."""
+        """Write a value that occurs twice twice."""
         return True
 
 

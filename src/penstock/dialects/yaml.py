@@ -68,11 +68,11 @@ MIB = 1024 * 1024
 SIZE_LIMIT = MIB
 DEPTH_LIMIT = 40
 NODES_LIMIT = 25_000
-"""Of one document, as the two before."""
+"""Values in one document."""
 FILE_LIMIT = 16 * MIB
 FILE_NODES_LIMIT = 40 * NODES_LIMIT
 UNREADABLE_LIMIT = 20
-"""After so many documents that cannot be read nobody reads on."""
+"""Parsing stops after this many documents that cannot be read."""
 PROBLEMS_SHOWN = 100
 BREAK = "\r\n|[\n\r\x85\u2028\u2029]"
 START = re.compile(rf"(?:\A|{BREAK})(---(?=\s|\Z))")
@@ -122,13 +122,13 @@ def is_null(node: Node) -> bool:
 
 
 def invalid(source: str, problems: list[Problem]) -> Invalid:
-    """One error with every problem."""
+    """Make one error of all problems."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
     return Invalid(f"{shorten(source, 200)} has {count}.", problems=in_order(problems))
 
 
 def in_order(problems: Sequence[Problem]) -> list[Problem]:
-    """In the order of the file, as far as a person would read on."""
+    """Sort problems by their place in the file, and keep as many as a person would read."""
     shown = sorted(problems, key=_order)[:PROBLEMS_SHOWN]
     if len(problems) > PROBLEMS_SHOWN:
         shown.append(Problem(f"and {len(problems) - PROBLEMS_SHOWN:,} more"))
@@ -141,21 +141,21 @@ def _order(problem: Problem) -> tuple[int, ...]:
 
 
 def place(source: str, mark: TextPosition | None) -> str | None:
-    """`train.yaml:7:3`, counted from 1 as editors do."""
+    """Write a place: `train.yaml:7:3`, counted from 1 as editors do."""
     return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
 
 
 class YamlDocuments(NamedTuple):
-    """What was read of a text of several documents."""
+    """The documents of a text of several documents."""
 
     tops: list[Pairs]
     problems: list[Problem]
     doubtful: set[str]
-    """Names in those that could not be read."""
+    """Names in documents that could not be read."""
 
 
 def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
-    """The one mapping in a YAML text, and the problems that do not end the reading; raises Invalid for the rest."""
+    """Read the one mapping in a YAML text, and the problems that do not stop the parser; raise Invalid for others."""
     composer = YamlComposer(_decoded(text, source, SIZE_LIMIT), source)
     try:
         node = composer.document()
@@ -170,7 +170,7 @@ def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
 
 
 def read_mappings(text: str | bytes, source: str) -> YamlDocuments:
-    """The same for a text of several documents, empty ones skipped; raises Invalid only for the text as a whole."""
+    """Read a text of several documents, skipping empty ones; raise Invalid only for problems of the text as a whole."""
     composer = YamlComposer(_decoded(text, source, FILE_LIMIT), source)
     nodes: list[Node] = []
     doubtful: set[str] = set()
@@ -222,7 +222,7 @@ def _decoded(text: str | bytes, source: str, limit: int) -> str:
 
 
 def _one_escape(found: re.Match[str]) -> str:
-    """JSON writes a character beyond U+FFFF as two escapes, which the YAML parser does not put together."""
+    """Join the two escapes of a character beyond U+FFFF in JSON, which the YAML parser does not."""
     if not found[1]:
         return found[0]
     pair = bytes.fromhex(found[1] + found[2]).decode("utf-16-be")
@@ -230,7 +230,7 @@ def _one_escape(found: re.Match[str]) -> str:
 
 
 class _UnreadableError(Exception):
-    """This document is not read further; its problem is noted."""
+    """Stops reading a document, whose problem is noted."""
 
 
 class YamlComposer:
@@ -246,7 +246,7 @@ class YamlComposer:
         self._begin(0, 0)
 
     def _begin(self, at: int, line: int) -> None:
-        """Takes the text from here on. Empty lines in the place of those before it keep its marks right."""
+        """Parse the text from here on. Empty lines in the place of those before it keep positions right."""
         self._at, self._shift = at, at - line
         self._next: Callable[[], Any] = yaml.CBaseLoader("\n" * line + self.text[at:]).get_event
         self._next()
@@ -262,7 +262,7 @@ class YamlComposer:
         return node
 
     def following(self) -> Node | None:
-        """The next of several documents; None: there is no other."""
+        """Return the next of several documents; None at the end."""
         event = self._next()
         if type(event) is yaml.StreamEndEvent:
             return None
@@ -285,7 +285,7 @@ class YamlComposer:
             self.problems += [problem] if problem not in self.problems[-1:] else []
 
     def skip(self) -> str:
-        """Goes on with the document after the one that cannot be read, which is given back as it is written."""
+        """Skip a document that cannot be read, and return its text."""
         self._unreadable += 1
         found = START.search(self.text, self._at + 1) if self._unreadable < UNREADABLE_LIMIT else None
         until = found.start(1) if found else len(self.text)
@@ -330,7 +330,7 @@ class YamlComposer:
                 self._problem("merging with '<<' is not supported", mark, "write the keys out")
             elif key.text in seen:
                 first = seen[key.text].line + 1
-                self._problem(f"the key '{shorten(key.text)}' is here twice; it is first on line {first}", mark)
+                self._problem(f"the key '{shorten(key.text)}' appears twice; it is first on line {first}", mark)
             else:
                 seen[key.text] = mark
                 pairs.append((key, value))
@@ -372,7 +372,7 @@ class YamlComposer:
 
 
 def from_values(value: Any, depth: int = 0) -> Node:
-    """JSON's values as the same nodes, without positions."""
+    """Return JSON values as nodes, without positions."""
     if isinstance(value, str):
         return _json_text(value)
     if value is None or isinstance(value, bool):

@@ -44,9 +44,25 @@ class Verb(StrEnum):
     """Asks for no identity: the answer holds nothing that belongs to anyone."""
 
 
-def refusal(verb: Verb, kind: Kind, where: str = "here") -> str:
-    """Return the message for someone who lacks a right."""
-    return f"You may not {verb} {'an' if kind is Kind.Audit else 'a'} {kind} {where}."
+def refusal(verb: Verb, kind: Kind, where: str | None = None) -> str:
+    """Say what somebody may not do: `You may not read logs in group vision.`"""
+    what = ACTIONS.get((verb, kind)) or f"{VERBS.get(verb, verb)} {THINGS.get(kind) or f'{kind.lower()}s'}"
+    return f"You may not {what} {where or ('on this server' if kind in SERVER_KINDS else 'in any of your groups')}."
+
+
+VERBS = {Verb.get: "see", Verb.update: "change"}
+THINGS = {Kind.GPU: "GPUs", Kind.CPU: "CPUs", Kind.Audit: "the audit", Kind.Server: "the server"}
+ACTIONS = {
+    (Verb.logs, Kind.Workload): "read logs",
+    (Verb.exec, Kind.Workload): "run programs in workloads",
+    (Verb.exec, Kind.Volume): "open shells on volumes",
+    (Verb.use, Kind.Node): "run workloads on nodes",
+    (Verb.use, Kind.Storage): "keep volumes on storages",
+    (Verb.get, Kind.Audit): "read the audit",
+    (Verb.get, Kind.Server): "see anything",
+    (Verb.stop, Kind.Server): "stop or restart the server",
+    (Verb.inspect, Kind.Server): "read the metrics",
+}
 
 
 Right = tuple[Verb, Kind]

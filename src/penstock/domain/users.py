@@ -120,6 +120,10 @@ class Caller:
         if not self.rights.may(verb, kind, where):
             raise Forbidden(refusal(verb, kind, f"in group {where}"))
 
+    def refusal(self, verb: Verb, kind: Kind) -> str:
+        """Say that they may not, in the chosen group or, if none was chosen, in any."""
+        return refusal(verb, kind, f"in group {self.chosen}" if self.chosen and kind not in SERVER_KINDS else None)
+
     def reaches(self, verb: Verb, kind: Kind, group: str) -> bool:
         """Is this request about things of that group, and may they do this to them?"""
         return self.chosen in (None, group) and self.rights.may(verb, kind, group)

@@ -34,7 +34,6 @@ from penstock.server.identity import permitted
 from penstock.server.parts import Parts
 from penstock.server.permissions import NEEDS
 from penstock.server.routes import (
-    docs,
     documents,
     exec,
     inspect,
@@ -53,12 +52,12 @@ from penstock.wire.pages import ErrorBody
 log = logging.getLogger(__name__)
 NOWHERE, NOWHERE_HINT = "There is nothing at this address.", "GET /docs lists what there is."
 DESCRIPTION = "Volumes and workloads on AI clusters. Everything under `/v1` is ours; the rest is k8s-cli's."
-NOUNS = (workloads, volumes, exec, inspect, documents, nodes, server, tokens, people, usage, k8s_cli, docs)
+NOUNS = (workloads, volumes, exec, inspect, documents, nodes, server, tokens, people, usage, k8s_cli)
 """The most used first: they are tried in this order."""
 
 
 def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
-    """`parts` may be missing only where nothing is served, such as for the OpenAPI document."""
+    """Make the application; `parts` may be missing only if nothing is served, such as for the OpenAPI document."""
     app = PenstockApi(
         title="Penstock",
         version=__version__,
@@ -84,7 +83,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
 
 
 def _refuse_open_doors(router: APIRouter) -> None:
-    """A route that the table does not call public must ask who is there; one that is not in the table cannot be."""
+    """Refuse to start with a route that does not check permissions as the table says, or is not in it."""
     for route in router.routes:
         assert isinstance(route, APIRoute | APIWebSocketRoute)
         asks = any(each.call is permitted for each in route.dependant.dependencies)
@@ -95,7 +94,7 @@ def _refuse_open_doors(router: APIRouter) -> None:
 
 
 def methods(route: APIRoute | APIWebSocketRoute) -> set[str]:
-    """A WebSocket is asked for with GET, and needs what that says."""
+    """Return a route's methods; a WebSocket is opened with GET, and needs the rights of that."""
     return route.methods or set() if isinstance(route, APIRoute) else {"GET"}
 
 
@@ -125,7 +124,7 @@ async def _known(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _note(request: Request, about: str, caller: Caller, verb: Verb, kind: Kind) -> None:
-    """What was refused, with the name that was given."""
+    """Write a refusal into the audit, with the name that was given."""
     named = about or next(iter(request.path_params.values()), "")
     method = request.scope.get("method", "GET")  # a WebSocket has none
     deed = Deed(verb, kind, caller.chosen or "", shorten(named))
@@ -133,7 +132,7 @@ async def _note(request: Request, about: str, caller: Caller, verb: Verb, kind: 
 
 
 async def _unreadable(request: Request, error: Exception) -> JSONResponse:
-    """FastAPI's findings about query and body, in our words and our shape."""
+    """Answer FastAPI's validation errors in our words and our shape."""
     found: list[dict[str, Any]] = list(error.errors()) if isinstance(error, ValidationException) else []
     if any(each["type"] == "json_invalid" for each in found):
         why = str(found[0].get("ctx", {}).get("error", "it cannot be read"))[:300]
@@ -146,7 +145,7 @@ def _message(found: dict[str, Any]) -> str:
     if found["type"] == "missing":
         return "is missing"
     if found["type"] == "extra_forbidden":
-        return "is not known here"
+        return "is not a known field"
     return str(found["msg"])[:300]
 
 
@@ -156,19 +155,19 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
         return _body(NotFound(NOWHERE, hint=NOWHERE_HINT))
-    message = "This address does not take that method." if status == 405 else "The request was refused."
+    message = "This address does not accept that method." if status == 405 else "The request was refused."
     return _body(BadRequest(message), status, error.headers if isinstance(error, HTTPException) else None)
 
 
 async def _gone(request: Request, error: Exception) -> JSONResponse:
-    """Nobody is there to read it."""
+    """Answer a client that has gone; nobody reads it."""
     return _body(BadRequest("The client went away."))
 
 
 async def _defect(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     hint = "Its log says more: penstock server logs"
-    return _body(PenstockError("The server met a defect of its own.", hint=hint))
+    return _body(PenstockError("The server ran into an internal error.", hint=hint))
 
 
 GROUP = {
@@ -182,7 +181,7 @@ GROUP = {
 
 class PenstockApi(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """`group` is read where identity is, not by FastAPI: so it is written here, not found."""
+        """Add the parameter `group`, which is read with the identity and not by FastAPI."""
         if self.openapi_schema is None:
             for path, operations in super().openapi()["paths"].items():
                 for method, operation in operations.items():

@@ -42,7 +42,7 @@ class Gate:
             await self._app(scope, self._counted(_limit_of(scope), receive), send)
 
     def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> PenstockError | None:
-        """A page in a browser can be made to send requests here under another name (DNS rebinding): look at Host."""
+        """Check the body's kind and size, and Host: DNS rebinding makes browsers send requests under another name."""
         peer = scope["state"].get("peer")
         if (peer is None or peer.uid is None) and not self._is_ours(headers.get(b"host", b"").decode("latin-1")):
             return BadRequest("The Host header does not name this server.", hint="See the setting allowed_hosts.")
@@ -63,7 +63,7 @@ class Gate:
         return TooLarge(f"The body is larger than {self._limits[setting][1]}.", hint=f"See the setting {setting}.")
 
     def _counted(self, setting: str, receive: Receive) -> Receive:
-        """For a body that does not say how long it is."""
+        """Count the bytes of a body that does not announce its length."""
         seen, (limit, _) = 0, self._limits[setting]
 
         async def counted() -> Message:
@@ -82,7 +82,7 @@ def _said(settings: Settings) -> dict[str, str]:
 
 
 def _limit_of(scope: Scope) -> str:
-    """The setting that says how large the body may be."""
+    """Return the name of the setting that limits the body."""
     return "documents_limit" if scope["path"] in WHOLE_FILES else "body_limit"
 
 
@@ -91,7 +91,7 @@ def _has_body(headers: dict[bytes, bytes]) -> bool:
 
 
 async def _refuse_stranger(scope: Scope) -> PenstockError | None:
-    """FastAPI reads a body before it asks who sent it: over TCP that would be memory for whoever wants it."""
+    """Identify the sender of a body over TCP before FastAPI reads it into memory."""
     peer = scope["state"].get("peer")
     if peer is not None and peer.uid is not None:
         return None
@@ -103,7 +103,7 @@ async def _refuse_stranger(scope: Scope) -> PenstockError | None:
 
 
 def _refuse_origin(headers: dict[bytes, bytes]) -> PenstockError | None:
-    """A browser opens WebSockets for any page, to anywhere, and says only which page that was."""
+    """Refuse WebSockets that a browser opens for a page of another origin."""
     origin = headers.get(b"origin")
     ours = headers.get(b"host", b"")
     if origin is None or origin.lower() in (b"http://" + ours.lower(), b"https://" + ours.lower()):

@@ -12,7 +12,7 @@ from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from penstock.domain.names import USER, shorten
-from penstock.domain.policy import EVERYTHING, Kind, Verb, refusal
+from penstock.domain.policy import EVERYTHING, Kind, Verb
 from penstock.domain.users import Caller, Proof
 from penstock.errors import Forbidden, Invalid, NotFound, Problem, Unauthenticated
 from penstock.server.parts import Parts
@@ -22,13 +22,15 @@ from penstock.services.people.accounts import user_name
 
 REMEDIES = (
     "Send a token (penstock token create) as 'Authorization: Bearer …', "
-    "or start the server with 'penstock server start --auth header' to have X-User believed."
+    "or start the server with 'penstock server start --auth header' to have X-User accepted."
 )
-ANOTHER = "An admin makes another: penstock adm token create USER; on the server's own machine: penstock token create."
+ANOTHER = (
+    "Ask an admin for another: penstock adm token create USER; on the server's own machine: penstock token create."
+)
 
 
 async def identify(request: HTTPConnection) -> Caller:
-    """Kernel, token or (in header mode) X-User; anything else is nobody. One with a body was asked at the gate."""
+    """Identify the caller by the kernel, a token or (in header mode) X-User. With a body, the gate did it already."""
     if known := request.scope["state"].get("caller"):
         caller: Caller = known
         return caller
@@ -43,9 +45,9 @@ async def identify(request: HTTPConnection) -> Caller:
     if peer.uid is not None:
         return _by_kernel(peer.uid, peer.gid, user_name(peer.uid))
     if named is not None:
-        raise Unauthenticated("X-User is not believed: this server asks for a token.", hint=REMEDIES)
-    hint = "Name yourself: X-User." if parts.settings.auth == "header" else REMEDIES
-    raise Unauthenticated("Nobody knows who you are.", hint=hint)
+        raise Unauthenticated("X-User is not accepted: this server requires a token.", hint=REMEDIES)
+    hint = "Send your name in X-User." if parts.settings.auth == "header" else REMEDIES
+    raise Unauthenticated("You are not signed in.", hint=hint)
 
 
 @lru_cache
@@ -71,10 +73,10 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
 
 
 async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
-    """Believed only from a process of the server's own user that is not a job."""
+    """Trust X-User only from a process of the server's own user that is not a job."""
     believed = await asyncio.to_thread(is_own_process, peer) if peer.uid is None else peer.uid == os.geteuid()
     if not believed:
-        raise Unauthenticated("X-User is believed only from this server's own user, never from inside a job.")
+        raise Unauthenticated("X-User is accepted only from this server's own user, never from inside a job.")
     if not USER.match(named):
         problem = Problem(f"'{shorten(named)}' is not a user name", field="X-User")
         raise Invalid("The user name cannot be used.", problems=[problem])
@@ -82,14 +84,14 @@ async def _by_header(request: HTTPConnection, peer: Peer, named: str) -> Caller:
 
 
 class AuthorizedCall(NamedTuple):
-    """Who asks, and the parts that can answer."""
+    """An authorized caller, and the parts of the server."""
 
     caller: Caller
     parts: Parts
 
 
 async def permitted(request: HTTPConnection) -> AuthorizedCall:
-    """Who is asking, and does the table let them? Every route that is not public takes this."""
+    """Identify the caller and check the table of permissions. Every route that is not public depends on this."""
     verb, kind = NEEDS[request.scope.get("method", "GET"), request.scope["route"].path_format]  # a WebSocket has none
     parts: Parts = request.app.state.parts
     caller = await identify(request)
@@ -100,19 +102,19 @@ async def permitted(request: HTTPConnection) -> AuthorizedCall:
         caller = _of_all(caller) if looks and chosen == EVERYTHING else parts.people.in_group(caller, chosen)
     request.scope["state"]["asked"] = (caller, verb, kind)
     if not caller.may(verb, kind):
-        raise Forbidden(refusal(verb, kind), hint=_who_decides(caller))
+        raise Forbidden(caller.refusal(verb, kind), hint=_who_decides(caller))
     return AuthorizedCall(caller, parts)
 
 
 def _of_all(caller: Caller) -> Caller:
-    """Looking at all groups, which only those do who have rights in all; nothing is ever made there."""
+    """Return the caller with a view of all groups, which needs rights in all; nothing is created there."""
     if not caller.rights.everywhere:
         raise NotFound(f"Group {EVERYTHING} not found")
     return of_everything(caller)
 
 
 def of_everything(caller: Caller) -> Caller:
-    """Asking for as much as they may see."""
+    """Return the caller with a view of everything they may see."""
     return replace(caller, everything=True)
 
 
@@ -121,9 +123,9 @@ def _who_decides(caller: Caller) -> str | None:
 
 
 def require_membership(caller: Caller) -> None:
-    """What the server is and has tells of its machine: it is for those who work here, not for every name it knows."""
+    """Require membership in a group: facts about the server and its machine are not for everyone it knows."""
     if not caller.rights.given and not caller.may(Verb.stop, Kind.Server):
-        raise Forbidden("You are in no group of this server.", hint=_who_decides(caller))
+        raise Forbidden("You are not a member of any group on this server.", hint=_who_decides(caller))
 
 
 def require_all_groups(caller: Caller, kind: Kind, verb: Verb = Verb.get) -> None:

@@ -15,10 +15,10 @@ from collections import Counter
 from penstock.errors import PenstockError, Unavailable
 
 HEAD_BYTES = 64 * 1024
-"""Of a request's line and headers, and of everything else that is not its body."""
+"""The limit on a request's line, headers and everything else but its body."""
 HEAD_SECONDS = 15
 BODY_SECONDS = 30
-"""Between two pieces of a body."""
+"""Seconds between two pieces of a body."""
 SHARE = 4
 """One account, or everybody over TCP, may hold a quarter of the descriptors; all other accounts together half. The
 last quarter is left to the server's own account and to its own work."""
@@ -31,7 +31,7 @@ Holder = int | str
 
 
 def address_of(host: str) -> str:
-    """What is counted as one address: a machine has all of its loopback network, and a whole /64 of IPv6."""
+    """Return what counts as one address: the whole loopback network, and a /64 of IPv6."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -46,7 +46,7 @@ def address_of(host: str) -> str:
 
 
 class Connections:
-    """Counts who holds how many."""
+    """Counts the connections of each holder."""
 
     def __init__(self, per_address: int) -> None:
         self._per_address = per_address
@@ -55,7 +55,7 @@ class Connections:
         self._accounts = 0
 
     def take(self, holder: Holder) -> PenstockError | None:
-        """Count one; the error says why it must not stay. It is to be given back either way."""
+        """Count a connection, and return an error if it must be closed. It must be given back in either case."""
         share = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE
         self._held[holder] += 1
         held = self._held[holder]
@@ -84,7 +84,7 @@ class Connections:
 
 
 def refusal(error: PenstockError) -> bytes:
-    """An error as a whole answer, for where no request was read."""
+    """Return an error as a complete HTTP response, for when no request was read."""
     body = json.dumps(error.body()).encode()
     head = f"HTTP/1.1 {error.status} {error.code}\r\ncontent-type: application/json\r\nconnection: close\r\n"
     return head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body

@@ -31,7 +31,7 @@ TRIES = 10
 LONGEST_PATH = 100
 V4, V6 = "127.0.0.1", "::1"
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""What a machine without IPv6 says."""
+"""The errors of a machine without IPv6."""
 
 
 def unix_listener(settings: Settings, handed: socket.socket | None = None) -> socket.socket:
@@ -60,7 +60,7 @@ def has_short_path(path: Path) -> bool:
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
-    """The kernel takes 107 bytes; a longer path is reached through a handle on its directory."""
+    """Bind a socket; a path longer than the kernel's 107 bytes goes through a handle on its directory."""
     if has_short_path(path):
         listener.bind(str(path))
         return
@@ -82,14 +82,14 @@ class TcpPort:
     problem: str | None = None
     fix: str | None = None
     waits: bool = False
-    """Is it taken as soon as it is free?"""
+    """True if the port is taken as soon as it is free."""
 
     @property
     def address(self) -> str | None:
         return address_of(self.sockets[0]) if self.sockets else None
 
     def take(self) -> bool:
-        """Is it free by now, and ours?"""
+        """Try to take the port, and tell whether that worked."""
         try:
             self.sockets = _listen(self.host, self.number)
         except OSError:
@@ -98,20 +98,20 @@ class TcpPort:
         return True
 
     def look(self) -> None:
-        """Find out who holds it."""
+        """Find out who holds the port."""
         self.problem = (
             f"{who_listens(self.number)}, so this server has no TCP port: it answers on its Unix socket alone, "
             "and takes the port when it is free"
         )
 
     def check(self) -> Check:
-        """For `penstock doctor`."""
+        """Return the check for `penstock doctor`."""
         detail = self.problem or f"listening on {self.address}"
         return Check(name="port", ok=self.problem is None, detail=detail, fix=self.fix, required=True)
 
 
 def handed_port(settings: Settings, handed: Sequence[socket.socket]) -> TcpPort | None:
-    """The port that was opened for us before we began, if there is one."""
+    """Return the TCP port that was opened for us before the start, if any."""
     ours = [each for each in handed if each.family != socket.AF_UNIX]
     if settings.auth == "header" and any(not is_loopback(each.getsockname()[0]) for each in ours):
         raise StartRefused("--auth header listens on loopback only, and a socket that was handed over does not.")
@@ -126,7 +126,7 @@ def is_loopback(host: str) -> bool:
 
 
 def open_port(settings: Settings, *, chosen: bool, known: bool) -> TcpPort:
-    """The port asked for. Where it is taken: one of the next, if nobody has `chosen` it and nobody can be `known` by a
+    """Open the requested port. If it is taken: one of the next, if nobody has `chosen` it and nobody is `known` by a
     token; else none for now."""
     wanted, machines = settings.port, machine_port(settings)
     if not wanted:
@@ -151,7 +151,7 @@ def _next_port(host: str, wanted: int, machines: int | None) -> TcpPort:
 
 
 def _remember(settings: Settings, port: TcpPort) -> None:
-    """For the next start: by then somebody may know it."""
+    """Keep the port for the next start: somebody may know it by then."""
     if _remembered(settings) == port.number:
         return
     place = settings.data_dir / "port"
@@ -168,7 +168,7 @@ def _remembered(settings: Settings) -> int | None:
 
 
 def _taken(port: TcpPort) -> bool:
-    """Have we got it? An error that is not about others ends the start."""
+    """Tell whether the port is ours now; an error other than "in use" ends the start."""
     try:
         port.sockets = _listen(port.host, port.number)
     except OSError as error:
@@ -206,7 +206,7 @@ def _any_port(host: str) -> TcpPort:
 
 
 def _listen(host: str, number: int) -> list[socket.socket]:
-    """All or none."""
+    """Listen on all addresses, or none."""
     first = _listener(host, number)
     sockets = [first]
     for other in _others(first.getsockname()[0]):
@@ -221,7 +221,7 @@ def _listen(host: str, number: int) -> list[socket.socket]:
 
 
 def _others(address: str) -> list[str]:
-    """The address `localhost` may also mean where this one is served."""
+    """Return the other addresses that `localhost` may mean beside this one."""
     return {V4: [V6], "0.0.0.0": [V6], V6: [V4]}.get(address, [])  # noqa: S104
 
 
@@ -251,7 +251,7 @@ VARIABLES = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 
 
 def inherited_listeners() -> list[socket.socket]:
-    """Those meant for this process, each checked to be what we serve. Asked once: children inherit none of it."""
+    """Return the sockets handed to this process, each checked. Call it once: children inherit none of them."""
     count, meant = (os.environ.get(name, "") for name in VARIABLES[:2])
     for name in VARIABLES:
         os.environ.pop(name, None)
@@ -276,7 +276,7 @@ def _inherited_listener(number: int) -> socket.socket:
 
 
 def unix_of(found: Sequence[socket.socket], path: Path) -> socket.socket | None:
-    """The Unix socket among them, which must lie where every command looks for it."""
+    """Return the Unix socket among them, which must be at the path where every command looks for it."""
     ours = [each for each in found if each.family == socket.AF_UNIX]
     wrong = [each.getsockname() for each in ours if each.getsockname() != str(path)]
     if wrong or len(ours) > 1:
@@ -285,7 +285,7 @@ def unix_of(found: Sequence[socket.socket], path: Path) -> socket.socket | None:
 
 
 def become_anew(kept: Sequence[socket.socket]) -> None:
-    """Does not return: this process is the new server, with these sockets."""
+    """Replace this process with a new server that has these sockets. Does not return."""
     high = [fcntl.fcntl(each.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST + len(kept) + 1) for each in kept]
     for number, source in enumerate(high, FIRST):
         os.dup2(source, number, inheritable=True)

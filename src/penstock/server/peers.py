@@ -39,7 +39,7 @@ class Peer:
 
     @property
     def holder(self) -> Holder | None:
-        """Whom the connection is counted for; the server's own account is not counted."""
+        """Return who the connection counts for; the server's own account is not counted."""
         if self.uid is not None:
             return None if self.uid == os.geteuid() else self.uid
         return address_of(self.remote[0]) if self.remote else None
@@ -108,7 +108,7 @@ class PeerProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def close_if_stalled(self) -> None:
-        """A peer is not blamed while it is us who do not read."""
+        """Refuse a request that stalls; a peer is not blamed while the server itself does not read."""
         if self._deadline is None or self.ticks <= self._deadline or self.flow.read_paused:
             return
         self._refuse(TooSlow("The rest of the request did not come in time."))
@@ -129,12 +129,12 @@ def _too_large() -> HeadTooLarge:
 
 
 def _size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    """As it was sent: each header has a colon, a space and the end of its line."""
+    """Return the head's size as sent: each header has a colon, a space and the end of its line."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 def close_stalled(connections: Iterable[object]) -> None:
-    """To be called once a second."""
+    """Check the deadlines; call it once a second."""
     PeerProtocol.ticks += 1
     for connection in list(connections):
         if isinstance(connection, PeerProtocol):
@@ -188,7 +188,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 
 
 def _notice_dead_peers(connection: Any) -> None:
-    """By the kernel: an answer to a ping of ours may be held up behind data that someone takes their time to read."""
+    """Detect dead peers by the kernel's keepalive: an answer to a ping may be stuck behind data that is read slowly."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
@@ -205,7 +205,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def is_own_process(peer: Peer) -> bool:
-    """Is the other end of this loopback connection held by processes of our own uid and PID namespace (so: not by a
+    """Tell whether the other end of this loopback connection belongs to our own uid and PID namespace (so: not to a
     job), and by nobody else?"""
     if peer.remote is None or peer.local is None:
         return False
@@ -214,7 +214,7 @@ def is_own_process(peer: Peer) -> bool:
 
 
 def _socket_of(address: tuple[str, int], towards: tuple[str, int]) -> tuple[int, str] | None:
-    """(uid, inode) of the socket bound to `address` and connected to `towards`."""
+    """Return uid and inode of the socket bound to `address` and connected to `towards`."""
     for fields in tcp_sockets():
         if _is(fields[1], address) and _is(fields[2], towards):
             return int(fields[7]), fields[9]
@@ -222,7 +222,7 @@ def _socket_of(address: tuple[str, int], towards: tuple[str, int]) -> tuple[int,
 
 
 def _is(text: str, address: tuple[str, int]) -> bool:
-    """Does `0100007F:1F90` mean this address? IPv4 addresses may also stand mapped into IPv6."""
+    """Tell whether `0100007F:1F90` is this address; IPv4 addresses may be mapped into IPv6."""
     raw, port = text.split(":")
     if int(port, 16) != address[1]:
         return False
@@ -234,7 +234,7 @@ def _is(text: str, address: tuple[str, int]) -> bool:
 
 
 def _held_here_alone(inode: str) -> bool:
-    """A socket can be handed on, also out of a job: one holder of our own does not speak for the others."""
+    """Tell whether all holders of a socket are our own: it can be handed on, also out of a job."""
     ours = Path("/proc/self/ns/pid").readlink()
     held = False
     for process in _processes():
@@ -248,7 +248,7 @@ def _held_here_alone(inode: str) -> bool:
 
 
 def _is_a_job_of_ours(process: Path) -> bool:
-    """Does it run as this account, in a PID namespace below ours? That much everybody may see of every process."""
+    """Tell whether a process runs as this account in a PID namespace below ours, which everybody may see of it."""
     try:
         lines = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
     except OSError:
@@ -271,7 +271,7 @@ def _processes() -> Iterator[Path]:
 
 
 def holds(process: Path, inode: str) -> bool | None:
-    """None where it may not be seen."""
+    """Tell whether a process holds a socket; None if that may not be seen."""
     wanted = f"socket:[{inode}]"
     try:
         for number in os.listdir(process / "fd"):  # noqa: PTH208
@@ -286,7 +286,7 @@ def holds(process: Path, inode: str) -> bool | None:
 
 
 def who_listens(port: int) -> str:
-    """A sentence about who has this TCP port."""
+    """Say who holds a TCP port."""
     for fields in tcp_sockets():
         if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
             uid, inode = int(fields[7]), fields[9]

@@ -1,4 +1,4 @@
-"""The table of routes: the verb and kind each one needs. A route that is missing here is shut."""
+"""The table of routes: the verb and kind each one needs. A route that is missing here is closed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.domain.policy import Kind, Verb
 
 _PUBLIC = (Verb.public, Kind.Server)
 _EACH_DOCUMENT = (Verb.get, Kind.Server)
-"""A text may be about anything: what each of its documents needs is asked where it is read."""
+"""A text may be about anything: the rights for each of its documents are checked where it is read."""
 
 NEEDS: dict[tuple[str, str], tuple[Verb, Kind]] = {
     ("GET", "/"): _PUBLIC,

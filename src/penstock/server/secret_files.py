@@ -16,12 +16,12 @@ from penstock.settings import Settings
 
 SECRET = ("database_url", "telegram_token", "webhook_secret")
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
-"""Where systemd puts what `LoadCredential=` names."""
+"""The directory where systemd puts what `LoadCredential=` names."""
 LARGEST = 64 * 1024
 
 
 def with_secrets(settings: Settings) -> Settings:
-    """Return the settings with what their files say; what is wrong is named all at once."""
+    """Return the settings with the secrets from their files; report all problems at once."""
     problems: list[Problem] = []
     found: dict[str, Any] = {key: value for key in SECRET if (value := _value(key, settings, problems))}
     if problems:
@@ -33,7 +33,7 @@ def _value(key: str, settings: Settings, problems: list[Problem]) -> str | None:
     said, path = getattr(settings, key), getattr(settings, f"{key}_file")
     if said and path:
         hint = f"keep {key}_file, and take {key} out of the configuration"
-        problems.append(Problem(f"is said twice: as {key} and as {key}_file", where=f"{key}_file", hint=hint))
+        problems.append(Problem(f"is set twice: as {key} and as {key}_file", where=f"{key}_file", hint=hint))
         return None
     if path:
         return _read(Path(path), f"{key}_file", problems)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import SECONDS, Program
-from tests.cli.test_forwarding import HTTP, forwarding, listening, whole
+from tests.cli.test_port_forward import HTTP, forwarding, listening, whole
 from tests.e2e.kubernetes.house import House, house
 from tests.engines.contract.inspect import ECHO
 from tests.rig.cluster import Rig

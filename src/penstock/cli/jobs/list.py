@@ -12,7 +12,7 @@ from penstock.cli.ui.table import NAME, Column, Row, field, moment
 PATH = "/v1/workloads"
 EXPLAINED = ("pending", "failed", "unknown")
 REASON = 32
-"""So much of a reason is shown before other columns are left out for it: it is what the list is looked at for."""
+"""Width of a reason before other columns are dropped for it."""
 
 
 @command(
@@ -43,7 +43,7 @@ def list_jobs(
 
 
 def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, wide: bool) -> list[Column]:
-    """`items` is what will be shown, None where that is not known yet."""
+    """Return the columns for these items; None if the items are not known yet."""
     columns = [
         field("Task ID", "id"),
         field("Name", "name", least=NAME),
@@ -69,13 +69,13 @@ def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, 
 
 
 def _nodes(row: Row) -> str:
-    """Of an array what is done of how many."""
+    """Return the number of nodes; for an array, how many indexes are done."""
     array = row.get("array")
     return f"{array['completed']}/{array['count']}" if array else str(row.get("nodes", "-"))
 
 
 def is_explained(row: Row) -> bool:
-    """It waits or went wrong, and the server knows why: of what runs and of what ended well nobody asks."""
+    """Tell whether a job waits or went wrong and the server knows why."""
     return row["status"] in EXPLAINED and bool(row.get("message"))
 
 

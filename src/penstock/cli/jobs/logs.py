@@ -21,15 +21,17 @@ TAIL = click.IntRange(0, 1_000_000)
 
 
 def log_options(function: Function) -> Function:
-    """Which part of it."""
+    """Add the options that choose a part of a log."""
     for option in reversed(
         (
-            click.option("--tail", type=TAIL, metavar="N", help="Only the last N lines of what is there."),
-            click.option("--since", metavar="TIME", help="Only what is newer: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."),
-            click.option("-f", "--follow/--no-follow", default=None, help="Go on until the job ends."),
-            click.option("--node", type=click.IntRange(0), metavar="N", help="Only of this node."),
-            click.option("--index", type=click.IntRange(0), metavar="N", help="Only of this index of an array."),
-            click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt."),
+            click.option("--tail", type=TAIL, metavar="N", help="Only the last N lines."),
+            click.option(
+                "--since", metavar="TIME", help="Only lines newer than this: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."
+            ),
+            click.option("-f", "--follow/--no-follow", default=None, help="Keep printing until the job ends."),
+            click.option("--node", type=click.IntRange(0), metavar="N", help="Only this node."),
+            click.option("--index", type=click.IntRange(0), metavar="N", help="Only this index of an array."),
+            click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only this attempt."),
             api_url_option(short=True),
         )
     ):
@@ -50,7 +52,7 @@ def log_options(function: Function) -> Function:
 def logs(ref: str, follow: bool | None, **asked: Any) -> None:
     """Show what a job prints, until it ends.
 
-    Ctrl-C ends only the following: the job goes on, and the exit code is 0.
+    Ctrl-C stops following, not the job; the exit code is then 0.
     """
     show_log(ref, follow=follow is not False, **asked)
 
@@ -80,7 +82,7 @@ def show_log(
 
 
 def _moment(since: str | None) -> str | None:
-    """A duration back from now, or a time as it is written, as ISO in UTC."""
+    """Return a duration back from now, or a time, as ISO in UTC."""
     if since is None:
         return None
     from datetime import UTC, datetime, timedelta

@@ -24,7 +24,7 @@ from penstock.client.address import segment
 @output_option
 @api_url_option()
 def retry(refs: Sequence[str], indexes: Sequence[int], output: str, api_url: str | None) -> int:
-    """Give jobs that failed or were stopped another attempt; of an array only what did not complete."""
+    """Start another attempt of jobs that failed or were stopped; of an array, only what did not complete."""
     client = connect(api_url)
     body = {"indexes": list(indexes)} if indexes else {}
     return each(

@@ -18,7 +18,7 @@ from penstock.domain.secrets import masked_all
 
 MOST = 50
 INTEREST = {"CRASHED": 0, "UNKNOWN": 0, "STOPPED": 0, "EXITED": 2}
-"""Of an array's indexes, which to show first."""
+"""Which of an array's indexes are shown first."""
 
 
 @command(
@@ -89,14 +89,14 @@ def _what_it_asked(job: Row) -> list[tuple[str, str]]:
 
 
 def _selectors(asked: Row) -> str | None:
-    """`node lab-1, CPU AMD EPYC, label disk=ssd`"""
+    """Write selectors: `node lab-1, CPU AMD EPYC, label disk=ssd`."""
     said = [f"{word} {asked[key]}" for word, key in (("node", "node"), ("CPU", "cpu_product")) if asked.get(key)]
     said += [f"label {label}={value}" for label, value in (asked.get("labels") or {}).items()]
     return ", ".join(said) or None
 
 
 def _array(job: Row) -> str | None:
-    """`100, 8 at once: 90 completed, 2 failed, 8 running`"""
+    """Write an array: `100, 8 at once: 90 completed, 2 failed, 8 running`."""
     array = (job.get("spec") or {}).get("array")
     if not array:
         return None
@@ -153,7 +153,7 @@ def _run(run: str | list[str]) -> list[str]:
 
 
 def _unit_lines(job: Row) -> list[str]:
-    """Of very many those that went wrong, then those that run: what completed is counted."""
+    """Draw a table of nodes or indexes; of very many, those that failed or run come first, and the rest is counted."""
     units = sorted(job["units"], key=lambda unit: INTEREST.get(unit["state"], 1)) if len(job["units"]) > MOST else None
     lines = table((units or job["units"])[:MOST], _units(job), indent=2)
     if units:
@@ -162,7 +162,7 @@ def _unit_lines(job: Row) -> list[str]:
 
 
 def _units(job: Row) -> list[Column]:
-    """Attempts are told apart once there is more than one, and an array's units by their index."""
+    """Choose the columns: an attempt column if there was more than one, the index for arrays."""
     first = field("Index", "index") if (job.get("spec") or {}).get("array") else field("Node", "rank")
     attempts = [field("Attempt", "attempt")] if job.get("attempt", 1) > 1 else []
     in_containers = any(unit.get("container") for unit in job["units"])

@@ -27,22 +27,22 @@ PATH = "/v1/workloads"
     penstock jobs stop --all --all-users --yes""",
 )
 @click.argument("refs", metavar="[NAME_OR_ID]...", nargs=-1, shell_complete=active_job_names)
-@click.option("-a", "--all", "everything", is_flag=True, help="All of yours that are not over.")
+@click.option("-a", "--all", "everything", is_flag=True, help="All of your active jobs.")
 @all_users_option("With --all: everyone's (admin).")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, although other people's jobs are stopped.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before stopping other people's jobs.")
 @output_option
 @api_url_option()
 def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, output: str, api_url: str | None) -> int:
     """Stop jobs. They stay listed, with their logs, until they are deleted.
 
-    Before other people's jobs are stopped it asks, and says how many of whom.
+    Before it stops other people's jobs it asks, and says how many belong to whom.
     """
     if all_users and not everything:
         raise click.UsageError("--all-users needs --all.")
     if everything and refs:
-        raise click.UsageError("Name jobs or say --all, not both.")
+        raise click.UsageError("Name jobs or use --all, not both.")
     if not everything and not refs:
-        raise click.UsageError("Name a job, or say --all.")
+        raise click.UsageError("Name a job, or use --all.")
     client = connect(api_url)
     if not everything:
         return each(refs, lambda ref: _stop_one(client, ref, yes), output, becomes)
@@ -59,7 +59,7 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, outp
 
 
 def _agreed(client: Client) -> bool:
-    """Asks before anything of other people's is stopped; where nothing of theirs is, nothing is asked."""
+    """Ask before other people's jobs are stopped."""
     jobs = client.list(PATH, {"all_users": True, "status": "pending,running"}, 0).items
     whose = of_others(client, jobs)
     return whose is None or confirmed(f"Stop {len(jobs)} job{'' if len(jobs) == 1 else 's'} {whose}?", "--yes")

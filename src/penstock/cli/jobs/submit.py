@@ -32,7 +32,7 @@ PATH = "/v1/workloads"
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
 @click.option("--env", "envs", multiple=True, metavar="KEY=VALUE", help="Set or replace a variable.")
-@click.option("--name", help="Another name than the file's.")
+@click.option("--name", help="Use this name instead of the file's.")
 @click.option(
     "--after",
     multiple=True,
@@ -40,7 +40,7 @@ PATH = "/v1/workloads"
     shell_complete=job_names,
     help="Start when this job has completed; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say whether it is valid and whether it fits now.")
+@click.option("--dry-run", is_flag=True, help="Only check whether it is valid and would fit now.")
 @output_option
 @api_url_option(short=True)
 def submit(
@@ -55,8 +55,8 @@ def submit(
 ) -> int:
     """Submit a task and follow its log until it ends.
 
-    FILE is the task's YAML; - is standard input. The exit code is the job's own. Ctrl-C ends only the
-    following: the job goes on. With -o json, yaml or name the job is printed instead of its log, as with --detach.
+    FILE is the task's YAML; - is standard input. The exit code is the job's own. Ctrl-C stops following,
+    not the job. With -o json, yaml or name the job is printed instead of its log, as with --detach.
     """
     body: dict[str, Any] = {"text": read_file(file), "source": "<stdin>" if file == "-" else file}
     body |= (
@@ -73,7 +73,7 @@ def submit(
 
 
 def folder_of(file: str) -> str:
-    """Where directories that it names are looked for."""
+    """Return the directory that relative workdirs are in."""
     return "" if file == "-" else os.path.dirname(file)  # noqa: PTH120 - pathlib would cost every submit 5 ms
 
 
@@ -123,13 +123,13 @@ def submit_and_follow(client: Client, body: dict[str, Any], base: str, *, detach
 
 
 def active_venv(client: Client) -> dict[str, Any]:
-    """A server on another machine could not find it."""
+    """Return the active virtual environment, which only a server on this machine can find."""
     venv = os.environ.get("VIRTUAL_ENV") if client.local else None
     return {"venv": venv} if venv else {}
 
 
 def send(client: Client, body: dict[str, Any], base: str, path: str = PATH, query: Query | None = None) -> Any:
-    """Submit; where the server asks for a directory that the text names, pack it, send it and submit again."""
+    """Submit; if the server asks for a directory that the text names, pack it, send it and submit again."""
     timeout = None if path == PATH else FILE_SECONDS
     try:
         return client.post(path, body, query, create=True, timeout=timeout)

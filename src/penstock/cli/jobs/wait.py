@@ -31,7 +31,7 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
     """Wait until jobs have ended.
 
     The exit code is the job's own, or 1 if it did not run to an end of its own or is not over in time; of several
-    jobs, that of the first named one that did not complete. Ctrl-C ends only the waiting, with exit code 130.
+    jobs, that of the first named one that did not complete. Ctrl-C stops waiting, with exit code 130.
     """
     deadline = None if timeout is None else monotonic() + _seconds(timeout)
     client = connect(api_url)
@@ -52,7 +52,7 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
 
 
 def _tell(job: Job, timeout: str | None) -> int:
-    """Say how it ended, or that it did not in time; the exit code of it."""
+    """Say how a job ended, or that it did not in time, and return its exit code."""
     if not is_over(job):
         note(f"Task {job['id']} ({job['name']}) is still {job['status']} after {timeout}.")
         return 1

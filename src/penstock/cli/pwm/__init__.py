@@ -24,4 +24,4 @@ COMMANDS = {
 @click.group("pwmcli", cls=LazyGroup, places=COMMANDS, context_settings=HELP)
 @version_option
 def pwmcli() -> None:
-    """Workloads on GPU servers and workstations, by name."""
+    """Manage workloads on GPU servers and workstations, by name."""

@@ -50,7 +50,7 @@ def _number(row: Row, key: str) -> float:
 
 
 def _known(row: Row, key: str, total: str) -> str:
-    """Of a node that never answered nothing is known: none has no CPUs."""
+    """Return a value, or `-` for a node that never answered."""
     return str(row[key]) if _number(row, total) else "-"
 
 
@@ -59,7 +59,7 @@ def _pools(row: Row, key: str) -> int:
 
 
 def _share(total: float, taken: float) -> str:
-    """Of one that has shrunk, more than there is may be taken."""
+    """Return the share as a percentage, at most 100: on a node that shrank, more than it has may be taken."""
     return f"{min(100 * taken / total, 100):.0f}%" if total else "-"
 
 
@@ -68,7 +68,7 @@ def _bytes(amount: int | None) -> str:
 
 
 def cpus(nodes: Sequence[Row]) -> list[Row]:
-    """One row for all the CPUs of a node: they are alike."""
+    """Return one row for all CPUs of a node."""
     return [
         {
             "name": node["name"],
@@ -94,7 +94,7 @@ def cpu_columns(*, wide: bool) -> list[Column]:
 
 
 def gpus(nodes: Sequence[Row]) -> list[Row]:
-    """One row for each; where a cluster counts them and does not name them, one for each product of a node."""
+    """Return a row per GPU; for a cluster, which only counts them, a row per product of a node."""
     rows = []
     for node in nodes:
         seen = {"node": node["name"], "ready": node.get("ready", True), "last_seen": node.get("last_seen")}
@@ -108,7 +108,7 @@ def gpus(nodes: Sequence[Row]) -> list[Row]:
 
 
 def _looked_at(gpu: Row) -> Row:
-    """Its node may have answered since."""
+    """Return when the GPU itself was last seen, which may be earlier than its node."""
     return {"last_seen": gpu["last_seen"]} if gpu.get("last_seen") else {}
 
 
@@ -133,7 +133,7 @@ def gpu_columns(*, wide: bool) -> list[Column]:
 
 
 def _processes(row: Row) -> str:
-    """`python (4711, 5120 MiB)`; whose they are is said where they are not ours."""
+    """Write processes: `python (4711, 5120 MiB)`, and whose they are if they are not ours."""
     if row.get("taken_elsewhere"):
         return "another server on this machine"
     found = [_process(each) for each in row.get("processes") or ()] or [row.get("outside") or ""]
@@ -150,7 +150,7 @@ def _taken(row: Row) -> str:
 
 
 def frame_buffer(row: Row) -> str:
-    """`14286 MiB / 16130 MiB`: what is used of its memory."""
+    """Write the memory used: `14286 MiB / 16130 MiB`."""
     if row.get("memory_bytes") is None:
         return "-"
     return f"{mebibytes(row.get('memory_used_bytes'))} / {mebibytes(row['memory_bytes'])}"
@@ -161,7 +161,7 @@ def mebibytes(amount: int | None) -> str:
 
 
 def short_uuid(uuid: str) -> str:
-    """`GPU-9a4f8-f4a98f3e`: enough to tell it from any other; commands take it, too."""
+    """Shorten a uuid to what identifies it: `GPU-9a4f8-f4a98f3e`. Commands accept it, too."""
     first, _, rest = uuid.removeprefix("GPU-").partition("-")
     return f"GPU-{first[:5]}-{rest[-8:]}" if uuid.startswith("GPU-") and len(rest) >= 8 else uuid
 
@@ -178,7 +178,7 @@ def age(seconds: float) -> str:
 
 
 def lasted(start: str | None, end: str | None) -> str:
-    """From one time of the API to another; without an end, until now."""
+    """Return the age between two times of the API; without an end, until now."""
     if not start:
         return "-"
     until = datetime.fromisoformat(end) if end else datetime.now(UTC)
@@ -186,7 +186,7 @@ def lasted(start: str | None, end: str | None) -> str:
 
 
 def last_seen(row: Row) -> str:
-    """Where nobody says when, it is this machine, or a cluster that answers for it."""
+    """Return when a node was last seen; without a time it is this machine, or a cluster that answers for it."""
     moment = row.get("last_seen")
     if not moment:
         return "now" if row.get("ready", True) else "-"

@@ -38,7 +38,7 @@ def _groups(row: Row) -> str:
 
 
 def _policies(row: Row) -> str:
-    """Line by line: `ada: Workload get,apply; Volume get`."""
+    """Write a line per group: `ada: Workload get,apply; Volume get`."""
     return "\n".join(f"{group.get('name')}: {_policy(group.get('policy'))}" for group in row.get("groups") or ()) or "-"
 
 
@@ -49,7 +49,7 @@ def _policy(policy: dict[str, list[str]] | str | None) -> str:
 
 
 def _limits(limits: Row | None) -> str:
-    """`8 GPUs, 64 CPUs`; none is `-`."""
+    """Write limits: `8 GPUs, 64 CPUs`; none is `-`."""
     known = limits or {}
     said = [_count(known["gpus"], "GPU")] if known.get("gpus") is not None else []
     said += [count_cpus(known["cpus_milli"])] if known.get("cpus_milli") is not None else []

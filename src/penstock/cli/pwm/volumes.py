@@ -40,6 +40,6 @@ def storage_columns(*, wide: bool) -> list[Column]:
 
 
 def _mount(row: Row) -> str:
-    """`server:path` of an export, the node of a disk."""
+    """Return `server:path` of an export, or the node of a disk."""
     export = f"{row['server']}:{row.get('path') or ''}" if row.get("server") else None
     return str(row.get("mount_point") or export or row.get("node") or "-")

@@ -10,11 +10,11 @@ from penstock.client.api import Client
 from penstock.errors import Forbidden, NotFound
 
 HELD = "gpus_held"
-"""Beside what the API answers of a workload: the GPUs it has."""
+"""The key that is added to the API's workload: the GPUs it holds."""
 WAITING = ("INSERTED", "DENIED", "QUEUED")
 ENDED = ("EXITED", "CRASHED", "STOPPED", "UNKNOWN", "STUCK", "DELETED")
 NO_TROUBLE = ("SUBMITTED", "ADOPTED", "PLACED", "STARTED", "FINISHED")
-"""Reasons that say no more than the state."""
+"""Reasons that add nothing to the state."""
 ANY = "pwm.all"
 
 
@@ -41,7 +41,7 @@ def workload_columns(*, wide: bool) -> list[Column]:
 
 
 def with_places(client: Client, rows: Sequence[Row]) -> list[Row]:
-    """Each with the GPUs it has and the node it is on; nodes are asked only where one has any."""
+    """Add the GPUs and the node of each workload; nodes are asked for only if one is placed."""
     placed = [row for row in rows if is_locked(row)]
     if not placed:
         return list(rows)
@@ -61,12 +61,12 @@ def with_places(client: Client, rows: Sequence[Row]) -> list[Row]:
 
 
 def asks_for(resource: str, row: Row) -> bool:
-    """GPUs, or CPUs alone."""
+    """Tell whether a workload asks for GPUs, or for CPUs alone."""
     return bool(row.get("accelerators")) == (resource == "gpu")
 
 
 def is_locked(row: Row) -> bool:
-    """It has its place, and what is there is nobody else's. One in doubt keeps it as long as it is asked for."""
+    """Tell whether a workload holds its place; one in doubt keeps it."""
     in_doubt = _state(row) == "UNKNOWN" and not row.get("ended_at")
     return in_doubt or _state(row) not in WAITING + ENDED
 
@@ -76,7 +76,7 @@ def _state(row: Row) -> str:
 
 
 def _gpu_type(row: Row) -> str:
-    """What it has, else what it asked for."""
+    """Return the GPU product it holds, else the one it asked for."""
     if held := row.get(HELD):
         return ",".join(dict.fromkeys(str(gpu.get("product", "-")) for gpu in held))
     product, colon, _ = str(row.get("accelerators") or "").rpartition(":")
@@ -99,14 +99,14 @@ def _node(row: Row) -> str:
 
 
 def _container(row: Row) -> str:
-    """As much of the id as PWM shows, `describe` has all of it; of an array, how many there are now."""
+    """Return the container's id as short as PWM shows it; for an array, how many containers run."""
     if running := (row.get("array") or {}).get("running"):
         return f"{running} running"
     return ",".join(id_[:4] for id_ in row.get("containers") or ()) or "-"
 
 
 def _reason(row: Row) -> str:
-    """`null`, as the document has it, where there is nothing to say; the place in the queue beside it."""
+    """Return the reason with the place in the queue; `null`, as PWM has it, if there is none."""
     reason, ahead = row.get("reason"), row.get("ahead")
     if not reason or reason in NO_TROUBLE:
         return "null"
@@ -114,5 +114,5 @@ def _reason(row: Row) -> str:
 
 
 def _time(row: Row) -> str:
-    """How long it has run, or ran; before that, how long it has waited."""
+    """Return how long it has run; before it starts, how long it has waited."""
     return lasted(row.get("started_at") or row.get("created_at"), row.get("ended_at"))

@@ -1,1 +1,1 @@
-"""What commands share: tables, output, the terminal, options and confirmation."""
+"""The pieces that commands share: tables, output, the terminal, options and confirmation."""

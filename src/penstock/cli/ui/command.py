@@ -14,7 +14,7 @@ from penstock.errors import BadName, PenstockError, SettingsError
 Decorator = Callable[[Callable[..., Any]], click.Command]
 
 USER, ADMIN = "pwmcli", "pwmadm"
-"""The programs of PWM."""
+"""The names of PWM's programs."""
 OURS = 125
 """The exit code for an error of ours where every other code may be that of a program, as with `docker run`."""
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -47,14 +47,14 @@ class Command(click.Command):
 
 
 def _as_called(ctx: click.Context, line: str) -> str:
-    """An example in the words of the program that shows it: `pwmadm` is `penstock adm`."""
+    """Rewrite an example for the program that shows it: `pwmadm` is `penstock adm`."""
     program = ctx.find_root().info_name or "penstock"
     ours = "penstock adm" if program == ADMIN else "penstock"
     return program + line.removeprefix(ours) if line.startswith(f"{ours} ") else line
 
 
 class LazyGroup(click.Group):
-    """A group that knows where its commands are and imports one when it is asked for."""
+    """A group that imports a command when it is used."""
 
     def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,12 +85,12 @@ class LazyGroup(click.Group):
 
 
 def command(name: str, *, examples: str, **more: Any) -> Decorator:
-    """A command that shows its examples."""
+    """Declare a command with examples."""
     return click.command(name, cls=Command, examples=examples, **more)
 
 
 def version_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--vers` is PWM's word for it."""
+    """Add `--version`, and `--vers` as in PWM."""
     return click.option(
         "-v",
         "--version",

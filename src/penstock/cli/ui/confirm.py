@@ -16,13 +16,13 @@ from penstock.errors import PenstockError, Unreachable
 
 
 def confirmed(question: str, option: str = "--force") -> bool:
-    """The answer, typed or piped in; where there is nobody to give one, an error that names the option."""
+    """Ask a question and return the answer, typed or piped in; without one, raise an error that names the option."""
     try:
         return click.confirm(clean(question), err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError(f"{clean(question)} Nobody is there to answer: use {option}.") from None
+        raise click.UsageError(f"{clean(question)} There is no terminal to ask on: use {option}.") from None
 
 
 def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say: Callable[[Row], str]) -> int:

@@ -1,4 +1,4 @@
-"""Commands on a file of documents: how the file is named, what is sent, and what became of each document."""
+"""Commands on a file of documents: its option, the body to send, and the result of each document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def file_option(function: Function) -> Function:
 
 
 def optional_file(function: Function) -> Function:
-    """Where a thing can be named instead."""
+    """Add `--file` to a command that can name a thing instead."""
     return _file(required=False)(function)
 
 
@@ -28,7 +28,7 @@ def _file(*, required: bool) -> Callable[[Function], Function]:
 
 
 def _only_one(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> str | None:
-    """What is sent is one text, whose lines are counted from one file's first."""
+    """Refuse several files: what is sent is one text, and its line numbers are those of one file."""
     if len(files) > 1:
         said = f"one file at a time, and there are {len(files)}. Put them into one, with '---' between the documents"
         raise click.BadParameter(f"{said}, or run '{ctx.command_path}' for each.", ctx, param)
@@ -36,20 +36,20 @@ def _only_one(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]
 
 
 def thing_or_file(word: str, words: tuple[str, ...], file: str | None) -> None:
-    """One of the two must be named."""
+    """Require either a thing or a file."""
     if bool(words) == (file is not None):
         raise click.UsageError(f"Name a {word}, or a file with -f{', not both' if words else ''}.")
 
 
 def documents_body(file: str) -> dict[str, Any]:
-    """The text as it is: the server reads it, so that every client gets the same errors."""
+    """Return the text as it is: the server parses it, so that every client gets the same errors."""
     from penstock.cli.jobs.submit import read_file
 
     return {"text": read_file(file), "source": "<stdin>" if file == "-" else file}
 
 
 def show_results(results: list[Row], output: str, mark: str = "") -> int:
-    """One line for each document; 1 if any failed."""
+    """Print a line for each document, and return 1 if any failed."""
     failed = any(result.get("result") == "failed" for result in results)
     if output not in ("table", "wide"):
         print_data(results, output)

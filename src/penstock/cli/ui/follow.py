@@ -20,10 +20,10 @@ from penstock.client.retry import ServerWait
 from penstock.errors import Unreachable
 
 QUIET_SECONDS = 1.0
-"""Without a line before a job that waits is asked why, and between two askings."""
+"""Seconds without output before a waiting job is asked why, and between two such questions."""
 WAIT_SECONDS = 30
 LAST_SECONDS = 5
-"""A log ends a moment before its job is said to have ended."""
+"""Seconds to wait for the job's end after the end of its log."""
 
 
 def follow_to_the_end(client: Client, job: Job) -> int:
@@ -54,7 +54,7 @@ class Log:
         self._said: str | None = None
 
     def show(self) -> None:
-        """What is there now."""
+        """Print what there is now."""
         if self._job["status"] == "pending":
             self._say_why(self._job)
         answer = self._client.stream(f"{self._path}/logs", self._query)
@@ -64,12 +64,12 @@ class Log:
             answer.close()
 
     def follow(self) -> None:
-        """Until the job has ended, over whatever servers there are until then."""
+        """Print until the job has ended, across restarts of the server."""
         while not self._follow_one_server():
             self._shown.again()
 
     def _follow_one_server(self) -> bool:
-        """Is that all of it? An end may also be that of the server: then the job is not over, or nobody answers."""
+        """Tell whether the log is complete; the stream may also have ended with the server, before the job is over."""
         answer = self._patience.ask(lambda: self._client.stream(f"{self._path}/logs", {**self._query, "follow": True}))
         away = self._patience.absences
         try:
@@ -88,14 +88,14 @@ class Log:
         return False
 
     def _refuse_a_part(self) -> None:
-        """Where only a part was asked for, nothing tells what of it was shown."""
+        """Give up if only a part was asked for: nothing tells how much of it was shown."""
         if self._query.get("tail") is None and self._query.get("since") is None:
             return
         from datetime import UTC, datetime
 
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
         raise Unreachable(
-            "The server went away, and the following ends; the job goes on.",
+            "The server went away, so following the log ends here; the job goes on.",
             hint=f"read on with: penstock jobs logs {self._job['id']} --since {now}",
         )
 
@@ -105,7 +105,7 @@ class Log:
         _write(self._shown.rest())
 
     def _say_why_it_waits(self, answer: Response) -> None:
-        """While nothing is printed yet: the reason it waits, each time it is another one."""
+        """Print why the job waits whenever that changes, until the log begins."""
         while not answer.ready(QUIET_SECONDS):
             job = self._client.get(self._path)
             if job["status"] != "pending":
@@ -120,7 +120,7 @@ class Log:
 
 
 def _pieces(answer: Response) -> Iterator[bytes]:
-    """Only what goes wrong here is the server's: stdout may break too."""
+    """Tell errors of the connection apart from those of stdout."""
     try:
         yield from answer
     except OSError as error:
@@ -128,14 +128,14 @@ def _pieces(answer: Response) -> Iterator[bytes]:
 
 
 def _write(piece: bytes) -> None:
-    """Bytes as the program wrote them, at once."""
+    """Write the program's bytes unchanged, at once."""
     if piece:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
 
 
 def wait_for_end(client: Client, patience: ServerWait, job_id: str, deadline: float | None = None) -> Job:
-    """The job, ended; or as it is at the deadline (of time.monotonic)."""
+    """Return the job once it has ended, or as it is at the deadline (a time.monotonic)."""
     from time import monotonic
 
     while True:
@@ -154,17 +154,17 @@ def goes_on(job_id: str) -> None:
 
 class Shown(Protocol):
     def again(self) -> None:
-        """The log comes from its start once more."""
+        """Begin anew: the log comes from its start once more."""
 
     def fresh(self, piece: bytes) -> bytes:
-        """What of the next piece was not shown yet."""
+        """Return the part of the next piece that was not shown yet."""
 
     def rest(self) -> bytes:
-        """What was held back, at the log's end."""
+        """Return what was held back, at the end of the log."""
 
 
 class ShownBytes:
-    """Of one node: its bytes come in the same order each time."""
+    """Tracks the log of one node, whose bytes come in the same order each time."""
 
     def __init__(self) -> None:
         self._shown = 0
@@ -184,7 +184,7 @@ class ShownBytes:
 
 
 class ShownLines:
-    """Of several nodes: only the lines of each node, by its `node-<i> | `, come in the same order each time."""
+    """Tracks the log of several nodes, where only the lines of each node (`node-<i> | `) keep their order."""
 
     def __init__(self) -> None:
         self._shown: Counter[bytes] = Counter()
@@ -219,12 +219,12 @@ Job = dict[str, Any]
 
 
 def is_over(job: Job) -> bool:
-    """One whose node does not answer is in doubt, and may run again; only with an end it is over."""
+    """Tell whether a job has ended. One whose node does not answer may run again, unless it has an end time."""
     return job["status"] not in ACTIVE and not (job["status"] == IN_DOUBT and job.get("ended_at") is None)
 
 
 def ending(job: Job) -> str:
-    """`Task abc (train) failed after 2m5s: exit code 3, PROGRAM_FAILED. Node 1 …`"""
+    """Write how a job ended: `Task abc (train) failed after 2m5s: exit code 3, PROGRAM_FAILED. Node 1 …`"""
     text = f"Task {job['id']} ({job['name']}) {job['status']}{_after(job)}"
     if job["status"] == "completed":
         return f"{text}."
@@ -240,7 +240,7 @@ def _after(job: Job) -> str:
 
 
 def duration(start: str | None, end: str | None) -> str | None:
-    """`2m5s` between two times of the API."""
+    """Return the duration between two times of the API, such as `2m5s`."""
     if not start or not end:
         return None
     from datetime import datetime
@@ -251,7 +251,7 @@ def duration(start: str | None, end: str | None) -> str | None:
 
 
 def exit_code(job: Job) -> int:
-    """The workload's own; 1 where it did not run to an end of its own."""
+    """Return the job's own exit code; 1 if it did not run to its end."""
     code = job.get("exit_code")
     if isinstance(code, int) and job["status"] in ("completed", "failed"):
         return code if job["status"] == "completed" or code else 1

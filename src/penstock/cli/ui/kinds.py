@@ -22,7 +22,7 @@ OURS = {
     "Node": ("node", "nodes"),
     "GPU": ("gpu", "gpus"),
 }
-"""Documents 001's and 002's; what they are called in full is the same for all."""
+"""The words of Penstock's own commands and of kubectl; the full names are the same for all."""
 ASKING = {"gpuw": "gpu", "cpuw": "cpu"}
 """Workloads that ask for GPUs, and those that do not."""
 
@@ -30,31 +30,31 @@ ASKING = {"gpuw": "gpu", "cpuw": "cpu"}
 class KindChoice(NamedTuple):
     noun: str
     """PWM's name of it."""
-    document: bool = True
-    """Was it asked for in PWM's words? Then it is shown as there."""
+    pwm: bool = True
+    """True if it was asked for in PWM's words, and is shown in PWM's columns."""
     asking: str | None = None
-    """Only workloads that ask for this."""
+    """Only workloads that ask for `gpu` or `cpu`."""
 
 
 class KindParam(click.ParamType[KindChoice]):
-    """`wk`, `Workload`, `job`, `pods` … as the kind they mean."""
+    """A parameter that takes `wk`, `Workload`, `job`, `pods` … as the kind they mean."""
 
     name = "kind"
 
     def __init__(self, *nouns: str) -> None:
-        """Only these; none is all there are."""
+        """`nouns` are the kinds that are accepted; by default all."""
         self.nouns = nouns or tuple(ALIASES)
 
     def convert(self, value: str | KindChoice, param: click.Parameter | None, ctx: click.Context | None) -> KindChoice:
         if isinstance(value, KindChoice):
             return value
-        found = kind_of(value, document=speaks_document(ctx))
+        found = kind_of(value, pwm=speaks_pwm(ctx))
         if found is None or found.noun not in self.nouns:
             self.fail(f"'{value}' is not one of: {self.known()}.", param, ctx)
         return found
 
     def known(self) -> str:
-        """`wk (workload, workloads), gpu (gpus), …`"""
+        """List the words for the kinds: `wk (workload, workloads), gpu (gpus), …`"""
         words = [f"{words[0]} ({', '.join(words[1:])})" for noun, words in ALIASES.items() if noun in self.nouns]
         return ", ".join([*words, *(ASKING if "Workload" in self.nouns else ())])
 
@@ -69,31 +69,31 @@ class KindParam(click.ParamType[KindChoice]):
         return [CompletionItem(word) for word in self.offered(ctx) if word.startswith(incomplete)]
 
     def offered(self, ctx: click.Context) -> list[str]:
-        """A word or two for each kind."""
-        document = [ALIASES[noun][0] for noun in self.nouns] + (list(ASKING) if "Workload" in self.nouns else [])
-        ours = [] if speaks_document(ctx) else [OURS[noun][0] for noun in self.nouns if noun in OURS]
-        return list(dict.fromkeys([*ours, *document]))
+        """Return a word or two for each kind, for completion."""
+        theirs = [ALIASES[noun][0] for noun in self.nouns] + (list(ASKING) if "Workload" in self.nouns else [])
+        ours = [] if speaks_pwm(ctx) else [OURS[noun][0] for noun in self.nouns if noun in OURS]
+        return list(dict.fromkeys([*ours, *theirs]))
 
 
-def kind_of(word: str, *, document: bool) -> KindChoice | None:
-    """What a word means; `document`: of two meanings, PWM's."""
+def kind_of(word: str, *, pwm: bool) -> KindChoice | None:
+    """Return the kind a word means; `pwm` prefers PWM's meaning if there are two."""
     lower = word.lower()
     if lower in ASKING:
         return KindChoice("Workload", asking=ASKING[lower])
-    ours = next((KindChoice(noun, document=False) for noun, words in OURS.items() if lower in words), None)
-    if ours and not document and word not in ALIASES:
+    ours = next((KindChoice(noun, pwm=False) for noun, words in OURS.items() if lower in words), None)
+    if ours and not pwm and word not in ALIASES:
         return ours
     noun = kind_named(word)
     return KindChoice(noun) if noun else ours
 
 
-def speaks_document(ctx: click.Context | None) -> bool:
-    """Is it PWM's program that was called?"""
+def speaks_pwm(ctx: click.Context | None) -> bool:
+    """Tell whether PWM's program was called."""
     return ctx is not None and ctx.find_root().info_name == USER
 
 
 def one_thing(words: tuple[str, ...], kinds: KindParam) -> tuple[KindChoice, str]:
-    """`NAME` is a job; `KIND NAME` says what it is, and `KIND/NAME` is kubectl's spelling of that."""
+    """Return the kind and name in `KIND NAME`, `KIND/NAME` (as in kubectl) or `NAME`, which is a job."""
     ctx = click.get_current_context()
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))
@@ -101,7 +101,7 @@ def one_thing(words: tuple[str, ...], kinds: KindParam) -> tuple[KindChoice, str
         if kind_named(words[0]) or words[0].lower() in ASKING:
             kinds.convert(words[0], None, ctx)  # which refuses one that is not for this command
             raise click.UsageError(f"'{words[0]}' is a kind; name one: {ctx.command_path} {words[0]} NAME.", ctx)
-        return KindChoice("Workload", document=speaks_document(ctx)), words[0]
+        return KindChoice("Workload", pwm=speaks_pwm(ctx)), words[0]
     if len(words) != 2:
         raise click.UsageError(f"Name one thing: {ctx.command_path} KIND NAME.", ctx)
     return kinds.convert(words[0], None, ctx), words[1]
@@ -118,26 +118,26 @@ PATHS = {
     "Group": "/v1/groups",
 }
 SINGLE = ("Workload", "Volume")
-"""Each of these is asked for by its own address; of the others, the list."""
+"""Kinds with an address for each thing; the others have only a list."""
 
 
 class TableView(NamedTuple):
     path: str
     columns: Columns
     rows: Callable[[list[Row]], list[Row]] = list
-    """What is listed, of what the API answers."""
+    """Makes rows of the items the API answers."""
     shown: Callable[[Client, list[Row]], list[Row]] = lambda client, rows: rows
-    """The same with what only a table needs."""
+    """Adds to rows what only a table needs."""
     ruled: bool = False
     """A line below the header, as PWM has it."""
     told: bool = False
-    """The server tells of a change; else it is asked again and again."""
+    """The server reports changes; otherwise the list is polled."""
     moving: bool = False
-    """What is shown moves though nothing was changed."""
+    """The table changes by itself, such as ages do."""
 
 
 def view_of(kind: KindChoice, *, wide: bool) -> TableView:
-    view = _as_documented(kind.noun, wide) if kind.document else _our_own(kind.noun, wide)
+    view = _pwm_view(kind.noun, wide) if kind.pwm else _own_view(kind.noun, wide)
     if kind.asking:
         from penstock.cli.pwm.workloads import asks_for
 
@@ -146,7 +146,7 @@ def view_of(kind: KindChoice, *, wide: bool) -> TableView:
     return view
 
 
-def _our_own(noun: str, wide: bool) -> TableView:
+def _own_view(noun: str, wide: bool) -> TableView:
     if noun == "Workload":
         from penstock.cli.jobs.list import job_columns
 
@@ -166,12 +166,12 @@ def _our_own(noun: str, wide: bool) -> TableView:
 
 
 def _of_several(rows: Sequence[Row] | None) -> bool:
-    """An admin is shown what belongs to others, too."""
+    """Tell whether rows belong to more than one user, as an admin's list does."""
     return len({row.get("user") for row in rows or ()}) > 1
 
 
-def _as_documented(noun: str, wide: bool) -> TableView:
-    view = TableView(PATHS[noun], _documented_columns(noun, wide), ruled=True)
+def _pwm_view(noun: str, wide: bool) -> TableView:
+    view = TableView(PATHS[noun], _pwm_columns(noun, wide), ruled=True)
     if noun == "Workload":
         from penstock.cli.pwm.workloads import with_places
 
@@ -185,7 +185,7 @@ def _as_documented(noun: str, wide: bool) -> TableView:
     return view
 
 
-def _documented_columns(noun: str, wide: bool) -> Columns:
+def _pwm_columns(noun: str, wide: bool) -> Columns:
     from importlib import import_module
 
     place, function = COLUMNS[noun].split(":")
@@ -206,8 +206,8 @@ COLUMNS = {
 
 
 @contextmanager
-def refused_as_asked(kind: KindChoice) -> Iterator[None]:
-    """GPUs and CPUs come from the list of nodes; whoever may not see them did not ask for nodes."""
+def refused_as_asked(kind: KindChoice, group: str | None) -> Iterator[None]:
+    """Word a refusal for the kind that was asked for: GPUs and CPUs come from the list of nodes."""
     try:
         yield
     except Forbidden as error:
@@ -215,12 +215,12 @@ def refused_as_asked(kind: KindChoice) -> Iterator[None]:
             raise
         from penstock.domain import policy
 
-        said = policy.refusal(policy.Verb.get, policy.Kind(kind.noun))
+        said = policy.refusal(policy.Verb.get, policy.Kind(kind.noun), group and f"in group {group}")
         raise Forbidden(said, hint=error.hint) from error
 
 
 def asked_for(client: Client, kind: KindChoice, ref: str, group: str | None) -> str:
-    """By what a command names it to the server: of `gpuw` and `cpuw` it is made sure that it is one."""
+    """Return the reference to send to the server; for `gpuw` and `cpuw`, check that the workload is one."""
     if not kind.asking:
         return ref
     thing: Row = client.get(f"{PATHS[kind.noun]}/{segment(ref)}", {"group": group})
@@ -235,7 +235,7 @@ def check_asking(kind: KindChoice, ref: str, thing: Row) -> None:
 
 
 def is_called(row: Row, ref: str) -> bool:
-    """By its name or id; a GPU by its short name, and by the node it is in, too."""
+    """Tell whether a row has this name or id; a GPU also goes by its short name and its node."""
     from penstock.cli.pwm.nodes import short_uuid
 
     named = [row.get(key) for key in ("name", "id", "node")]

@@ -12,13 +12,13 @@ from penstock.client.api import ANSWER_SECONDS, Client
 
 FORMATS = ("table", "json", "yaml", "wide", "name")
 PROFILE = "penstock.profile"
-"""Under this the context has the profile a command named."""
+"""The key in the click context for the profile a command named."""
 
 Function = Callable[..., Any]
 
 
 def api_url_option(*, short: bool = False) -> Callable[[Function], Function]:
-    """Which server: by its address or by a profile.
+    """Add the options that choose the server, by address or profile.
 
     `-u` means the address only where k8s-cli says so; on lists it means all users.
     """
@@ -53,9 +53,9 @@ def _group_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def _refuse_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """An empty variable of a shell would mean something else than what it was to name."""
+    """Refuse an empty value: an unset shell variable would mean something else."""
     if value == "":
-        raise click.BadParameter("it is empty.", ctx, param)
+        raise click.BadParameter("must not be empty.", ctx, param)
     return value
 
 
@@ -78,7 +78,7 @@ def output_option(function: Function) -> Function:
 
 
 def part_options(function: Function) -> Function:
-    """`--node N` or `--index N`, handed to the command as `part`."""
+    """Add `--node N` and `--index N`, of which the command gets one as `part`."""
 
     @wraps(function)
     def with_part(*args: Any, node: int | None, index: int | None, **kwargs: Any) -> Any:
@@ -97,15 +97,17 @@ def all_users_option(help_text: str) -> Callable[[Function], Function]:
 
 
 def list_options(function: Function) -> Function:
-    """Filters and ways of looking that every list has."""
+    """Add the filters and output options that every list has."""
     for option in reversed(
         (
             click.option("-d", "--details", is_flag=True, help="Show more columns."),
             all_users_option("Show everyone's (admin)."),
-            click.option("--status", metavar="WORD[,WORD]", help="Only these."),
-            click.option("--name", help="Only those of this name."),
-            click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="At most; 0 is all."),
-            click.option("-w", "--watch", is_flag=True, help="Go on showing changes until Ctrl-C."),
+            click.option("--status", metavar="WORD[,WORD]", help="Only with these statuses."),
+            click.option("--name", help="Only with this name."),
+            click.option(
+                "--limit", type=click.IntRange(0), default=100, show_default=True, help="At most this many; 0 is all."
+            ),
+            click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C."),
             output_option,
             api_url_option(),
         )
@@ -115,7 +117,7 @@ def list_options(function: Function) -> Function:
 
 
 def connect(api_url: str | None, *, timeout: float = ANSWER_SECONDS, start: bool = True) -> Client:
-    """A client of the server that was named; one that starts the machine's own where none answers."""
+    """Return a client of the chosen server; it starts the machine's own if none answers."""
     profile = click.get_current_context().meta.get(PROFILE)
     if api_url and profile:
         raise click.UsageError("--api-url and --profile cannot be used together.")

@@ -26,12 +26,12 @@ def echo(text: str = "", *, nl: bool = True) -> None:
 
 
 def echo_styled(text: str) -> None:
-    """What has colours of ours: whatever stands in it from elsewhere was cleaned before, as a table's cells are."""
+    """Print text with our own colours; everything in it from elsewhere must be clean, as a table's cells are."""
     click.echo(text)
 
 
 def note(text: str) -> None:
-    """A word to the person, beside the data."""
+    """Print a message to stderr."""
     click.echo(clean(text), err=True)
 
 
@@ -84,7 +84,7 @@ def print_items(
 
 
 def print_data(data: Any, output: str) -> None:
-    """The API's JSON, the same as YAML, or the ids alone, which every command takes."""
+    """Print the API's JSON, the same as YAML, or the ids alone, which every command takes."""
     if output == "json":
         echo(as_json(data, indent=2))
     elif output == "yaml":
@@ -97,14 +97,14 @@ def print_data(data: Any, output: str) -> None:
 
 
 def as_json(data: Any, indent: int | None = None) -> str:
-    """Of the same value, with `\\u009b` for what a terminal would obey."""
+    """Return JSON with escapes such as `\\u009b` for characters that a terminal would obey."""
     import json
 
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, indent=indent, ensure_ascii=False))
 
 
 def print_total(noun: str, listing: ListPage, output: str) -> None:
-    """How many there are; where only some were asked for, that there are more."""
+    """Print how many there are, and whether there are more than were asked for."""
     count = len(listing.items)
     if output in ("table", "wide"):
         echo(f"\nTotal {noun}: {count}{' (more with --limit 0)' if listing.more else ''}")
@@ -113,7 +113,7 @@ def print_total(noun: str, listing: ListPage, output: str) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """`Name:  value` lines, the values aligned; one without a name goes on with the value above."""
+    """Print aligned `Name:  value` lines; a fact without a name continues the value above."""
     width = max(len(name) for name, _ in facts) + 1
     for name, value in facts:
         echo_styled(f"{name and name + ':':<{width}}{GAP}{coloured(printable(value))}")

@@ -18,26 +18,26 @@ PROTOCOL = "v1.channel.penstock"
 SENT, CAME, RESULT, CLOSE = 0, 1, 3, 255
 PIECE = 64 * 1024
 AHEAD = 256 * 1024
-"""Bytes kept of either direction."""
+"""Bytes buffered in either direction."""
 SILENCE_SECONDS = 90.0
-"""The server says something every 20 seconds."""
+"""The server sends something every 20 seconds."""
 GONE = select.POLLERR | select.POLLHUP
 LOST = "The connection to the server broke, and what went through it has ended."
 
 
 class Relay:
     def __init__(self, there: WebSocket, source: int, sink: int) -> None:
-        """Both descriptors must not block."""
+        """`source` and `sink` must be non-blocking."""
         self._there = there
         self._source, self._sink = source, sink
         self._reading = True
         self._kept = bytearray()
-        """What came and could not be written yet."""
+        """Bytes received that could not be written yet."""
         self._ended: PenstockError | bool = False
         self._heard_at = monotonic()
 
     def run(self) -> None:
-        """Until the program has ended the connection; an error of ours if something else did."""
+        """Relay until the program has ended the connection; raise if something else did."""
         try:
             self._hear()  # what came along with the server's answer: of that the socket tells nothing any more
             while not (self._ended and not self._kept):
@@ -65,7 +65,7 @@ class Relay:
             self._write()
 
     def _ready(self) -> dict[int, int]:
-        """What can be done with which descriptor; that the one who wants it here has gone is told in any case."""
+        """Poll the descriptors; the sink always, to learn when its reader is gone."""
         wanted = {self._sink: select.POLLOUT if self._kept else 0}
         if not self._ended:
             more = select.POLLIN if len(self._kept) < AHEAD else 0

@@ -13,9 +13,9 @@ import click
 Row = dict[str, Any]
 GAP = "  "
 NARROWEST = 8
-"""Below this a shortened column says nothing."""
+"""A column cut below this is useless."""
 NAME = 24
-"""So much of a name is shown before other columns are left out for it."""
+"""Width of a name before other columns are dropped for it."""
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal obeys instead of showing it: control characters but for tab and end of line, and those that turn the
 direction of the text. Half a character (a surrogate) cannot be written at all."""
@@ -50,18 +50,18 @@ COLOURS = {
 
 
 class Column(NamedTuple):
-    """How much room a column may lose: none, unless it says so. Ids, statuses and times are useless when cut."""
+    """A column and how much width it may lose: by default none, since ids, statuses and times are useless when cut."""
 
     title: str
     value: Callable[[Row], str]
     drop: int = 0
-    """Left out where the terminal has no room: the highest first, 0 never."""
+    """The order of dropping where the terminal has no room: the highest first, 0 never."""
     least: int | None = None
-    """May be cut to this before others are left out; None is never."""
+    """The width it may be cut to before other columns are left out; None: never cut."""
     wrap: bool = False
-    """Goes on in the next line instead of being cut; for the last column."""
+    """The text continues on the next line instead of being cut; for the last column."""
     usual: int = 0
-    """As wide at least, where further rows come later."""
+    """The minimum width if more rows come later."""
 
 
 def field(title: str, key: str, *, drop: int = 0, least: int | None = None, wrap: bool = False) -> Column:
@@ -69,12 +69,12 @@ def field(title: str, key: str, *, drop: int = 0, least: int | None = None, wrap
 
 
 def constant(title: str, text: str, *, drop: int = 0) -> Column:
-    """The same in every row."""
+    """Make a column with the same text in every row."""
     return Column(title, lambda _: text, drop)
 
 
 def moment(title: str, key: str, *, drop: int = 0) -> Column:
-    """A time as k8s-cli shows it: to the second, UTC."""
+    """Make a column of times as k8s-cli shows them: to the second, UTC."""
     return Column(title, lambda row: short_time(row.get(key)), drop, usual=19)
 
 
@@ -93,7 +93,7 @@ def _word(value: Any) -> str:
 
 
 def settled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    """As wide as these rows need them, for those that come later."""
+    """Fix the columns at the width these rows need, for rows that come later."""
     return [
         column._replace(usual=max(column.usual, len(column.title), *map(_length, _cells(column, rows))))
         if rows and not column.wrap
@@ -105,7 +105,7 @@ def settled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
 def table(
     rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False, ruled: bool = False
 ) -> list[str]:
-    """Header and rows, as wide as the terminal at most; where there is no terminal, as wide as they are."""
+    """Return header and rows, at most as wide as the terminal; without one, as wide as they are."""
     lines = [line for lines in blocks(rows, columns, indent=indent, more_come=more_come) for line in lines]
     return [lines[0], "-" * max(map(_seen, lines)), *lines[1:]] if ruled else lines
 
@@ -113,7 +113,7 @@ def table(
 def blocks(
     rows: Sequence[Row], columns: Sequence[Column], *, indent: int = 0, more_come: bool = False
 ) -> list[list[str]]:
-    """The same, the lines of each row together."""
+    """Return the table with the lines of each row together."""
     cells = [[column.title, *_cells(column, rows)] for column in columns]
     widths = [
         max(column.usual if more_come else 0, *map(_length if column.wrap else len, cell))
@@ -144,12 +144,12 @@ def _length(text: str) -> int:
 
 
 def _seen(line: str) -> int:
-    """Its width, without its colours."""
+    """Return the width of a line without its colours."""
     return len(click.unstyle(line) if "\x1b" in line else line)
 
 
 def clean(text: str) -> str:
-    """Text of somebody else, safe for a terminal: what that would obey is shown as programs write it, `\\x1b`."""
+    """Make text safe for a terminal: control characters are shown as escapes such as `\\x1b`."""
     return text if text.isascii() and text.isprintable() else UNSAFE.sub(_escape, text)
 
 
@@ -159,12 +159,12 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """The same on one line: other characters that have no shape are blanks."""
+    """Return text as one safe line: other characters without a shape become blanks."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in clean(text))
 
 
 def _fit(columns: Sequence[Column], widths: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Which columns have room and how wide they are: first some are left out, then long texts are cut."""
+    """Choose columns and widths: first columns are dropped, then long texts are cut."""
     shown = list(range(len(columns)))
     floors = [
         width if column.least is None else min(width, max(column.least, len(column.title)))
@@ -184,7 +184,7 @@ def _total(widths: list[int], shown: list[int]) -> int:
 
 
 def _filled(cells: list[str], width: int) -> list[str]:
-    """A whole column at once: there may be thousands of rows."""
+    """Pad and cut a whole column at once: there may be thousands of rows."""
     short = [text if len(text) <= width else text[: width - 1] + "…" for text in cells]
     if use_colour():
         return [coloured(text) + " " * (width - len(text)) for text in short]
@@ -192,7 +192,7 @@ def _filled(cells: list[str], width: int) -> list[str]:
 
 
 def _lines(cells: list[tuple[str, int, bool]]) -> list[str]:
-    """One row; several lines where its last cell goes on."""
+    """Return the lines of one row; several if its last cell continues."""
     parts, further = [], []
     for text, width, wrap in cells:
         short = text if len(text) <= width else text[: width - 1] + "…"
@@ -207,7 +207,7 @@ def _lines(cells: list[tuple[str, int, bool]]) -> list[str]:
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
-    """Over several lines at blanks; a word is kept whole, so that a path or a command can be copied."""
+    """Wrap text at blanks; words are kept whole, so that a path or a command can be copied."""
     if width is None:
         return text.splitlines() or [""]
     from textwrap import wrap
@@ -228,7 +228,7 @@ def use_colour() -> bool:
 
 
 def terminal_width() -> int | None:
-    """None where nothing is to be shortened, because a program reads it."""
+    """Return the width; None if a program reads the output and nothing is to be shortened."""
     if os.environ.get("COLUMNS", "").isdigit():
         return int(os.environ["COLUMNS"]) or None
     return os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None

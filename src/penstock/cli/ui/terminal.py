@@ -28,7 +28,7 @@ PIECE = 32 * 1024
 SENT_AHEAD = 256 * 1024
 """Bytes read from stdin that the server has not taken yet; more are left where they are."""
 SILENCE_SECONDS = 90.0
-"""The server says something every 20 seconds."""
+"""The server sends something every 20 seconds."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128
 KILLED = BY_SIGNAL + signal.SIGKILL
@@ -54,7 +54,7 @@ colours. The place of the cursor is kept first: leaving a screen that was not en
 
 
 def size_of(*descriptors: int) -> tuple[int, int]:
-    """Columns and rows of the first of these that is a terminal."""
+    """Return the columns and rows of the first descriptor that is a terminal."""
     for descriptor in descriptors:
         try:
             columns, rows = os.get_terminal_size(descriptor)
@@ -67,7 +67,7 @@ def size_of(*descriptors: int) -> tuple[int, int]:
 
 @contextmanager
 def raw(descriptor: int) -> Iterator[None]:
-    """Every key as it is. Undone on every way out, a signal that ends us included."""
+    """Put a terminal into raw mode, and restore it on every way out, including signals."""
     before = termios.tcgetattr(descriptor)
 
     def restore() -> None:
@@ -90,7 +90,7 @@ class TerminalSession:
         self._heard_at = monotonic()
 
     def run(self) -> int:
-        """The program's exit code."""
+        """Run until the program ends, and return its exit code."""
         raw_input = self._terminal and self._stdin and os.isatty(0)
         with self._signals() as woken:
             try:
@@ -107,7 +107,7 @@ class TerminalSession:
                 self._socket.close()
 
     def _on_screen(self, woken: int) -> int:
-        """A program that did not end by itself had no chance to leave the screen as it was."""
+        """Exchange data in raw mode; reset the screen if a program was killed and could not do it itself."""
         code = BY_SIGNAL
         try:
             code = self._exchange(woken, again=lambda: tty.setraw(0, termios.TCSANOW))
@@ -161,7 +161,7 @@ class TerminalSession:
         self._socket.send(bytes([CLOSE, STDIN]))
 
     def _hear(self) -> int | None:
-        """The exit code, once it is told."""
+        """Receive output; return the exit code once it is known."""
         for message in self._socket.receive():
             channel, data = message[:1], message[1:]
             if channel == bytes([RESULT]):
@@ -182,7 +182,7 @@ class TerminalSession:
 
     @contextmanager
     def _signals(self) -> Iterator[int]:
-        """A descriptor that tells when the terminal changes; what would end us unwinds instead."""
+        """Yield a descriptor that is readable when the terminal changes; signals that end us unwind instead."""
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         before = {number: signal.signal(number, _leave) for number in ENDING}
@@ -199,7 +199,7 @@ class TerminalSession:
 
 
 def _note(number: int, frame: FrameType | None) -> None:
-    """The wake-up descriptor says it."""
+    """Do nothing: the wake-up descriptor tells."""
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -214,7 +214,7 @@ def _result(data: bytes) -> int:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """All of it: as long as nobody takes it, the program is not read either."""
+    """Write everything: while nobody reads it, the program is not read either."""
     rest = memoryview(data)
     while rest:
         try:

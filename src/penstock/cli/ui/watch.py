@@ -17,11 +17,11 @@ from penstock.client.retry import ServerWait
 WAIT_SECONDS = 30
 PAUSE_SECONDS = 2
 MOVING = ("last_seen",)
-"""Differs each time, and is no news."""
+"""Fields that differ each time without being news."""
 
 
 def watch(client: Client, view: TableView, query: Query, limit: int, output: str) -> None:
-    """Until Ctrl-C: on a terminal the table again, elsewhere what is new or changed, below what was there."""
+    """Watch until Ctrl-C: redraw the table on a terminal, elsewhere print new and changed rows below."""
     try:
         _watch(client, view, query, limit, output)
     except KeyboardInterrupt:
@@ -74,7 +74,7 @@ def _next(
     *,
     redrawn: bool,
 ) -> ListPage:
-    """The next listing that differs; an answer without news is waited over, unless it is drawn again anyway."""
+    """Return the next listing that differs, or the next of all if the table is redrawn anyway."""
     if not view.told:
         sleep(PAUSE_SECONDS)
         return patience.ask(lambda: client.list(view.path, query, 0))
@@ -86,7 +86,7 @@ def _next(
 
 
 def _append(items: list[Row], output: str) -> None:
-    """One document per change: a line of JSON, a YAML document, an id."""
+    """Print a document per change: a line of JSON, a YAML document or an id."""
     for item in items:
         if output == "json":
             echo(as_json(item))

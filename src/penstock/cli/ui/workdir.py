@@ -34,7 +34,7 @@ from penstock.errors import BadRequest, FilesNeeded, ServerFault, TooLarge
 
 PIECE = 256 * 1024
 PATIENCE = 1.0
-"""Seconds before a progress bar is worth a look."""
+"""Seconds before a progress bar is shown."""
 BAR = 30
 
 
@@ -46,14 +46,14 @@ class PackedFile(NamedTuple):
 
 
 class IgnoreRules(NamedTuple):
-    """One .gitignore: what it says holds for paths below its directory."""
+    """One .gitignore, whose rules hold below its directory."""
 
     directory: Path
     spec: GitIgnoreSpec
 
 
 def upload(client: Client, directory: Path, entries: Sequence[PackedFile], limit: int | None) -> str:
-    """Pack what was found in the directory, send it, and give the id of the upload."""
+    """Pack what was found in the directory, send it, and return the id of the upload."""
 
     def fill(send: SendPiece) -> None:
         pack(entries, ArchivePipe(send, directory, entries, limit), ProgressBar(directory, entries))
@@ -63,7 +63,7 @@ def upload(client: Client, directory: Path, entries: Sequence[PackedFile], limit
 
 
 def walk(directory: Path) -> Iterator[PackedFile]:
-    """Everything to send, parents before children, in a fixed order."""
+    """Yield everything to send, parents before children, in a fixed order."""
     if not directory.is_dir():
         raise BadRequest(f"The workdir {directory} is not a directory.", hint="it is relative to the task file")
     top = directory.resolve()
@@ -91,7 +91,7 @@ def _below(parent: PackedFile, rules: Sequence[IgnoreRules]) -> Iterator[PackedF
 
 @contextmanager
 def _opened(entry: PackedFile, flags: int = 0) -> Iterator[int]:
-    """The very thing that was found: whatever was put in its place since then, a link say, is not read."""
+    """Open the file that was found; whatever replaced it since then, such as a link, is not read."""
     handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     try:
         if not os.path.samestat(os.fstat(handle), entry.status):
@@ -112,14 +112,14 @@ def _rules_in(directory: Path) -> list[IgnoreRules]:
 
 
 def _rules_above(top: Path) -> list[IgnoreRules]:
-    """Those of the repository the directory is part of, outermost first."""
+    """Return the rules of the repository that the directory is part of, outermost first."""
     above = list(top.parents)
     root = next((place for place, parent in enumerate([top, *above]) if (parent / ".git").exists()), 0)
     return [rules for parent in reversed(above[:root]) for rules in _rules_in(parent)]
 
 
 def _ignored(path: Path, folder: bool, rules: Sequence[IgnoreRules]) -> bool:
-    """The innermost .gitignore that says anything about a path decides."""
+    """Tell whether a path is ignored: the innermost .gitignore that mentions it decides."""
     for directory, spec in reversed(rules):
         name = str(path.relative_to(directory)) + ("/" if folder else "")
         said = spec.check_file(name).include
@@ -129,7 +129,7 @@ def _ignored(path: Path, folder: bool, rules: Sequence[IgnoreRules]) -> bool:
 
 
 class ArchivePipe:
-    """Where the archive is written: passes it on in pieces, counts it, and stops at the limit."""
+    """The file that the archive is written to: sends it in pieces, and stops at the size limit."""
 
     def __init__(self, send: SendPiece, directory: Path, entries: Sequence[PackedFile], limit: int | None) -> None:
         self._send = send
@@ -162,7 +162,7 @@ class ArchivePipe:
 
 
 class ProgressBar:
-    """A bar on the terminal, once it has taken a while."""
+    """A progress bar on the terminal, once packing takes a while."""
 
     def __init__(self, directory: Path, entries: Sequence[PackedFile], doing: str = "Sending") -> None:
         self._doing = doing
@@ -191,7 +191,7 @@ class ProgressBar:
 
 
 class ReadProgress:
-    """A file whose reading is shown as progress."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, file: BinaryIO, progress: ProgressBar) -> None:
         self._file = file
@@ -204,7 +204,7 @@ class ReadProgress:
 
 
 def contents(entries: Sequence[PackedFile]) -> str:
-    """`3 files, 12Ki`: before packing."""
+    """Describe what is sent, before packing: `3 files, 12Ki`."""
     files = [entry for entry in entries if not stat.S_ISDIR(entry.status.st_mode)]
     return f"{len(files)} file{'' if len(files) == 1 else 's'}, {show_bytes(sum(map(size, files)))}"
 
@@ -252,7 +252,7 @@ KEY = "workdir"
 
 
 def send_files(client: Client, text: str, base: str, asked: FilesNeeded) -> dict[str, str]:
-    """Pack and send what is asked for; the id of the upload of each field. Everything is checked before any is sent."""
+    """Pack and send what is asked for, and return the upload's id for each field. Everything is checked first."""
     files, limit = asked.details.get("files"), asked.details.get("limit_bytes")
     if not isinstance(files, dict) or not files:
         raise refusal(files)
@@ -266,7 +266,7 @@ def send_files(client: Client, text: str, base: str, asked: FilesNeeded) -> dict
 
 
 def sent_along(text: str, base: str, limit: int | None) -> list[str]:
-    """Say what of local directories would be sent: each is packed, so that a dry run finds what sending would."""
+    """Describe what would be sent of local directories; each is packed, so that a dry run finds the same problems."""
     return [_would_send(path, base, limit) for path in dict.fromkeys(named_directories(text))]
 
 
@@ -292,7 +292,7 @@ def refusal(path: Any) -> ServerFault:
 
 
 def named_directories(text: str) -> Iterator[str]:
-    """Every relative workdir that the text says, in any of its documents; none of a text that cannot be read."""
+    """Yield every relative workdir in any document of the text; none if the text cannot be read."""
     for document in _documents(text):
         for each in (document, *_items(document)):
             for place in (each, each.get("spec") if isinstance(each, dict) else None):
@@ -302,7 +302,7 @@ def named_directories(text: str) -> Iterator[str]:
 
 
 def _documents(text: str) -> list[Any]:
-    """JSON by its own reader: that of YAML does not put a character together that is written as two escapes."""
+    """Parse the text; JSON by its own parser, since YAML's does not join a surrogate pair of escapes."""
     try:
         if text.startswith("{"):
             return [json.loads(text)]
@@ -315,6 +315,6 @@ def _documents(text: str) -> list[Any]:
 
 
 def _items(document: Any) -> list[Any]:
-    """The documents in a List."""
+    """Return the documents inside a List."""
     items = document.get("items") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []

@@ -25,6 +25,6 @@ DataDumper.add_representer(str, _represent_text)
 
 
 def as_yaml(data: Any) -> str:
-    """What a terminal would obey is escaped in double quotes."""
+    """Write YAML; characters that a terminal would obey are escaped in double quotes."""
     written: str = yaml.dump(data, Dumper=DataDumper, sort_keys=False, allow_unicode=True)
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, as_it_is, kind_of, read_fields, sequence
+from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, as_it_is, kind_of, read_fields, sequence, whole
 from penstock.dialects.task.program import LARGEST, PORTS_LIMIT, PROTOCOLS, SCRIPT_LIMIT, TOO_LONG, arguments, port
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.task.selectors import read_labels
@@ -18,12 +18,12 @@ from penstock.domain.workloads import Port
 from penstock.errors import Problem
 
 Found = list[tuple[Node, str, Port]]
-"""Each with its place: whether one is there twice is seen when all are read."""
+"""Ports with their places: duplicates are found when all are read."""
 PUBLISHED: Refusal = ("no port is published on a host", "remove it; penstock port-forward reaches the workload")
 
 
 def ports(context: PlacedContext, node: Node, path: str) -> Found:
-    """`8888/tcp` as a key, as a `name`, or as an item; what Docker would have as its value is empty."""
+    """Read ports such as `8888/tcp`, as keys, as a `name` or as items; Docker's values for them must be empty."""
     context.says(node, path, "ports")
     entries: list[tuple[Node, str]] = []
     if isinstance(node, Scalar):
@@ -42,7 +42,7 @@ def ports(context: PlacedContext, node: Node, path: str) -> Found:
 
 
 def _named(context: PlacedContext, node: Node, path: str) -> Node:
-    """A port, or `{name: 8888/tcp, value: {}}`."""
+    """Return the port of an item, which may be `{name: 8888/tcp, value: {}}`."""
     if not isinstance(node, Pairs):
         return node
     said = read_fields(context, node, path, NAMED)
@@ -55,7 +55,7 @@ def _named(context: PlacedContext, node: Node, path: str) -> Node:
 def _refuse_value(context: PlacedContext, node: Node, path: str) -> None:
     empty = is_null(node) or not (node.text if isinstance(node, Scalar) else node.items)
     if not empty:
-        context.problem(f"is not carried: {PUBLISHED[0]}", node, path, PUBLISHED[1])
+        context.problem(f"is not supported: {PUBLISHED[0]}", node, path, PUBLISHED[1])
 
 
 def name_of_pair(context: PlacedContext, node: Node, path: str) -> Scalar | None:
@@ -72,12 +72,12 @@ NAMED = FieldRules({"name": name_of_pair, "value": as_it_is})
 
 
 def network(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """Its ports, and the node that names it."""
+    """Read `network`: its ports, and its name as written."""
     return read_fields(context, node, path, NETWORK)
 
 
 def _listed(context: PlacedContext, node: Node, path: str) -> Found:
-    """PWM's own way: `{port, protocol}`; what `config.ports` takes is taken here, too."""
+    """Read PWM's `{port, protocol}` items, or anything that `config.ports` accepts."""
     context.says(node, path, "ports")
     items = sequence(context, node, path)
     if context.too_many(items, PORTS_LIMIT, node, path):
@@ -96,8 +96,7 @@ def _one(context: PlacedContext, node: Node, path: str) -> Port | None:
     return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
 
 
-def _number(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 1, LARGEST)
+_number = whole(1, LARGEST)
 
 
 def _protocol(context: PlacedContext, node: Node, path: str) -> str | None:
@@ -164,7 +163,7 @@ IMAGE_SHAPE = FieldRules({"image": _image, "registry": _registry})
 
 
 def config(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """What it says of a Spec."""
+    """Return the fields of a Spec that `config` sets."""
     said = read_fields(context, node, path, CONFIG)
     found = {key: said[name] for name, key in MEANS.items() if name in said}
     if "secrets" in said:
@@ -174,7 +173,7 @@ def config(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
 
 
 def _cmd(context: PlacedContext, node: Node, path: str) -> tuple[str, ...] | None:
-    """A text is split as a shell would, and nothing else of a shell is done to it."""
+    """Split a text as a shell would; nothing else of a shell happens to it."""
     context.says(node, path, "run")
     if isinstance(node, Items):
         return arguments(context, node, path, EXAMPLE)
@@ -196,7 +195,7 @@ def _cmd(context: PlacedContext, node: Node, path: str) -> tuple[str, ...] | Non
 
 
 def _start_mode(context: PlacedContext, node: Node, path: str) -> bool | None:
-    """As of `docker run`: an open input or a terminal is both; detached it is anyway."""
+    """Tell whether the letters, as of `docker run`, ask for a terminal; a workload is detached anyway."""
     context.says(node, path, "terminal")
     letters = context.text(node, path, "-itd")
     if letters is None:
@@ -223,7 +222,7 @@ def _env(context: PlacedContext, node: Node, path: str) -> dict[str, str]:
 
 
 def _secrets(context: PlacedContext, node: Node, path: str) -> dict[str, str | None]:
-    """By name; None is a value that is kept elsewhere."""
+    """Return values by name; None is a value that is kept elsewhere."""
     context.says(node, path, "secrets")
     pairs = _few_pairs(context, node, path)
     for name, value in pairs:
@@ -271,14 +270,14 @@ def _labels(context: PlacedContext, node: Node, path: str) -> dict[str, str]:
 
 
 def _pairs(context: PlacedContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
-    """A mapping, or PWM's lists: of `{name, value}`, or of texts `NAME=value`."""
+    """Return the pairs of a mapping, or of PWM's lists of `{name, value}` or `NAME=value`."""
     if isinstance(node, Pairs):
         return node.items
     found: dict[str, tuple[Scalar, Node]] = {}
     for item, here in sequence(context, node, path):
         pair = _pair(context, item, here)
         if pair and pair[0].text in found:
-            context.problem(f"'{shorten(pair[0].text)}' is here twice", item, here, "say it once")
+            context.problem(f"'{shorten(pair[0].text)}' appears twice", item, here, "say it once")
         if pair:
             found[pair[0].text] = pair
     return list(found.values())

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from penstock.dialects.document.types import DocumentMetadata
-from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence
+from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence, whole
 from penstock.dialects.task.mounts import size
 from penstock.dialects.task.resources import GPUS_LIMIT, PRODUCT
 from penstock.dialects.task.selectors import node_labels
@@ -44,7 +44,7 @@ def node_spec(context: PlacedContext, about: DocumentMetadata, top: Node, path: 
 
 
 def _address(context: PlacedContext, top: Node, path: str) -> str | None:
-    """PWM has a list of addresses of an agent of its own; here it is where Docker itself listens."""
+    """Read the address where Docker listens; PWM's list of addresses of its agent is refused."""
     items = top.items if isinstance(top, Items) else [top]
     if isinstance(top, Items) or (isinstance(top, Scalar) and _agents(top.text)):
         first = items[0].text if items and isinstance(items[0], Scalar) else ""
@@ -84,7 +84,7 @@ def _allow(context: PlacedContext, top: Node, path: str) -> tuple[Allows, ...]:
 
 
 def _gpus(context: PlacedContext, top: Node, path: str) -> list[dict[str, Any]]:
-    """Each as it is said; what is left out follows from its place in the list."""
+    """Return the GPUs as written; what is left out follows from their place in the list."""
     items = sequence(context, top, path)
     if context.too_many(items, GPUS_LIMIT, top, path):
         return []
@@ -104,7 +104,7 @@ def _named(context: PlacedContext, gpus: list[dict[str, Any]], name: str) -> tup
         minor = said.get("minor_number", number)
         uuid = said.get("uuid") or declared_uuid(name, minor)
         if any(minor == gpu.minor or uuid == gpu.uuid for gpu in found):
-            context.problem(f"a GPU with this number or uuid is there already: {minor}, {uuid}", item, here)
+            context.problem(f"another GPU has this number or uuid already: {minor}, {uuid}", item, here)
         if not context.problems:
             product, memory = said["product_name"], said["memory"]
             found.append(Gpu(uuid=uuid, product=product, memory_bytes=memory, minor=minor))
@@ -112,20 +112,19 @@ def _named(context: PlacedContext, gpus: list[dict[str, Any]], name: str) -> tup
 
 
 def declared_uuid(name: str, minor: int) -> str:
-    """What a GPU is known by if nobody says how the driver calls it."""
+    """Return the id of a GPU whose uuid is not given."""
     return f"GPU-{name}-{minor}"
 
 
 def _product(context: PlacedContext, top: Node, path: str) -> str | None:
-    return matching(context, top, path, PRODUCT, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
+    return matching(context, top, path, PRODUCT.match, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
 
 
-def _minor(context: PlacedContext, top: Node, path: str) -> int | None:
-    return context.whole(top, path, 0, MINORS)
+_minor = whole(0, MINORS)
 
 
 def _uuid(context: PlacedContext, top: Node, path: str) -> str | None:
-    return matching(context, top, path, UUID, "is not a GPU's uuid", "as nvidia-smi -L shows it")
+    return matching(context, top, path, UUID.match, "is not a GPU's uuid", "as nvidia-smi -L shows it")
 
 
 GPU = FieldRules({"product_name": _product, "memory": size, "minor_number": _minor, "uuid": _uuid})

@@ -15,6 +15,7 @@ from penstock.dialects.reader import (
     placed,
     read_fields,
     sequence,
+    whole,
 )
 from penstock.dialects.task.mounts import group, size
 from penstock.dialects.task.resources import cpus
@@ -29,7 +30,7 @@ LARGEST = 1_000_000
 
 
 def group_spec(context: PlacedContext, about: DocumentMetadata, node: Node | None, path: str) -> Group | None:
-    """A group needs no spec."""
+    """Read a Group, which needs no spec."""
     said = read_fields(context, node, path, GROUP) if node else {}
     defaults = said.pop("defaults", {})
     return None if context.problems or about.name is None else Group(name=about.name, **said, **defaults)
@@ -49,12 +50,10 @@ def _defaults(context: PlacedContext, node: Node, path: str) -> dict[str, int]:
     return read_fields(context, node, path, DEFAULTS)
 
 
-def _count(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, LARGEST)
+_count = whole(0, LARGEST)
 
 
-def _priority(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, HIGHEST)
+_priority = whole(0, HIGHEST)
 
 
 def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
@@ -66,7 +65,7 @@ def _size(context: ReadContext, node: Node, path: str) -> int | None:
 
 
 def _is_none(node: Node) -> bool:
-    """0 lets nothing be held at all."""
+    """Tell whether a limit is 0, which allows nothing at all."""
     return isinstance(node, Scalar) and node.text == "0"
 
 
@@ -89,9 +88,9 @@ GROUP = FieldRules(
 
 GROUPS_LIMIT = 1000
 KINDS = (*ALIASES, "Token", "Audit")
-"""What a policy may speak of: PWM's kinds, who may hold which token, and who did what."""
+"""The kinds a policy may name: PWM's, tokens and the audit."""
 VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
-"""`token` is how PWM opens a shell: here that is `shell` alone."""
+"""The verbs of policies. `token` is how PWM opens a shell: here only `shell` gives that."""
 
 Policy = dict[str, tuple[str, ...]] | str
 
@@ -113,14 +112,14 @@ def _groups(context: PlacedContext, node: Node, path: str) -> tuple[Membership, 
             context.require(item, here, key, f"for example '{example}'")
         name = said.get("name")
         if name in found:
-            context.problem(f"the group '{shorten(str(name))}' is here twice", item, f"{here}.name", "say it once")
+            context.problem(f"the group '{shorten(str(name))}' appears twice", item, f"{here}.name", "say it once")
         elif name and "policy" in said:
             found[name] = Membership(name=name, policy=said["policy"])
     return tuple(found.values())
 
 
 def _policy(context: PlacedContext, node: Node, path: str) -> Policy:
-    """Kind → verbs, or everything."""
+    """Return the verbs for each kind, or everything."""
     if isinstance(node, Scalar):
         if node.text != EVERYTHING:
             message = f"must be {EVERYTHING}, or lines of 'kind: [verbs]', not '{shorten(node.text)}'"
@@ -156,8 +155,7 @@ def _nearest(context: PlacedContext, word: str, known: tuple[str, ...], what: st
     return f"did you mean '{near[0]}'? {listed}" if near else listed
 
 
-def _uid(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, LARGEST_UID)
+_uid = whole(0, LARGEST_UID)
 
 
 TOKENS: Refusal = ("tokens are made by the server", "penstock token create NAME")

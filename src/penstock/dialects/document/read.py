@@ -23,7 +23,7 @@ NOUNS: dict[str, Callable[[PlacedContext, DocumentMetadata, Node, str], Noun | N
 
 
 def document(context: PlacedContext, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
-    """None where there is a problem; it is noted in `context`."""
+    """Read a document; return None if there is a problem, which is noted in `context`."""
     context.places[()] = (context.where(top), kind)
     said = read_fields(context, top, path, SHAPES[kind])
     prefix = f"{path}." if path else ""

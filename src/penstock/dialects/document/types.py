@@ -24,11 +24,11 @@ class WorkloadDocument(NamedTuple):
     task: Task
     name: str
     group: str | None
-    """As it was said; None is the group of whoever applies it."""
+    """As written; None is the group of whoever applies it."""
 
 
 class AskedVolume(Model):
-    """A volume to be made, as it was asked for; what is None is left to where it is made."""
+    """A volume to be created, as requested; the engine or storage decides what is None."""
 
     name: str
     storage: str | None = None
@@ -40,7 +40,7 @@ class AskedVolume(Model):
 
     @classmethod
     def of(cls, volume: Volume) -> AskedVolume:
-        """What one would ask for to have the same again; on a storage, modes and class follow from that."""
+        """Return the request that would make the same volume again; on a storage, modes and class follow from that."""
         on_storage = volume.storage is not None
         return cls(
             name=volume.name,
@@ -55,26 +55,26 @@ class AskedVolume(Model):
 
 Noun = AskedVolume | Storage | Host | Group | User
 IN_A_GROUP = (Storage, Host)
-"""Those that know their group; a volume's stands beside it, and users and groups are in none."""
+"""The nouns that know their group; a volume's is kept beside it, and users and groups have none."""
 
 
 class NounDocument(NamedTuple):
     kind: str
     name: str
     group: str | None
-    """As it was said; None is the group of whoever applies it, or the kind has none."""
+    """As written; None is the group of whoever applies it, or the kind has none."""
     noun: Noun
-    """Its own group is empty if none was said: `within` fills it."""
+    """Its own group is empty if none was given: `within` sets it."""
     places: Mapping[tuple[str, ...], Place] = {}
 
     def within(self, group: str) -> Noun:
-        """The noun, in this group if it was said to be in none."""
+        """Return the noun, in this group if none was given."""
         if isinstance(self.noun, IN_A_GROUP) and not self.noun.group:
             return self.noun.model_copy(update={"group": group})
         return self.noun
 
     def place(self, *keys: str) -> Place:
-        """Where it says this, or what is nearest above it: for what is wrong beyond the text."""
+        """Return the place of a key or the nearest above it, for problems found beyond the text."""
         return nearest(self.places, keys) or (None, self.kind)
 
 

@@ -87,7 +87,7 @@ def _there(context: PlacedContext, node: Node, path: str) -> Mount | Scratch | N
 
 
 def _storage(context: PlacedContext, said: dict[str, Any], path: str) -> str | None:
-    """Where it is made; None: it must be there."""
+    """Return the storage the volume is made on; None if it must exist."""
     named: str | None = said.get("storage")
     if said.get("autoCreate") is False:
         if named:
@@ -97,20 +97,16 @@ def _storage(context: PlacedContext, said: dict[str, Any], path: str) -> str | N
 
 
 def unsaid_storage(group: str | None) -> str | None:
-    """Where a volume of this group is made if nothing is said of it."""
+    """Return the storage for a volume of this group if none is given."""
     return None if group == SHARED_GROUP else EVERYTHING
 
 
 def _name(context: PlacedContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path)
-    if text is None or is_reference(text):
-        return text
-    context.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
-    return None
+    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
 
 
 def policy(context: PlacedContext, node: Node, path: str) -> bool | None:
-    """Is it only read?"""
+    """Tell whether the volume is read-only."""
     text = context.text(node, path, "readonly or rw")
     if text is None or text in POLICIES:
         return None if text is None else POLICIES[text]
@@ -137,7 +133,7 @@ def volume_spec(context: PlacedContext, about: DocumentMetadata, node: Node, pat
     said = read_fields(context, node, path, VOLUME)
     if "storage" in said and "storage_class" in said:
         message = "cannot be together with 'storage': it is made on one or by the other"
-        context.problem(message, node, f"{path}.storage_class", "say one of them")
+        context.problem(message, node, f"{path}.storage_class", "keep one of them")
     if context.problems or about.name is None:
         return None
     renamed = {"subPath": "sub_path", "policy": "readonly"}
@@ -209,7 +205,7 @@ def _whole(context: PlacedContext, node: Node, path: str, shape: FieldRules, nee
 
 
 def _server(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, SERVER, "is not a host or address", "for example 10.0.0.5")
+    return matching(context, node, path, SERVER.match, "is not a host or address", "for example 10.0.0.5")
 
 
 def _export(context: PlacedContext, node: Node, path: str) -> str | None:

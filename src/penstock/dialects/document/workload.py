@@ -22,6 +22,7 @@ from penstock.dialects.reader import (
     placed,
     read_fields,
     sequence,
+    whole,
 )
 from penstock.dialects.task import read as task
 from penstock.dialects.task.checks import check_together, nearest
@@ -52,7 +53,7 @@ NO_CPU = 0
 class SelectedNodes(NamedTuple):
     selectors: Selectors = Selectors()
     resources: Resources = Resources(cpus_milli=ONE_CPU, exclusive_cpus=True)
-    """Only GPUs and CPUs."""
+    """GPUs and CPUs only."""
 
 
 def selectors(context: PlacedContext, node: Node, path: str) -> SelectedNodes:
@@ -88,12 +89,11 @@ def _gpu(context: PlacedContext, node: Node, path: str) -> tuple[int, tuple[str,
     return count, products
 
 
-def _gpu_count(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, GPUS_LIMIT)
+_gpu_count = whole(0, GPUS_LIMIT)
 
 
 def _gpu_products(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
-    """One, or a list of which any will do."""
+    """Read one product, or a list of which any will do."""
     items = node.items if isinstance(node, Items) else [node]
     if not 0 < len(items) <= PRODUCTS_LIMIT:
         context.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, f"{EVERYTHING} is any")
@@ -150,7 +150,7 @@ def plugins(context: PlacedContext, node: Node, path: str) -> tuple[Notice, ...]
 
 
 def _plugin(key: str, example: str, address: Address) -> Reader:
-    """One, or a list of several."""
+    """Make a reader of one notification target, or a list of them."""
 
     def to(context: PlacedContext, node: Node, path: str) -> str | None:
         text = context.text(node, path)
@@ -184,7 +184,7 @@ PLUGINS = FieldRules(
 
 
 DRIVERS = ("pwm.docker", "pwm.nvidiadocker")
-"""What PWM runs containers with: here each engine has its own way, and GPUs come with the selectors."""
+"""PWM's container runtimes: here each engine has its own, and GPUs come with the selectors."""
 SAME = (
     "num_nodes",
     "array",
@@ -202,7 +202,7 @@ SAME = (
     "priority",
     "idle_timeout",
 )
-"""Keys of a task that mean the same here."""
+"""The keys that mean the same as in a task."""
 
 
 def workload_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> WorkloadDocument | None:
@@ -226,12 +226,12 @@ def workload_spec(context: PlacedContext, about: DocumentMetadata, node: Node, p
 
 
 def _configured(context: PlacedContext, said: dict[str, Any], about: DocumentMetadata, path: str) -> dict[str, Any]:
-    """It has a terminal unless it is said to have none, as every workload of PWM."""
+    """Return what `config` and `network` set. As in PWM, a workload has a terminal unless it is turned off."""
     configured = dict(said.get("config", {}))
     if "run" in configured and "run" in said:
         where, field = context.places[("run",)]
         message = f"says the command again: there are '{path}.run' and '{path}.config.cmd'"
-        context.problems.append(Problem(message, where=where, field=field, hint="say one of them"))
+        context.problems.append(Problem(message, where=where, field=field, hint="keep one of them"))
     inside = said.get("network", {})
     if "name" in inside:
         _refuse_network(context, about, *inside["name"])
@@ -240,15 +240,15 @@ def _configured(context: PlacedContext, said: dict[str, Any], about: DocumentMet
 
 
 def _refuse_network(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> None:
-    """The group's own says what is so anyway."""
+    """Refuse any network but the group's own, which every workload is in anyway."""
     name = context.text(node, path)
     if name is not None and name != about.group:
-        message = "is not carried: each group has a network of its own, and its workloads are in it"
+        message = "is not supported: each group has a network of its own, and its workloads are in it"
         context.problem(message, node, path, "remove it")
 
 
 def _asked(context: PlacedContext, said: dict[str, Any], path: str) -> dict[str, Any]:
-    """What is asked for stands in three places: selectors, image, resources."""
+    """Collect the requested resources from selectors, image and resources."""
     chosen: SelectedNodes = said.get("selectors", SelectedNodes())
     more: dict[str, Any] = said.get("resources", {})
     limits = {

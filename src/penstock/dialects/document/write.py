@@ -37,7 +37,7 @@ ONE_CPU = 1000
 
 
 def write_workload(spec: Spec, group: str | None = None) -> str:
-    """A document needs a name, an image or a command: what is missing stands in a comment above it."""
+    """Write a Workload; a name that is missing is noted in a comment above it."""
     said = {
         "driver": DRIVERS[0],
         **first_keys(spec),
@@ -75,7 +75,7 @@ def _selectors(spec: Spec) -> dict[str, Any]:
 
 
 def _cpu(spec: Spec) -> dict[str, Any]:
-    """Said unless it is what a document has that says nothing of CPUs."""
+    """Return the CPU selector, unless it is the default of a document."""
     milli, exclusive, product = spec.resources.cpus_milli, spec.resources.exclusive_cpus, spec.selectors.cpu_product
     unsaid = (None, False, None) if spec.resources.gpus else (ONE_CPU, True, None)
     if (milli, exclusive, product) == unsaid:
@@ -99,7 +99,7 @@ def _resources(wanted: Resources) -> dict[str, Any]:
 
 
 def _config(spec: Spec) -> dict[str, Any]:
-    """A terminal is what every document has that does not say otherwise."""
+    """Return `config`; a terminal is the default of a document."""
     ports = FlowList(show_port(port) for port in spec.ports)
     said = [
         ("cmd", _cmd(spec.run) if isinstance(spec.run, tuple) else None),
@@ -113,7 +113,7 @@ def _config(spec: Spec) -> dict[str, Any]:
 
 
 def _cmd(words: tuple[str, ...]) -> str | FlowList:
-    """One text, where a shell would split it into the same without quotes."""
+    """Return the command as one text if a shell would split it into the same words without quotes."""
     line = " ".join(words)
     return line if shlex.join(words) == line else FlowList(words)
 
@@ -154,7 +154,7 @@ def _notice(key: str, to: str, notice: Notice) -> dict[str, Any]:
 
 
 def write_noun(noun: Noun, group: str | None = None) -> str:
-    """`group`: of a volume, which does not know its own; the others' own is written."""
+    """Write a noun; `group` is that of a volume, which does not know its own."""
     match noun:
         case AskedVolume():
             return _document("Volume", noun.name, group, _volume(noun))

@@ -13,7 +13,17 @@ from typing import Any
 
 from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.manifest.unsupported import CONTAINER_PLAIN, CONTAINER_REFUSED
-from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, below, parsed, read_fields, sequence, text
+from penstock.dialects.reader import (
+    FieldRules,
+    PlacedContext,
+    as_it_is,
+    below,
+    parsed,
+    read_fields,
+    sequence,
+    text,
+    whole,
+)
 from penstock.dialects.task.program import ARGUMENT_LIMIT, ARGUMENTS_LIMIT, SCRIPT_LIMIT, TOO_LONG, argument
 from penstock.dialects.task.resources import GPUS_LIMIT, IMAGE, SMALLEST_MEMORY
 from penstock.dialects.yaml import Node, Pairs
@@ -45,7 +55,7 @@ def resources(context: PlacedContext, node: Node, path: str) -> Resources:
 
 
 Amount = tuple[int, Node, str]
-"""With its place."""
+"""An amount with its place in the text."""
 
 
 def _amounts(context: PlacedContext, said: tuple[Node, str] | None) -> dict[str, Amount]:
@@ -61,7 +71,7 @@ def _amounts(context: PlacedContext, said: tuple[Node, str] | None) -> dict[str,
 
 
 def _request(context: PlacedContext, name: str, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int | None:
-    """What a place must have free, where the limit does not say it."""
+    """Return the request if it is less than the limit."""
     if name not in wanted:
         return None
     amount, node, path = wanted[name]
@@ -101,8 +111,7 @@ def _memory(context: PlacedContext, node: Node, path: str) -> int | None:
     return amount
 
 
-def _whole_gpus(context: PlacedContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, GPUS_LIMIT)
+_whole_gpus = whole(0, GPUS_LIMIT)
 
 
 AMOUNTS = FieldRules(readers={"cpu": _cpu, "memory": _memory, "ephemeral-storage": size, GPU: _whole_gpus})
@@ -116,12 +125,12 @@ TASK_KEYS = {"cpu": "cpus", "memory": "memory", "ephemeral-storage": "disk_size"
 
 INDEX = "JOB_COMPLETION_INDEX"
 BASH = ("/bin/bash", "-c")
-"""With one text behind it, it is what a script of a task is run with."""
+"""What runs a task's script, with the script as one more argument."""
 OWN_COMMAND = "for example 'command: [python, train.py]': the image's own program is not started"
 
 
 def container(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """What it says of a Spec, and `volumeMounts` as it is."""
+    """Return the fields of a Spec that a container sets, and `volumeMounts` as written."""
     said = read_fields(context, node, path, CONTAINER)
     context.require(node, path, "image", "for example 'image: python:3.13-slim'")
     envs, unknown, single = said.get("env", ({}, frozenset(), ()))
@@ -223,7 +232,7 @@ def _env(
         elif context.found(name_problem(name, field=f"{here}.name", where=context.where(item))):
             continue
         elif name in values or name in hidden:
-            context.problem(f"the variable '{shorten(name)}' is here twice", item, f"{here}.name", "say it once")
+            context.problem(f"the variable '{shorten(name)}' appears twice", item, f"{here}.name", "say it once")
         elif "valueFrom" in said:
             context.says(item, here, "from_secrets")
             source, where = said["valueFrom"]
@@ -286,24 +295,26 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
 
 
 def expanded_length(text: str, values: Mapping[str, str]) -> int:
-    """At most so many characters: known before the text is made, which may be far longer than what it is made of."""
+    """Return an upper bound of the expanded length, before a text is made that may be far longer."""
     named = (name for name in _names(text) if name in values)
     return len(text) + sum(len(values[name]) for name in named)
 
 
 def referenced(text: str) -> set[str]:
-    """The names a text asks for."""
+    """Return the names of the variables in a text."""
     return set(_names(text))
 
 
 def escaped(text: str) -> str:
-    """So written that Kubernetes hands on exactly this text. A `$(` that holds more than one word names no variable
-    and stays: scripts remain readable."""
+    """Escape a text so that Kubernetes passes on exactly this text.
+
+    A `$(` that holds more than one word names no variable and stays: scripts remain readable.
+    """
     return _replaced(text, lambda found: f"${found[0]}" if VARIABLE_NAME.match(found[1]) else found[0], "$$$$")
 
 
 def _replaced(text: str, named: Callable[[re.Match[str]], str], dollar: str) -> str:
-    """Behind the last ')' no name can end; not to look for one there keeps the time in proportion to the length."""
+    """Replace the references. Nothing after the last ')' is searched, which keeps the time linear."""
     if "$" not in text:
         return text
     end = text.rfind(")") + 1

@@ -15,7 +15,7 @@ from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED
 
 BACKOFF_LIMIT = 6
-"""Kubernetes' own."""
+"""Kubernetes' default."""
 NO_LIMIT = 2**31 - 1
 """The largest Kubernetes takes; it stands for "as often as needed"."""
 Services = Mapping[str, str]
@@ -23,7 +23,7 @@ Services = Mapping[str, str]
 
 
 def job(context: PlacedContext, node: Node, path: str, about: ManifestMetadata, services: Services) -> dict[str, Any]:
-    """What it says of a Spec."""
+    """Return the fields of a Spec that a Job sets."""
     shape = QUEUED if about.queue else JOB
     said = read_fields(context, node, path, shape)
     template = fields_of(context, said, "template", TEMPLATE)
@@ -54,19 +54,19 @@ def _check_policy(context: PlacedContext, policy: str | None, node: Node, path: 
 def _deadline(
     context: PlacedContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
-    """The Job's and the Pod's are one here: each attempt has this long."""
+    """Return the deadline of each attempt, which the Job or its Pod may set, not both."""
     of_job, of_pod = said.get("activeDeadlineSeconds"), inside["max_duration"]
     if of_job and of_pod:
-        context.problem("is in the template's spec, too", node, f"{path}.activeDeadlineSeconds", "say one of them")
+        context.problem("is in the template's spec, too", node, f"{path}.activeDeadlineSeconds", "keep one of them")
     return {"max_duration": of_job or of_pod}
 
 
 def _repeats(
     context: PlacedContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
-    """Kubernetes counts a lost node as a failure, so both get another attempt."""
+    """Return retries and requeues, which are equal: Kubernetes counts a lost node as a failure."""
     if "backoffLimit" in said and "backoffLimitPerIndex" in said:
-        context.problem("is beside backoffLimitPerIndex", node, f"{path}.backoffLimit", "say one of them")
+        context.problem("is beside backoffLimitPerIndex", node, f"{path}.backoffLimit", "keep one of them")
     retries = said.get("backoffLimitPerIndex", said.get("backoffLimit", BACKOFF_LIMIT))
     if retries:
         told_of_restarts(context, inside, f"{path}.backoffLimit")
@@ -94,11 +94,11 @@ def _nodes(
     about: ManifestMetadata,
     services: Services,
 ) -> int:
-    """An Indexed Job whose Pods all run at once and know each other's names: a workload of several nodes."""
+    """Return the nodes of an Indexed Job whose Pods all run at once and know each other's names."""
     name = node.text if isinstance(node, Scalar) else ""
     count: int = said.get("completions", 1)
     if about.name is None or services.get(name) != about.name:
-        context.problem(f"is not carried: {SUBDOMAIN[0]}", node, path, SUBDOMAIN[1])
+        context.problem(f"is not supported: {SUBDOMAIN[0]}", node, path, SUBDOMAIN[1])
     elif said.get("completionMode") != "Indexed" or count != said.get("parallelism") or count > NODES_LIMIT:
         hint = f"completionMode: Indexed, completions and parallelism equal, {NODES_LIMIT:,} at most"
         context.problem("names the Pods, so all must run at once", node, path, hint)
@@ -134,7 +134,7 @@ JOB = FieldRules(
     JOB_PLAIN,
 )
 QUEUED = FieldRules({**JOB.readers, "suspend": text}, JOB.refused, JOB.plain)
-"""A queue's Job may be written suspended: the queue lets it go."""
+"""The fields of a Job in a queue, which may be suspended: the queue releases it."""
 
 
 JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
@@ -143,7 +143,7 @@ HINT = "clusterIP: None, and selector: {job-name: NAME}"
 
 
 def service(context: PlacedContext, node: Node, path: str) -> str | None:
-    """The Job it is for."""
+    """Return the name of the Job that a Service is for."""
     said = read_fields(context, node, path, SERVICE)
     if said.get("clusterIP") != "None":
         context.problem(WHY, node, f"{path}.clusterIP", HINT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, read_fields
+from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, matching, read_fields
 from penstock.dialects.task.mounts import is_reference
 from penstock.dialects.task.runs import queue
 from penstock.dialects.yaml import Node
@@ -39,7 +39,7 @@ def _name(context: PlacedContext, node: Node, path: str) -> str | None:
 
 
 def placeholder(context: PlacedContext, node: Node, path: str, text: str) -> bool:
-    """The storage tutorial's files have `<username>` where each reader's own name belongs."""
+    """Note a problem if the text has a placeholder such as `<username>`, as the storage tutorial's files do."""
     found = PLACEHOLDER.search(text)
     if found:
         message = f"'{shorten(text)}' is still a pattern"
@@ -48,18 +48,15 @@ def placeholder(context: PlacedContext, node: Node, path: str, text: str) -> boo
 
 
 def reference(context: PlacedContext, node: Node, path: str) -> str | None:
-    """A claim by the name a Pod mounts it with."""
+    """Read the name of a claim."""
     text = context.text(node, path)
     if text is None or placeholder(context, node, path, text):
         return None
-    if not is_reference(text):
-        context.problem(f"'{shorten(text)}' is not a volume's name", node, path, "for example ml-data")
-        return None
-    return text
+    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
 
 
 def _labels(context: PlacedContext, node: Node, path: str) -> str | None:
-    """One label has a meaning here: it hands the workload to a queue."""
+    """Return the queue, the only label with a meaning here."""
     found = None
     for key, value in mapping(context, node, path):
         here = below(path, key.text)
@@ -67,7 +64,7 @@ def _labels(context: PlacedContext, node: Node, path: str) -> str | None:
             found = queue(context, value, here)
             context.says(key, here, "queue")
         else:
-            context.problem(f"is not carried: {OUR_OWN}", key, here, "remove it")
+            context.problem(f"is not supported: {OUR_OWN}", key, here, "remove it")
     return found
 
 
@@ -86,7 +83,7 @@ METADATA = FieldRules(
     plain={"resourceVersion": {""}},
 )
 NO_METADATA = FieldRules(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
-"""A template's: it has no name of its own."""
+"""The metadata of a template, which has no name of its own."""
 
 
 def template_metadata(context: PlacedContext, node: Node, path: str) -> None:

@@ -38,12 +38,12 @@ Products = tuple[str, ...]
 
 
 def products(context: PlacedContext, said: dict[str, Any], node: Node, path: str) -> Products:
-    """Any one of these; empty is any product."""
+    """Return the GPU products of which any will do; empty is any product."""
     by_affinity: Products = said.get("affinity", ())
     by_selector: Products = said.get("nodeSelector", ())
     if by_affinity and by_selector:
         problem = "chooses a GPU product, and affinity does, too"
-        context.problem(problem, node, f"{path}.nodeSelector", "say one of them")
+        context.problem(problem, node, f"{path}.nodeSelector", "keep one of them")
     return by_affinity or by_selector
 
 
@@ -54,7 +54,7 @@ def node_selector(context: PlacedContext, node: Node, path: str) -> Products:
         if key.text == PRODUCT_LABEL:
             found = _names(context, [(value, here)])
         else:
-            context.problem(f"is not carried: {ONLY_PRODUCTS}", key, here, "remove it")
+            context.problem(f"is not supported: {ONLY_PRODUCTS}", key, here, "remove it")
     return found
 
 
@@ -82,9 +82,9 @@ def _expression(context: PlacedContext, node: Node, path: str) -> Products | Non
     said = read_fields(context, node, path, EXPRESSION)
     key, operator = said.get("key"), said.get("operator")
     if key != PRODUCT_LABEL:
-        context.problem(f"'{shorten(str(key))}' is not carried: {ONLY_PRODUCTS}", node, f"{path}.key", EXAMPLE)
+        context.problem(f"'{shorten(str(key))}' is not supported: {ONLY_PRODUCTS}", node, f"{path}.key", EXAMPLE)
     elif operator != "In":
-        context.problem(f"'{shorten(str(operator))}' is not carried: only In is", node, f"{path}.operator", EXAMPLE)
+        context.problem(f"'{shorten(str(operator))}' is not supported: only In is", node, f"{path}.operator", EXAMPLE)
     elif "values" not in said:
         context.problem("is missing", node, f"{path}.values", "for example [NVIDIA-A10]")
     else:
@@ -118,7 +118,7 @@ EXPRESSION = FieldRules({"key": text, "operator": text, "values": as_it_is})
 
 
 STOP_GRACE = 30
-"""Kubernetes' own."""
+"""Kubernetes' default."""
 RESTARTS = {
     "Always": {"restart": True, "retries": UNLIMITED},
     "OnFailure": {"retries": UNLIMITED},
@@ -127,7 +127,7 @@ RESTARTS = {
 
 
 def pod(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """What it says of a Spec."""
+    """Return the fields of a Spec that a Pod sets."""
     said = pod_spec(context, node, path)
     policy = said.pop("restartPolicy", None) or "Always"
     if policy not in RESTARTS:
@@ -137,7 +137,7 @@ def pod(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     if restarts:
         told_of_restarts(context, said, f"{path}.restartPolicy: {policy}")
     if said.pop("subdomain"):
-        context.problem("is not carried: only a Job's nodes have names", node, f"{path}.subdomain", "remove it")
+        context.problem("is not supported: only a Job's nodes have names", node, f"{path}.subdomain", "remove it")
     return {**said, **restarts}
 
 
@@ -153,7 +153,7 @@ def told_of_restarts(context: PlacedContext, said: dict[str, Any], what: str) ->
 
 
 def pod_spec(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """As above, with `restartPolicy` and `subdomain` still as they are written."""
+    """Return the fields that a Pod's spec sets, with `restartPolicy` and `subdomain` as written."""
     said = read_fields(context, node, path, POD)
     inside = _the_container(context, said.get("containers"), node, path)
     asked = inside["resources"].model_copy(update={"gpu_products": products(context, said, node, path)})

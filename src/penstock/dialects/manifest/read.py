@@ -39,7 +39,7 @@ class ManifestWorkload(NamedTuple):
 
 
 class NewClaim(NamedTuple):
-    """A volume to be made, as it was asked for."""
+    """A volume to be created, as requested."""
 
     name: str
     size: str
@@ -51,7 +51,7 @@ class ManifestVolume(NamedTuple):
     claim: NewClaim
     where: str | None
     places: Mapping[tuple[str, ...], tuple[str | None, str]] = {}
-    """`name`, `size`, `storage_class`, `access_modes` → where it is said, and the manifest's own name for it."""
+    """For `name`, `size`, `storage_class` and `access_modes`: the place and the manifest's field."""
 
     def place(self, key: str) -> tuple[str | None, str]:
         return self.places.get((key,), (self.where, key))

@@ -18,16 +18,16 @@ MUST_BE_THERE = ("a Secret that is named must be there", "remove it, or write fa
 
 
 def variable_of(context: PlacedContext, node: Node, path: str, name: str) -> FromSecret | None:
-    """A variable's `valueFrom`. Of what it may name, only a Secret's key is carried."""
+    """Read a variable's `valueFrom`, which may name a Secret's key and nothing else."""
     said = read_fields(context, node, path, SOURCE)
     found: tuple[str, str] | None = said.get("secretKeyRef")
     if found is None and lacks(node, "secretKeyRef") and not _refused(node):
-        context.problem("says no source", node, path, "secretKeyRef, or write its value")
+        context.problem("names no source", node, path, "secretKeyRef, or write its value")
     return FromSecret(secret=found[0], key=found[1], name=name) if found else None
 
 
 def all_variables(context: PlacedContext, node: Node, path: str) -> tuple[FromSecret, ...]:
-    """A container's `envFrom`."""
+    """Read a container's `envFrom`."""
     context.says(node, path, "from_secrets")
     items = sequence(context, node, path)
     if context.too_many(items, ENTRIES_LIMIT, node, path):
@@ -39,7 +39,7 @@ def all_variables(context: PlacedContext, node: Node, path: str) -> tuple[FromSe
         if "secretRef" in said:
             found.append(FromSecret(secret=said["secretRef"], prefix=said.get("prefix", "")))
         elif len(context.problems) == before:
-            context.problem("says no source", item, here, "for example 'secretRef: {name: credentials}'")
+            context.problem("names no source", item, here, "for example 'secretRef: {name: credentials}'")
     return tuple(found)
 
 
@@ -75,15 +75,15 @@ def _key_of(context: PlacedContext, node: Node, path: str) -> tuple[str, str] | 
 
 
 def _name(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, NAME, "is not the name of a Secret")
+    return matching(context, node, path, NAME.match, "is not the name of a Secret")
 
 
 def _key(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, KEY, "is not a key of a Secret")
+    return matching(context, node, path, KEY.match, "is not a key of a Secret")
 
 
 def _prefix(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, PREFIX, "is not the beginning of a variable's name")
+    return matching(context, node, path, PREFIX.match, "is not the beginning of a variable's name")
 
 
 WRITTEN_OUT = "a variable's value is written out, or in a Secret"

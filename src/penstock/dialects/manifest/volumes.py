@@ -35,7 +35,7 @@ from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Medium, Mount, Scratch
 
 DEFAULT_SHARED_MEMORY = 64 * 1024**2
-"""What Kubernetes gives to /dev/shm if nothing is mounted there."""
+"""The size Kubernetes gives /dev/shm if nothing is mounted there."""
 Said = tuple[Node, str] | None
 
 
@@ -51,7 +51,7 @@ class MountSource:
 
 
 def mounted(context: PlacedContext, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
-    """Every place, and /dev/shm as Kubernetes would have it."""
+    """Return every mount and scratch, and /dev/shm as Kubernetes would make it."""
     sources = _sources(context, *volumes) if volumes else {}
     found: dict[str, Mount | Scratch] = {}
     places = sequence(context, *mounts) if mounts else []
@@ -71,19 +71,19 @@ def mounted(context: PlacedContext, volumes: Said, mounts: Said, memory_limit: i
 
 
 def default_shared_memory(memory_limit: int | None) -> Scratch:
-    """What is in it counts as memory, so a limit below it is the true size."""
+    """Return Kubernetes' default /dev/shm; it counts as memory, so a lower memory limit is its true size."""
     amount = min(DEFAULT_SHARED_MEMORY, memory_limit or DEFAULT_SHARED_MEMORY)
     return Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=amount)
 
 
 def is_usual(scratch: Scratch, memory_limit: int | None) -> bool:
-    """Is it the /dev/shm a task has without saying so: half of the memory?"""
+    """Tell whether it is the default /dev/shm of a task: half of the memory."""
     half = memory_limit // 2 if memory_limit else None
     return scratch == Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=half)
 
 
 def _fitting(context: PlacedContext, scratch: Scratch, memory_limit: int | None) -> Scratch:
-    """Of a ramdisk larger than the memory limit Kubernetes makes one of just that limit."""
+    """Limit a ramdisk to the memory limit, as Kubernetes does."""
     if scratch.medium is Medium.disk or not memory_limit or (scratch.size_bytes or 0) <= memory_limit:
         return scratch
     context.notices.append(f"{scratch.path}: has the {show_bytes(memory_limit)} of the memory limit, not more")
@@ -101,11 +101,11 @@ def _sources(context: PlacedContext, node: Node, path: str) -> dict[str, MountSo
         keys = {key.text for key, _ in item.items} if isinstance(item, Pairs) else set()
         name = said.get("name")
         if name in found:
-            context.problem(f"a volume '{shorten(name)}' is there already", item, f"{here}.name")
+            context.problem(f"another volume is called '{shorten(name)}' already", item, f"{here}.name")
         context.require(item, here, "name")
         source = _source(said, keys, item, here)
         if source is None and len(context.problems) == before:
-            context.problem("says no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
+            context.problem("names no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
         if name is not None:
             found.setdefault(name, source or MountSource(item, here))
     return found
@@ -139,7 +139,7 @@ def _medium(context: PlacedContext, node: Node, path: str) -> Medium | None:
     if name in ("", "Memory"):
         return Medium.memory if name else Medium.disk
     if name is not None:
-        context.problem(f"'{shorten(name)}' is not carried: only '' (disk) and Memory are", node, path)
+        context.problem(f"'{shorten(name)}' is not supported: only '' (disk) and Memory are", node, path)
     return None
 
 
@@ -207,7 +207,7 @@ def claim(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
 
 
 def _complete(context: PlacedContext, path: str, name: str) -> bool:
-    """Nothing was said to be wrong with it already."""
+    """Tell whether no problem was noted for the field yet."""
     return not any(problem.get("field", "").startswith(f"{path}.{name}") for problem in context.problems)
 
 

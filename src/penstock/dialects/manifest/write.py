@@ -21,14 +21,14 @@ from penstock.domain.paths import SHARED_MEMORY
 from penstock.domain.workloads import UNLIMITED, FromSecret, Medium, Resources, Scratch, Spec
 
 WORDS = frozenset({"", "~", "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "=", "<<"})
-"""What some reader of YAML takes for something else than a text."""
+"""Words that some YAML parsers do not read as text."""
 PORT = 29500
 INDEX = "batch.kubernetes.io/job-completion-index"
 OF_SEVERAL_NODES = ("NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT")
 
 
 def kept_text(text: str) -> str:
-    """In quotes where kubectl's reader of YAML would see a number or a truth value in it."""
+    """Quote a text that kubectl's YAML parser would read as a number or a boolean."""
     return QuotedText(text) if text[:1] in "0123456789+-." or text.lower() in WORDS else text
 
 
@@ -58,7 +58,7 @@ def _named(cpus_milli: int | None, memory: int | None, disk: int | None) -> dict
 
 
 def places(spec: Spec, claims: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """`volumeMounts` and `volumes`. A volume at two paths is one volume; each scratch is its own."""
+    """Return `volumeMounts` and `volumes`. A volume at two paths is one volume; each scratch is its own."""
     mounts: list[dict[str, Any]] = []
     sources: dict[str, dict[str, Any]] = {}
     names: dict[str, str] = {}
@@ -76,7 +76,7 @@ def places(spec: Spec, claims: Mapping[str, str]) -> tuple[list[dict[str, Any]],
 
 
 def _scratch(spec: Spec) -> list[Scratch]:
-    """With the /dev/shm a task has without saying so, and without the one a Pod has by itself."""
+    """Return the scratch to write: with the default /dev/shm of a task, without that of a Pod."""
     limit = spec.resources.memory_bytes
     found = list(spec.scratch)
     taken = {mount.path for mount in spec.mounts} | {scratch.path for scratch in spec.scratch}
@@ -93,7 +93,7 @@ def _empty_dir(scratch: Scratch) -> FlowMapping:
 
 
 def _new_name(text: str, taken: Mapping[str, Any]) -> str:
-    """A name that says what it is, and is not there yet."""
+    """Return a descriptive name that is not taken."""
     base = suggest_name(text) or "scratch"
     names = [base, *(f"{base}-{number}" for number in range(2, len(taken) + 3))]
     return kept_text(next(name for name in names if name not in taken))
@@ -103,7 +103,7 @@ def _new_name(text: str, taken: Mapping[str, Any]) -> str:
 
 
 def single_secrets(spec: Spec) -> list[Mapping[str, Any]]:
-    """Variables that are each a key of a Secret."""
+    """Return the variables that are each a key of a Secret."""
     return [
         {"name": kept_text(each.name), "valueFrom": {"secretKeyRef": _key_of(each)}}
         for each in spec.from_secrets
@@ -112,7 +112,7 @@ def single_secrets(spec: Spec) -> list[Mapping[str, Any]]:
 
 
 def from_secrets(spec: Spec) -> list[Mapping[str, Any]]:
-    """Secrets whose keys are all variables."""
+    """Return the Secrets whose keys all become variables."""
     return [
         only_said(
             [
@@ -133,7 +133,7 @@ def _key_of(each: FromSecret) -> FlowMapping:
 
 
 def own_variables(spec: Spec) -> list[Mapping[str, Any]]:
-    """Those that several nodes need, and what else the program's text names."""
+    """Return the variables that several nodes need, and others that the program's text names."""
     text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
     words = set(re.findall(r"\w+", text))
     return [
@@ -165,12 +165,12 @@ def _own(spec: Spec) -> dict[str, Mapping[str, Any]]:
 
 
 IMAGE = "python:3.13-slim"
-"""k8s-cli's own, for a task that names none."""
+"""The default image, as in k8s-cli."""
 NAME = "task"
 
 
 def write_manifest(spec: Spec, volumes: Mapping[str, str] | None = None, *, image: str = IMAGE) -> str:
-    """`volumes`: name of a volume → name of its claim, where they differ. `image`: for a task that names none."""
+    """Write the manifest; `volumes` maps volumes to claims of other names, `image` is for a task without one."""
     name = spec.name or NAME
     resources = spec.resources.model_copy(update={"image": spec.resources.image or image})
     whole = spec.model_copy(update={"name": name, "resources": resources})
@@ -184,7 +184,7 @@ def _one(spec: Spec, volumes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pod(spec: Spec, volumes: Mapping[str, str]) -> dict[str, Any]:
-    """Only a Pod is started again after a success."""
+    """Describe a Pod: only a Pod is started again after a success."""
     metadata = _metadata(spec)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(spec, volumes, "Always")}
 
@@ -204,7 +204,7 @@ def _job(spec: Spec, volumes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _backoff(spec: Spec) -> tuple[str, int]:
-    """An array repeats its failed indexes; of several nodes Kubernetes could repeat one alone, so none is."""
+    """Return the back-off: an array retries its indexes; several nodes do not, as Kubernetes would restart only one."""
     times = NO_LIMIT if spec.retries == UNLIMITED else spec.retries
     if spec.nodes > 1:
         return "backoffLimit", 0
@@ -217,7 +217,7 @@ def _metadata(spec: Spec) -> dict[str, Any]:
 
 
 def _service(name: str) -> dict[str, Any]:
-    """Gives each node a name the others find."""
+    """Describe the Service that gives each node a name the others can resolve."""
     spec = {"clusterIP": kept_text("None"), "publishNotReadyAddresses": True}
     selector = {"selector": {JOB_LABELS[0]: kept_text(name)}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": kept_text(name)}, "spec": spec | selector}
@@ -278,7 +278,7 @@ def _env(spec: Spec) -> list[Mapping[str, Any]]:
 
 
 def _secrets(spec: Spec) -> list[Mapping[str, Any]]:
-    """Out of a Secret of the workload's name: no value is written out."""
+    """Return secret variables as keys of a Secret of the workload's name: no value is written out."""
     of = kept_text(spec.name or NAME)
     return [
         {"name": kept_text(name), "valueFrom": {"secretKeyRef": FlowMapping(name=of, key=kept_text(name))}}
@@ -315,7 +315,7 @@ def unsaid(spec: Spec, name: str, image: str | None) -> Iterator[str]:
 
 
 def _of_documents(spec: Spec) -> Iterator[str]:
-    """What Penstock has beyond Kubernetes' own."""
+    """Yield a comment for what Penstock has beyond Kubernetes."""
     plain = Spec(run=spec.run)
     more = [key for key in OF_PENSTOCK if getattr(spec, key) != getattr(plain, key)]
     if more:

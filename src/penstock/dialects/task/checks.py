@@ -13,19 +13,19 @@ from penstock.domain.workloads import UNLIMITED, Medium, Resources
 from penstock.errors import Problem
 
 Place = tuple[str | None, str]
-"""Where a thing is said, and the full name of the field that says it."""
+"""A place in the text, and the full name of the field there."""
 
 
 def nearest(places: Mapping[tuple[str, ...], Place], keys: tuple[str, ...]) -> Place | None:
-    """The place of a key, or of what is nearest above it."""
+    """Return the place of a key, or of the nearest above it."""
     ways = (keys[:length] for length in range(len(keys), -1, -1))
     return next((places[way] for way in ways if way in places), None)
 
 
 Places = Callable[[tuple[str, ...]], Place]
-"""The place of a key of a task in the text that is read."""
+"""Returns the place of a task's key in the text."""
 Wrong = Callable[..., None]
-"""What is wrong, a hint, and the keys that say it."""
+"""Notes a problem: the message, a hint, and the keys it is about."""
 
 
 def check_together(context: ReadContext, said: dict[str, Any], places: Places) -> None:
@@ -65,7 +65,7 @@ def _check_scratch(said: dict[str, Any], wrong: Wrong) -> None:
 
 def _check_array(said: dict[str, Any], wrong: Wrong) -> None:
     if said.get("num_nodes", 1) > 1:
-        wrong(f"cannot be together with 'num_nodes: {said['num_nodes']}'", "say one of them", "array")
+        wrong(f"cannot be together with 'num_nodes: {said['num_nodes']}'", "keep one of them", "array")
     if said.get("restart"):
         wrong("cannot be 'always' for an array, which ends when all its indexes have", "leave it out", "restart")
 
@@ -74,7 +74,7 @@ def _check_array(said: dict[str, Any], wrong: Wrong) -> None:
 
 
 def check_run(context: ReadContext, top: Pairs, said: dict[str, Any]) -> None:
-    """Without `run` a task is what its image does by itself; one that is there and wrong has its problem already."""
+    """Require `run` or an image, whose own command runs without it; a wrong `run` has its problem already."""
     image = said.get("resources", Resources()).image
     if "run" in said or image or any(problem.get("field", "").startswith("run") for problem in context.problems):
         return
@@ -84,14 +84,14 @@ def check_run(context: ReadContext, top: Pairs, said: dict[str, Any]) -> None:
 
 
 def _document(context: ReadContext, top: Pairs) -> str | None:
-    """The file; where it has several documents, this one."""
+    """Return the place of the document: the file, or the line if the file has several."""
     if top.mark is None:
         return None
     return place(context.source, top.mark) if top.mark.line else shorten(context.source, 200)
 
 
 def places_in(context: ReadContext, top: Pairs) -> Places:
-    """The value of a key, found by the keys that lead to it."""
+    """Return a function that finds the place of a value by the keys that lead to it."""
 
     def found(keys: tuple[str, ...]) -> Place:
         node: Node = top
@@ -104,7 +104,7 @@ def places_in(context: ReadContext, top: Pairs) -> Places:
 
 
 def _is(written: str, key: str, depth: int) -> bool:
-    """Below `volumes` stand paths, which have several spellings."""
+    """Compare keys; below `volumes` they are paths, which have several spellings."""
     if depth != 1 or not written.startswith("/"):
         return written == key
     try:

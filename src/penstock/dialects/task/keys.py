@@ -1,4 +1,4 @@
-"""The keys a task has, those of SkyPilot that do nothing here, and the answer to any other."""
+"""The keys of a task, those of SkyPilot that have no effect here, and hints for any other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.dialects.yaml import PROBLEMS_SHOWN, Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 
 Reader = Callable[[ReadContext, Node, str], Any]
-"""Reads one key's value; None is "not said", or a problem that is noted."""
+"""Reads one key's value; None if it is not set, or if a problem was noted."""
 
 IGNORED = frozenset(["config", "inputs", "outputs", "experimental", "event_callback"])
 IGNORED_RESOURCES = frozenset(
@@ -109,7 +109,7 @@ def read_keys(
     ignored: Collection[str],
     prefix: str,
 ) -> dict[str, Any]:
-    """The values of the keys that were said; a key with null is not."""
+    """Return the values of the keys that are set; null is not set."""
     said = {}
     for key, node in pairs:
         name = key.text

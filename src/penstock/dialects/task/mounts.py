@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.dialects.reader import ReadContext, matching, parsed
+from penstock.dialects.reader import ReadContext, flag, matching, parsed
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import USER, VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
@@ -112,7 +112,7 @@ def size(context: ReadContext, node: Node, path: str) -> int | None:
 
 
 def size_as_written(context: ReadContext, node: Node, path: str) -> str | None:
-    """The size of a volume to be made, in the words that ask for it."""
+    """Read the size of a volume to be created, and return it as written."""
 
     def checked(text: str) -> str:
         parse_bytes(text)
@@ -146,33 +146,29 @@ def _medium(context: ReadContext, node: Node, path: str) -> Medium | None:
 
 def group(context: ReadContext, node: Node, path: str) -> str | None:
     message = "is not a group's name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
-    return matching(context, node, path, USER, message, "for example pwm.resource")
+    return matching(context, node, path, USER.match, message, "for example pwm.resource")
 
 
 def made_on(context: ReadContext, node: Node, path: str) -> str | None:
-    """`pwm.all` is the disk of whichever node uses it first."""
+    """Read the storage of a new volume; `pwm.all` is the disk of whichever node uses it first."""
     return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(context, node, path)
 
 
 def storage(context: ReadContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path, "for example nfs01")
-    if text is None or (is_reference(text) and text != EVERYTHING):
-        return text
-    context.problem(f"'{shorten(text)}' is not a storage's name", node, path, "for example nfs01")
-    return None
+    return matching(context, node, path, _is_storage, "is not a storage's name", "for example nfs01")
+
+
+def _is_storage(name: str) -> bool:
+    return is_reference(name) and name != EVERYTHING
 
 
 def sub_path(context: ReadContext, node: Node, path: str) -> str | None:
     return parsed(context, node, path, directory_below, "for example datasets/images")
 
 
-def _flag(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 VOLUME: dict[str, Reader] = {
     "name": _name,
-    "read_only": _flag,
+    "read_only": flag,
     "group": group,
     "storage": made_on,
     "sub_path": sub_path,

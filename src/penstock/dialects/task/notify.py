@@ -44,17 +44,17 @@ def notify(context: ReadContext, node: Node, path: str) -> tuple[Notice, ...]:
 
 
 def each_once(context: ReadContext, notices: Iterable[tuple[Node, str, Notice]]) -> tuple[Notice, ...]:
-    """Telegram first, so that the same wishes are the same in whatever order they were written."""
+    """Return the notices, Telegram first, so that equal requests are equal in whatever order they were written."""
     found: dict[str, Notice] = {}
     for node, path, notice in notices:
         if notice.to in found:
-            context.problem(f"'{shorten(notice.to)}' is here twice", node, path, "name all the states at once")
+            context.problem(f"'{shorten(notice.to)}' appears twice", node, path, "name all the states at once")
         found[notice.to] = notice
     return tuple(sorted(found.values(), key=lambda notice: not notice.to.startswith(TELEGRAM)))
 
 
 def states_of(context: ReadContext, node: Node, path: str) -> tuple[State, ...]:
-    """A state or a list of them; not said is how it ended."""
+    """Read a state or a list of states; the default is how the task ended."""
     if is_null(node):
         return HOW_IT_ENDED
     items = node.items if type(node) is Items else [node]

@@ -19,7 +19,7 @@ from penstock.errors import Problem
 
 
 def envs(context: ReadContext, node: Node, path: str) -> dict[str, Scalar]:
-    """By name, null values still among them: the command line may supply those."""
+    """Return variables by name, including null values: the command line may supply those."""
     pairs = context.pairs(node, path, "for example 'EPOCHS: 10'")
     if context.too_many(pairs, ENTRIES_LIMIT, node, path):
         return {}
@@ -69,7 +69,7 @@ PORT_EXAMPLE = "for example 8888, or 53/udp"
 
 
 def ports(context: ReadContext, node: Node, path: str) -> tuple[Port, ...]:
-    """`8888`, or a list of such."""
+    """Read ports: `8888`, or a list of such."""
     items = node.items if type(node) is Items else [node]
     if context.too_many(items, PORTS_LIMIT, node, path):
         return ()
@@ -82,7 +82,7 @@ def once(context: ReadContext, ports: list[tuple[Node, str, Port]]) -> tuple[Por
     found: dict[Port, None] = {}
     for node, path, each in ports:
         if each in found:
-            context.problem(f"the port {show_port(each)} is here twice", node, path)
+            context.problem(f"the port {show_port(each)} appears twice", node, path)
         found[each] = None
     return tuple(found)
 
@@ -103,14 +103,10 @@ def show_port(port: Port) -> int | str:
     return port.port if port.protocol == "tcp" else f"{port.port}/{port.protocol}"
 
 
-def terminal(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 SCRIPT_LIMIT = 256 * 1024
 ARGUMENTS_LIMIT = 1000
 ARGUMENT_LIMIT = 128 * 1024
-"""With the byte that ends it: Linux starts no program with a longer one."""
+"""Including the byte that ends it: Linux starts no program with a longer argument."""
 TOO_LONG = "put the code in workdir or a volume"
 EXAMPLE = "for example 'run: python train.py'"
 
@@ -141,7 +137,7 @@ def _script(context: ReadContext, node: Node, path: str) -> str | None:
 
 
 def arguments(context: ReadContext, node: Items, path: str, example: str) -> tuple[str, ...] | None:
-    """A program and its arguments, each a text as it was written."""
+    """Read a program and its arguments, each a text as written."""
     before = len(context.problems)
     if not 1 <= len(node.items) <= ARGUMENTS_LIMIT:
         context.problem(f"has {len(node.items):,} items; 1 to {ARGUMENTS_LIMIT:,} can be", node, path, example)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.dialects.reader import ReadContext
+from penstock.dialects.reader import ReadContext, flag
 from penstock.dialects.task.checks import Place, check_run, check_together, nearest, places_in
 from penstock.dialects.task.keys import IGNORED, RESOURCES, Reader, read_keys
 from penstock.dialects.task.mounts import mounts
 from penstock.dialects.task.notify import notify
-from penstock.dialects.task.program import envs, merged, ports, run, setup, terminal
+from penstock.dialects.task.program import envs, merged, ports, run, setup
 from penstock.dialects.task.resources import resources
 from penstock.dialects.task.runs import (
     after,
@@ -48,7 +48,7 @@ READERS: dict[str, Reader] = {
     "volumes": mounts,
     "setup": setup,
     "run": run,
-    "terminal": terminal,
+    "terminal": flag,
     "ports": ports,
     "max_duration": duration,
     "stop_grace": duration_or_none,
@@ -64,17 +64,17 @@ SECRETS = "secrets: are passed like envs and kept with the job; what shows the j
 
 
 class Task(NamedTuple):
-    """What was asked for, and what the one who asked should be told."""
+    """A task as a Spec, with notices for whoever submits it."""
 
     spec: Spec
     notices: tuple[str, ...] = ()
     text: Pairs | None = None
     source: str = ""
     places: Mapping[tuple[str, ...], Place] | None = None
-    """Where a manifest says what a task's key would: set by the dialects that have other keys."""
+    """The places of a task's keys in a text with other keys, set by the other dialects."""
 
     def where(self, *keys: str) -> str | None:
-        """The place of a key in the text, or of the nearest one above it: for what is wrong beyond the text."""
+        """Return the place of a key in the text, or of the nearest above it, for problems found beyond the text."""
         if self.places is not None:
             return self._place(keys)[0]
         node: Node | None = self.text
@@ -85,11 +85,11 @@ class Task(NamedTuple):
         return found
 
     def field(self, *keys: str) -> str:
-        """The key as the one who wrote the text knows it."""
+        """Return the key as the author of the text knows it."""
         return ".".join(keys) if self.places is None else self._place(keys)[1]
 
     def in_its_words(self, notice: str) -> str:
-        """A notice that names a task's key, with the key as the one who wrote the text knows it."""
+        """Return a notice about a task's key, with the key as the author of the text knows it."""
         key, colon, said = notice.partition(": ")
         if self.places is None or not colon or key not in (*READERS, *RESOURCES):
             return notice
@@ -100,7 +100,7 @@ class Task(NamedTuple):
 
 
 def _inside(node: Node | None) -> list[tuple[Scalar, Node | None]]:
-    """What stands below a key: other keys with what they say, or the words of a list."""
+    """Return what is below a key: other keys with their values, or the words of a list."""
     if isinstance(node, Pairs):
         return list(node.items)
     return [(item, None) for item in node.items if isinstance(item, Scalar)] if isinstance(node, Items) else []
@@ -109,13 +109,13 @@ def _inside(node: Node | None) -> list[tuple[Scalar, Node | None]]:
 def read_task(
     text: str | bytes, source: str, *, name: str | None = None, envs: Mapping[str, str] | None = None
 ) -> Task:
-    """`name` and `envs` are what the command line said; they win over the file."""
+    """Read a task; `name` and `envs` come from the command line and win over the file."""
     pairs, problems = read_mapping(text, source)
     return _right(ReadContext(source, problems), pairs, name, envs or {})
 
 
 def read_task_json(body: Mapping[str, Any]) -> Task:
-    """k8s-cli's JSON body: the same keys by the same rules."""
+    """Read k8s-cli's JSON body: the same keys by the same rules."""
     node = from_values(body)
     if not isinstance(node, Pairs):
         raise Invalid("The task must be a JSON object.")
@@ -132,7 +132,7 @@ def _right(context: ReadContext, top: Pairs, name: str | None, overrides: Mappin
 def task_of(
     context: ReadContext, top: Pairs, name: str | None = None, overrides: Mapping[str, str] | None = None
 ) -> Task | None:
-    """None where there is a problem; it is noted in `context`."""
+    """Read a task; return None if there is a problem, which is noted in `context`."""
     if name is not None:
         top = Pairs([pair for pair in top.items if pair[0].text != "name"], top.mark)
         context.found(name_problem(name, field="--name"))
@@ -152,7 +152,7 @@ def task_of(
 
 
 def _restarts(context: ReadContext, top: Pairs) -> int | None:
-    """What `resources.job_recovery` says of errors."""
+    """Return how often `resources.job_recovery` restarts after errors."""
     below = next((node for key, node in top.items if key.text == "resources"), None)
     recovery = next((node for name, node in _inside(below) if name.text == "job_recovery"), None)
     found = restarts_on_errors(recovery) if recovery else None
@@ -160,7 +160,7 @@ def _restarts(context: ReadContext, top: Pairs) -> int | None:
 
 
 def spec_of(said: dict[str, Any]) -> Spec:
-    """The values of a task's keys, which are right together."""
+    """Make a Spec of the values of a task's keys, which are valid together."""
     values = {"run": None, **said}
     if "num_nodes" in values:
         values["nodes"] = values.pop("num_nodes")

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from penstock.dialects.reader import ReadContext, parsed
+from penstock.dialects.reader import ReadContext, flag, parsed
 from penstock.dialects.task.keys import IGNORED_RESOURCES, Reader, read_keys
 from penstock.dialects.task.runs import recovery
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
@@ -75,7 +75,7 @@ def _item(context: ReadContext, item: Node, path: str) -> Wish | None:
 
 
 def _one(context: ReadContext, node: Node, text: str, path: str) -> Wish | None:
-    """`2`, `any`, `any:2`, `A10`, `A10:1`."""
+    """Read `2`, `any`, `any:2`, `A10` or `A10:1`."""
     product, colon, number = text.rpartition(":")
     if not colon:
         product, number = ("", text) if text[:1].isdigit() or text[:1] in "+-." else (text, "1")
@@ -96,7 +96,7 @@ GPUS = "accelerators"
 
 
 def alternatives(context: ReadContext, node: Node, path: str) -> list[Pairs] | None:
-    """The mappings of the list."""
+    """Return the alternatives in the list."""
     items = node.items if type(node) is Items else []
     found = [item for item in items if type(item) is Pairs]
     if found and len(found) == len(items):
@@ -110,7 +110,7 @@ def alternatives(context: ReadContext, node: Node, path: str) -> list[Pairs] | N
 def merged(
     context: ReadContext, said: dict[str, Any], each: list[dict[str, Any]], node: Node, path: str
 ) -> dict[str, Any]:
-    """What is asked for where `each` are the alternatives to what was `said` beside them."""
+    """Return the resources for the alternatives in `each`, with what was `said` beside them."""
     wholes = [said | more for more in each]
     others = [{key: value for key, value in whole.items() if key != GPUS} for whole in wholes]
     counts = {(whole.get(GPUS) or (0, ()))[0] for whole in wholes}
@@ -153,10 +153,6 @@ def cpus(context: ReadContext, node: Node, path: str) -> int | None:
     return milli
 
 
-def exclusive(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 def memory(context: ReadContext, node: Node, path: str) -> int | None:
     text = context.text(node, path, "for example 16Gi")
     if text is None:
@@ -175,7 +171,7 @@ def memory(context: ReadContext, node: Node, path: str) -> int | None:
 
 
 def disk(context: ReadContext, node: Node, path: str) -> int | None:
-    """A bare number is GiB, as SkyPilot has it."""
+    """Read a size of disk; a bare number is GiB, as in SkyPilot."""
     return parsed(
         context, node, path, lambda text: parse_bytes(f"{text}Gi" if BARE.match(text) else text), "for example 100Gi"
     )
@@ -196,7 +192,7 @@ LIMITS = {"cpus": "cpus_milli", "memory": "memory_bytes", "disk_size": "disk_byt
 
 
 def requests(context: ReadContext, node: Node, path: str) -> dict[str, tuple[int, Node]]:
-    """By key, with the place of each: whether it is more than its limit is seen when all are read."""
+    """Return requests by key with their places: they are compared with the limits when all are read."""
     pairs = context.pairs(node, path, "for example 'memory: 4Gi'")
     said = read_keys(context, pairs, REQUESTS, (), f"{path}.")
     return {key.text: (said[key.text], value) for key, value in pairs if key.text in said}
@@ -210,7 +206,7 @@ def machine(context: ReadContext, node: Node, path: str) -> bool:
 
 READERS: dict[str, Reader] = {
     "cpus": cpus,
-    "exclusive_cpus": exclusive,
+    "exclusive_cpus": flag,
     "memory": memory,
     "disk_size": disk,
     "ephemeral_storage": disk,
@@ -227,11 +223,11 @@ MACHINE = "instance_type"
 MACHINES_SIZE = frozenset({"accelerators", "cpus", "memory"})
 SIZE = "say the accelerators, cpus or memory that the job needs"
 SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
-"""SkyPilot's other words."""
+"""SkyPilot's synonyms."""
 BESIDE = frozenset({ANY_OF, ORDERED, "job_recovery"})
-"""They are said of all alternatives together."""
+"""Keys that hold for all alternatives together."""
 TRANSLATED = BESIDE | {MACHINE}
-"""SkyPilot's keys that become others here, or say nothing by themselves."""
+"""SkyPilot's keys that become others here, or have no effect by themselves."""
 
 
 def resources(context: ReadContext, node: Node, path: str) -> Resources:
@@ -277,7 +273,7 @@ def _said(context: ReadContext, pairs: Collection[tuple[Scalar, Node]], node: No
     for word, usual in SAME.items():
         if word in said:
             if usual in said:
-                context.problem(f"is the same as '{usual}'; say one of them", node, f"{path}.{word}")
+                context.problem(f"is the same as '{usual}'; keep one of them", node, f"{path}.{word}")
             said[usual] = said.pop(word)
     return said
 
@@ -292,7 +288,7 @@ def _check_exclusive(context: ReadContext, said: dict[str, Any], node: Node, pat
 def requests_below(
     context: ReadContext, wanted: dict[str, tuple[int, Node]], limits: dict[str, int | None], path: str
 ) -> Requests:
-    """A request that equals its limit says nothing; one beyond it cannot be."""
+    """Return the requests that are less than their limits; one beyond its limit is a problem."""
     if not wanted:
         return NO_REQUESTS
     kept = {}

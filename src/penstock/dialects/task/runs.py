@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import ReadContext
+from penstock.dialects.reader import ReadContext, parsed, whole
 from penstock.dialects.task.keys import read_keys
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar
 from penstock.domain.names import NAME, NAME_LIMIT, VOLUME_REFERENCE, name_problem, shorten
-from penstock.domain.quantities import NotAQuantity, parse_duration
+from penstock.domain.quantities import parse_duration
 from penstock.domain.workloads import UNLIMITED, Array
 
 NODES_LIMIT = 1000
@@ -27,28 +27,19 @@ def job_name(context: ReadContext, node: Node, path: str) -> str | None:
     return text
 
 
-def nodes(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 1, NODES_LIMIT)
+nodes = whole(1, NODES_LIMIT)
 
 
 def duration(context: ReadContext, node: Node, path: str) -> int | None:
-    text = context.text(node, path, "for example 12h")
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except NotAQuantity as error:
-        context.problem(str(error), node, path, error.hint)
-        return None
-    if seconds > SECONDS_LIMIT:
-        context.problem(
-            f"'{shorten(text)}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path
-        )
+    seconds = parsed(context, node, path, parse_duration, "for example 12h")
+    if seconds is not None and seconds > SECONDS_LIMIT and isinstance(node, Scalar):
+        text = shorten(node.text)
+        context.problem(f"'{text}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path)
     return seconds
 
 
 def duration_or_none(context: ReadContext, node: Node, path: str) -> int | None:
-    """`0s` is "at once"."""
+    """Read a duration that may be 0."""
     return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(context, node, path)
 
 
@@ -103,12 +94,11 @@ def array(context: ReadContext, node: Node, path: str) -> Array | None:
 
 
 def array_of(count: int, parallelism: int | None) -> Array:
-    """All at once is not a limit: it is said as none."""
+    """Make an array; a parallelism that is no limit is left out."""
     return Array(count=count, parallelism=parallelism if parallelism and parallelism < count else None)
 
 
-def _count(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 1, COUNT_LIMIT)
+_count = whole(1, COUNT_LIMIT)
 
 
 def retries(context: ReadContext, node: Node, path: str) -> int | None:
@@ -143,8 +133,7 @@ def restarts_on_errors(node: Node) -> Scalar | None:
     return found if type(found) is Scalar else None
 
 
-def requeue(context: ReadContext, node: Node, path: str) -> int | None:
-    return context.whole(node, path, 0, ATTEMPTS_LIMIT)
+requeue = whole(0, ATTEMPTS_LIMIT)
 
 
 def restart(context: ReadContext, node: Node, path: str) -> bool | None:
@@ -161,7 +150,7 @@ def restart(context: ReadContext, node: Node, path: str) -> bool | None:
 
 AFTER_LIMIT = 100
 QUEUE_LIMIT = 63
-"""Kueue knows a workload's queue by a label, and a label's value is no longer."""
+"""Kueue reads a workload's queue from a label, whose value cannot be longer."""
 AFTER_EXAMPLE = "for example 'after: prepare' or 'after: [prepare, abcd2345]'"
 
 
@@ -178,7 +167,7 @@ def after(context: ReadContext, node: Node, path: str) -> tuple[str, ...] | None
         if len(text) > NAME_LIMIT or not NAME.match(text):
             context.problem(f"'{shorten(text)}' is not a job's name or id", item, field, AFTER_EXAMPLE)
         elif text in found:
-            context.problem(f"'{text}' is here twice", item, field)
+            context.problem(f"'{text}' appears twice", item, field)
         found[text] = None
     return tuple(found)
 

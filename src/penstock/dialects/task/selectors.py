@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import ReadContext
+from penstock.dialects.reader import ReadContext, flag
 from penstock.dialects.task.keys import Reader, read_keys
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
@@ -14,7 +14,7 @@ from penstock.domain.workloads import Selectors
 LABELS_LIMIT = 100
 KEY = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 NODE_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")
-"""As Kubernetes has them: nodes are found by them there, too."""
+"""As in Kubernetes, where nodes are found by them, too."""
 CHARACTERS = "letters, digits, '-', '_' and '.', 63 at most, a letter or digit first and last"
 VALUE_LIMIT = 1024
 OURS = "penstock."
@@ -22,7 +22,7 @@ EXAMPLE = "for example 'team: vision'"
 
 
 def labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
-    """What a workload's containers are marked with."""
+    """Read the labels of a workload's containers."""
     return read_labels(context, context.pairs(node, path, EXAMPLE), node, path)
 
 
@@ -38,7 +38,7 @@ def read_labels(context: ReadContext, pairs: list[tuple[Scalar, Node]], node: No
 
 
 def node_labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
-    """What a node is marked with, or chosen by."""
+    """Read the labels that a node has or is chosen by."""
     pairs = context.pairs(node, path, "for example 'rack: a'")
     found = _labels(context, pairs, node, path)
     for key, value in pairs:
@@ -67,7 +67,7 @@ PRODUCT_LIMIT = 128
 
 
 def node_name(context: ReadContext, node: Node, path: str) -> str | None:
-    """`pwm.all` is any node, as if nothing was said."""
+    """Read a node's name; `pwm.all` is any node."""
     text = context.text(node, path, "for example gpu01")
     if text is None or text == EVERYTHING:
         return None
@@ -88,15 +88,11 @@ def cpu_product(context: ReadContext, node: Node, path: str) -> str | None:
     return text
 
 
-def spread(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
-
-
 READERS: dict[str, Reader] = {
     "node": node_name,
     "cpu_product": cpu_product,
     "labels": node_labels,
-    "spread": spread,
+    "spread": flag,
 }
 
 

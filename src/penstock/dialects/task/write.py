@@ -18,7 +18,7 @@ def write_task(spec: Spec) -> str:
 
 
 def as_task(spec: Spec) -> dict[str, Any]:
-    """What the YAML says."""
+    """Return the keys and values of the task."""
     said = {
         "name": spec.name,
         **first_keys(spec),
@@ -68,7 +68,7 @@ def plain(spec: Spec) -> dict[str, str]:
 
 
 def secrets(spec: Spec) -> dict[str, None]:
-    """Only their names: what is written is shown, and apply keeps the values."""
+    """Return the names of the secrets without their values: the text is shown, and apply keeps the values."""
     return dict.fromkeys(spec.secrets)
 
 
@@ -101,7 +101,7 @@ def _notify(notices: tuple[Notice, ...]) -> str | FlowList | dict[str, Any]:
 
 
 def _retries(spec: Spec) -> int | str | None:
-    """`restart: always` says "unlimited" by itself."""
+    """Return the retries, which `restart: always` implies."""
     if spec.restart or not spec.retries:
         return None
     return "unlimited" if spec.retries == UNLIMITED else spec.retries
@@ -143,7 +143,7 @@ def _resources(wanted: Resources) -> dict[str, Any]:
 
 
 def _image(name: str) -> str:
-    """SkyPilot's `docker:` in front of an image says nothing, unless the image is called so."""
+    """Return the image; SkyPilot's prefix `docker:` is written only if the image's own name begins with it."""
     return f"docker:{name}" if name.startswith("docker:") else name
 
 
@@ -162,12 +162,12 @@ def _amounts(cpus_milli: int | None, memory: int | None, disk: int | None) -> di
 
 
 def show_milli(milli: int) -> int | str:
-    """A number where it is whole, else `1500m`, which needs no quotes."""
+    """Return a whole number of CPUs, or millis such as `1500m`, which needs no quotes."""
     return milli // 1000 if milli % 1000 == 0 else f"{milli}m"
 
 
 def show_size(amount: int) -> str:
-    """Exact: in the largest unit that divides it."""
+    """Return the exact size, in the largest unit that divides it."""
     for unit, factor in reversed(BINARY.items()):
         if amount % factor == 0:
             return f"{amount // factor}{unit}"

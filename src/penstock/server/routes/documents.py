@@ -21,9 +21,8 @@ router = APIRouter(tags=["documents"])
 
 @router.post("/v1/apply", response_model=ApplyResults)
 async def apply(body: Application, call: Authorized, key: Key = None) -> Response:
-    """Makes what the text describes: Pod, Job and PersistentVolumeClaim manifests, and tasks. Everything is checked
-    first; what is there and the same is not changed."""
-
+    """Creates or updates what the text describes: documents, manifests and tasks. Everything is checked
+    first; what exists and is the same is not changed."""
     from penstock.services.documents.apply import Apply
 
     parts = call.parts
@@ -64,7 +63,7 @@ async def stop(body: Documents, call: Authorized) -> Response:
 
 @router.post("/v1/convert", response_model=Converted)
 async def convert(body: Conversion, call: Authorized) -> Response:
-    """The same in another way of writing: a task, a document or a manifest of Kubernetes. Nothing is made."""
+    """Rewrites a text as tasks, documents or Kubernetes manifests. Nothing is created."""
     from penstock.dialects.convert import ConvertTarget, convert
 
     image, to = call.parts.settings.kubernetes_image, ConvertTarget(body.to) if body.to else None
@@ -88,7 +87,7 @@ async def list_documents(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    """What there is as documents that `apply` takes again and finds not changed: the workloads and volumes that are
+    """Exports documents that `apply` accepts again and finds not changed: the workloads and volumes that are
     listed, and the nodes, storages, groups and users that are written down."""
     from penstock.services.documents.export import PAGED, Export, document, refuse_unseen
 

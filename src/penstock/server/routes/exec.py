@@ -37,7 +37,7 @@ HEARD_AHEAD = 16
 """Messages taken from the client before the program has taken the one before them; then it must wait."""
 LAST_WORD_SECONDS = 0.5
 COMMAND_SECONDS = 60
-"""Until the first message must be there."""
+"""Seconds until the first message must have come."""
 STOPPED = "The server is stopping, and the program was ended with it."
 NO_COMMAND = 'The first message must be the command, on channel 5: {"command": ["ls", "-l"]}.'
 INTERRUPT = b"\x03"
@@ -107,7 +107,7 @@ def needs_websocket() -> BadRequest:
 
 
 async def over(call: AuthorizedCall, kind: Kind, group: str, require: Require) -> None:
-    """Until the server stops; raises if the caller loses the right to be there, or `require` does for them."""
+    """Wait until the server stops; raise if the caller loses their rights, or `require` refuses them."""
     stopped = asyncio.ensure_future(call.parts.sessions.stopped())
     refused = asyncio.ensure_future(call.parts.people.until_refused(call.caller, Verb.exec, kind, group, require))
     try:
@@ -126,14 +126,14 @@ async def given(session: Session) -> AsyncIterator[Session]:
 
 
 class Interrupted(Exception):
-    """Ctrl-C, while there is no program yet that could take it."""
+    """Ctrl-C before there is a program to receive it."""
 
 
 class ProgramSocket:
-    """One connection, and what comes and goes on it."""
+    """One WebSocket to a program, and the messages on it."""
 
     def __init__(self, socket: WebSocket, stopped: str = STOPPED) -> None:
-        """`stopped` is what is said when the server ends."""
+        """`stopped` is the message to send when the server ends."""
         self._socket = socket
         self._stopped = stopped
         self._lost: asyncio.Event = socket.scope["state"]["lost"]
@@ -151,7 +151,7 @@ class ProgramSocket:
 
     @asynccontextmanager
     async def program(self, start: Start) -> AsyncIterator[Session]:
-        """What `start` makes of the command, which is the first message."""
+        """Start the program of the first message, which is the command."""
         async with start(await self._command()) as session:
             yield session
 
@@ -169,7 +169,7 @@ class ProgramSocket:
         *,
         interruptible: bool = False,
     ) -> Result | None:
-        """Until the program, the client or the server ends; None if nobody is there to hear how it ended."""
+        """Relay until the program, the client or the server ends; return None if the client has gone."""
         self._interruptible = interruptible
         hearing, working = asyncio.create_task(self._hear()), asyncio.create_task(self._work(opening))
         stopping, leaving = asyncio.create_task(stopped), asyncio.create_task(self._lost.wait())
@@ -194,7 +194,9 @@ class ProgramSocket:
             return {"error": error.body()}
         except Exception:
             log.exception("a program in a workload was lost")
-            return {"error": PenstockError("The server met a defect of its own.", hint="penstock server logs").body()}
+            return {
+                "error": PenstockError("The server ran into an internal error.", hint="penstock server logs").body()
+            }
 
     async def end(self, result: Result | None) -> None:
         if result is None:
@@ -229,7 +231,7 @@ class ProgramSocket:
         await self._socket.send_bytes(bytes([channel]) + data)
 
     async def _hear(self) -> None:
-        """Until the client has gone."""
+        """Receive messages until the client has gone."""
         while (message := await self._socket.receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:

@@ -24,22 +24,22 @@ STOPPED = "The server is stopping, and the connection was ended with it."
 
 @router.get("/v1/workloads/{ref}/inspect", response_model=Inspection)
 async def inspect_workload(ref: str, call: Authorized, attempt: Annotated[int | None, Query(ge=1)] = None) -> Response:
-    """What the engine knows of it, in the engine's own words: the processes and limits of a machine, the objects of a
+    """What the engine knows of a workload, in the engine's own words: processes and limits of a machine, objects of a
     cluster. Values of variables that look secret are `***`."""
     return answer(await call.parts.inspect.inspect(call.caller, ref, attempt))
 
 
 @router.get("/v1/workloads/{ref}/explain", response_model=Explained)
 async def explain_workload(ref: str, call: Authorized) -> Response:
-    """Why it waits: in one sentence, and for each node its owner may use what stands in the way there. Where a cluster
+    """Why a workload waits: in one sentence, and for each node its owner may use, what is in the way. Where a cluster
     decides, there are no nodes to tell of."""
     return answer(await call.parts.inspect.explain(call.caller, ref))
 
 
 @router.get("/v1/workloads/{ref}/top", response_model=MeasureView)
 async def measure_workload(ref: str, call: Authorized, part: Part = None) -> Response:
-    """What it uses now: processes, CPU, memory, GPUs, disk and network, measured over half a second. What cannot be
-    seen from outside is null."""
+    """What a workload uses now: processes, CPU, memory, GPUs, disk and network, measured over half a second. What
+    cannot be seen from outside is null."""
     return answer(await call.parts.inspect.top(call.caller, ref, part))
 
 

@@ -28,11 +28,11 @@ from penstock.wire.workloads import DryRun, Summary
 router = APIRouter(tags=["k8s-cli"])
 TASK_EXAMPLE = {"name": "hello", "run": "echo hello"}
 Json = dict[str, Any]
-Task001 = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
+TaskBody = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
 
 
-class AllOrPage(ListQuery):
-    """k8s-cli lists everything; whoever names a limit gets a page, and `next`."""
+class TaskListQuery(ListQuery):
+    """k8s-cli's lists have everything; with a limit they are a page, with `next`."""
 
     limit: Annotated[int | None, Field(ge=1, le=500, description="how many at most; all if it is missing")] = None  # type: ignore[assignment]
 
@@ -42,7 +42,7 @@ class AllOrPage(ListQuery):
 
 
 @router.post("/tasks/submit")
-async def submit_task(call: Authorized, body: Task001, key: Key = None) -> Json:
+async def submit_task(call: Authorized, body: TaskBody, key: Key = None) -> Json:
     """Submits a task definition given as JSON."""
     task = read_task_json(body)
     made = await call.parts.submit.task(call.caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
@@ -55,10 +55,10 @@ async def submit_task(call: Authorized, body: Task001, key: Key = None) -> Json:
     }
 
 
-@router.get("/tasks", openapi_extra=AllOrPage.documented())
+@router.get("/tasks", openapi_extra=TaskListQuery.documented())
 async def list_tasks(request: Request, call: Authorized) -> Json:
     """Every task of the caller, newest first; or a page of them."""
-    query = AllOrPage.of(request)
+    query = TaskListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
@@ -115,10 +115,10 @@ async def create_volume(body: NewVolume, call: Authorized, key: Key = None) -> J
     }
 
 
-@router.get("/volumes", openapi_extra=AllOrPage.documented())
+@router.get("/volumes", openapi_extra=TaskListQuery.documented())
 async def list_volumes(request: Request, call: Authorized) -> Json:
     """Every volume of the caller, newest first; or a page of them."""
-    query = AllOrPage.of(request)
+    query = TaskListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Volume)
     phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
@@ -173,7 +173,7 @@ def _task(task: Summary, units: tuple[Unit, ...]) -> Json:
 
 
 def _metadata(task: Summary, units: tuple[Unit, ...]) -> Json:
-    """The counts k8s-cli shows of a task's nodes, beside why it is in the state it is in."""
+    """Return what k8s-cli shows of a task: counts of its nodes, and the reason of its state."""
     job = f"{task.name}-{task.id}"
     states = [unit.state for unit in units]
     parts = task.array.count if task.array else task.nodes

@@ -49,7 +49,7 @@ class ListQuery(BaseModel):
 
     @classmethod
     def documented(cls) -> dict[str, Any]:
-        """For `openapi_extra`: the same parameters, as OpenAPI writes them."""
+        """Return the parameters for `openapi_extra`, as OpenAPI writes them."""
         described = cls.model_json_schema()["properties"].items()
         return {"parameters": [_parameter(name, dict(schema)) for name, schema in described]}
 
@@ -78,13 +78,15 @@ async def until_changed(call: AuthorizedCall, query: ListQuery) -> Caller:
     if not query.wait or query.seen is None:
         return call.caller
     if not query.seen.isascii() or not query.seen.isdigit():
-        raise Invalid("The wait cannot be used.", problems=[Problem("is not a version of ours", field="seen")])
+        raise Invalid(
+            "The wait is invalid.", problems=[Problem("is not a version that this server gave", field="seen")]
+        )
     await call.parts.db.changed(int(query.seen), query.wait)
     return call.parts.people.renewed(call.caller)
 
 
 def words(text: str | None, field: str, known: Sequence[str]) -> list[str] | None:
-    """The words of a comma-separated filter, each a known one."""
+    """Return the words of a comma-separated filter; each must be known."""
     if text is None:
         return None
     asked = [word.strip() for word in text.split(",") if word.strip()]
@@ -106,12 +108,12 @@ def page(items: Sequence[str], after: str | None, version: int) -> Response:
 
 
 def one_page(models: Sequence[Few], name: str | None, limit: int, cursor: str | None) -> tuple[list[Few], str | None]:
-    """A page of what is few enough to be in memory whole; the cursor is the name the next page begins with."""
+    """Return a page of a short list; the cursor is the name that the next page begins with."""
     found = [model for model in models if name in (None, model.name)]
     if cursor is not None:
         names = [model.name for model in found]
         if cursor not in names:
-            raise Invalid("The cursor cannot be used.", problems=[Problem("is not one of ours", field="cursor")])
+            raise Invalid("The cursor is invalid.", problems=[Problem("is not a cursor of this list", field="cursor")])
         found = found[names.index(cursor) :]
     return found[:limit], found[limit].name if len(found) > limit else None
 
@@ -147,7 +149,7 @@ async def read_body(model: type[Body], request: Request) -> Body:
 
 
 def documented(model: type[BaseModel]) -> dict[str, Any]:
-    """For `openapi_extra`: the body and the key, as OpenAPI writes them."""
+    """Return the body and the key for `openapi_extra`, as OpenAPI writes them."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     key = {"name": KEY, "in": "header", "description": KEY_MEANING, "schema": {"type": "string"}}
     return {"requestBody": {"required": True, "content": content}, "parameters": [key]}

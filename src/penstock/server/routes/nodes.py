@@ -17,7 +17,7 @@ router = APIRouter(tags=["nodes"])
 
 @router.get("/v1/nodes", response_model=NodePage)
 async def nodes(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """What there is to run on, what of it is free, and who has the GPUs."""
+    """The nodes, what is free on them, and who holds the GPUs."""
     shown, after = one_page(await call.parts.nodes.seen_by(call.caller), name, limit, cursor)
     return page_of(await call.parts.nodes.views(call.caller, shown), after, call.parts.db.version)
 
@@ -32,7 +32,7 @@ async def gpus(call: Authorized, name: str | None = None, limit: Limit = 100, cu
 
 @router.delete("/v1/nodes/{name}", response_model=Deleted)
 async def delete_node(name: str, call: Authorized, force: bool = False) -> Response:
-    """Forgets a node on which nothing runs; with `force` also one that does not answer: what it had is then UNKNOWN."""
+    """Deletes a node on which nothing runs; with `force` also one that does not answer: what it ran is then UNKNOWN."""
     lost = await call.parts.infrastructure.remove(call.caller, Kind.Node, name, force=force)
     return answer(Deleted(id=name, name=name, message=lost_message(lost)))
 
@@ -41,13 +41,13 @@ async def delete_node(name: str, call: Authorized, force: bool = False) -> Respo
 async def list_storages(
     call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    """NFS exports that admins wrote down, and the disks of nodes."""
+    """The NFS exports that admins declared, and the disks of nodes."""
     views = [StorageView.of(storage) for storage in call.parts.infrastructure.storages(call.caller)]
     return page_of_few(views, name, limit, cursor, call.parts.db.version)
 
 
 @router.delete("/v1/storages/{name}", response_model=Deleted)
 async def delete_storage(name: str, call: Authorized) -> Response:
-    """Forgets a storage that no volume is on. What is kept there stays."""
+    """Deletes a storage that no volume is on. Its data stays."""
     await call.parts.infrastructure.remove(call.caller, Kind.Storage, name)
     return answer(Deleted(id=name, name=name))

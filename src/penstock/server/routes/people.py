@@ -19,8 +19,8 @@ router = APIRouter(tags=["people"])
 
 @router.post("/v1/adm/init", status_code=201, response_model=FirstAdmin)
 async def make_first_admin(body: FirstUser, call: Authorized) -> Response:
-    """Writes down the first user, who may everything, and gives them a token. Works once; from then on policies
-    decide who may what."""
+    """Makes the first user, who may do everything, and gives them a token. Works once; from then on policies
+    decide who may do what."""
     name = call.caller.user if body.user is None else body.user
     admin = await call.parts.people.begin(call.caller, name)
     call.parts.tokens.forget()
@@ -31,19 +31,19 @@ async def make_first_admin(body: FirstUser, call: Authorized) -> Response:
 
 @router.get("/v1/users", response_model=UserPage)
 async def list_users(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Everyone who is written down, for admins; others see themselves."""
+    """All users, for admins; others see themselves."""
     return page_of_few(call.parts.people.users(call.caller), name, limit, cursor, call.parts.db.version)
 
 
 @router.get("/v1/users/{name}", response_model=User)
 async def get_user(name: str, call: Authorized) -> Response:
-    """One user with the policies that say what they may."""
+    """One user with their policies."""
     return answer(call.parts.people.one_user(call.caller, name))
 
 
 @router.put("/v1/users/{name}", response_model=User)
 async def put_user(name: str, body: User, call: Authorized) -> Response:
-    """Writes a user down, in the place of the one of this name."""
+    """Creates or replaces the user of this name."""
     _refuse_other(name, body.name)
     await call.parts.people.put_user(call.caller, body)
     return answer(call.parts.people.one_user(call.caller, name))
@@ -51,7 +51,7 @@ async def put_user(name: str, body: User, call: Authorized) -> Response:
 
 @router.delete("/v1/users/{name}", response_model=Deleted)
 async def delete_user(name: str, call: Authorized) -> Response:
-    """Forgets a user and revokes their tokens. What they made stays, and so does what runs."""
+    """Deletes a user and revokes their tokens. What they made stays, and so does what runs."""
     await call.parts.people.remove_user(call.caller, name)
     call.parts.tokens.forget()
     return answer(Deleted(id=name, name=name))
@@ -59,7 +59,7 @@ async def delete_user(name: str, call: Authorized) -> Response:
 
 @router.get("/v1/groups", response_model=GroupPage)
 async def list_groups(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """The caller's groups; for admins all."""
+    """The caller's groups; for admins, all groups."""
     return page_of_few(call.parts.people.groups(call.caller), name, limit, cursor, call.parts.db.version)
 
 
@@ -71,7 +71,7 @@ async def get_group(name: str, call: Authorized) -> Response:
 
 @router.put("/v1/groups/{name}", response_model=Group)
 async def put_group(name: str, body: Group, call: Authorized) -> Response:
-    """Writes a group down, in the place of the one of this name."""
+    """Creates or replaces the group of this name."""
     _refuse_other(name, body.name)
     await call.parts.people.put_group(call.caller, body)
     return answer(call.parts.people.one_group(call.caller, name))
@@ -79,14 +79,14 @@ async def put_group(name: str, body: Group, call: Authorized) -> Response:
 
 @router.delete("/v1/groups/{name}", response_model=Deleted)
 async def delete_group(name: str, call: Authorized) -> Response:
-    """Forgets a group that has no members."""
+    """Deletes a group that has no members."""
     await call.parts.people.remove_group(call.caller, name)
     return answer(Deleted(id=name, name=name))
 
 
 def _refuse_other(address: str, body: str) -> None:
     if address != body:
-        raise Invalid("The address and the body name two different ones.", problems=[Problem("differs", field="name")])
+        raise Invalid("The address and the body give different names.", problems=[Problem("differs", field="name")])
 
 
 @router.get("/v1/audit", response_model=AuditPage)

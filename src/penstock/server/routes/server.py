@@ -1,18 +1,21 @@
-"""Routes about the server itself: health, metrics, version, checks and the caller."""
+"""Routes about the server itself: health, metrics, version, checks, the caller, and the API's documentation."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+from importlib import resources
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.responses import JSONResponse
 
 from penstock import __version__
 from penstock.config import load as load_settings
 from penstock.domain.policy import Kind, Verb
 from penstock.engines.shared.disk import disk_of
-from penstock.errors import Invalid, SettingsError, StorageFull, Unavailable
+from penstock.errors import Invalid, NotFound, SettingsError, StorageFull, Unavailable
 from penstock.server.identity import Authorized, require_membership
 from penstock.server.routes.messages import answer
 from penstock.server.secret_files import with_secrets
@@ -21,12 +24,12 @@ from penstock.wire.server import CheckList, Health, ServerView, Whoami
 log = logging.getLogger(__name__)
 router = APIRouter(tags=["server"])
 RESTART = signal.SIGUSR1
-"""Tells the process to begin anew."""
+"""The signal that makes the process restart."""
 
 
 @router.get("/", response_model=Health)
 async def root() -> Response:
-    """Says what this is."""
+    """Names the service and its version."""
     return answer(Health(service="k8s-cli-api", version=__version__))
 
 
@@ -47,7 +50,7 @@ async def metrics(call: Authorized) -> Response:
 
 @router.get("/v1/whoami", response_model=Whoami)
 async def whoami(call: Authorized) -> Response:
-    """Who the server takes the caller for, and how it knows."""
+    """Who the caller is to the server, and how it knows."""
     return answer(
         Whoami(
             user=call.caller.user,
@@ -82,7 +85,7 @@ async def server(call: Authorized) -> Response:
 
 @router.post("/v1/server/stop", status_code=202, response_model=Health)
 async def stop_server(call: Authorized) -> Response:
-    """Stops the server. Jobs that run go on."""
+    """Stops the server. Running jobs go on."""
     try:
         await call.parts.audit.done(call.caller, Verb.stop, Kind.Server)
     except (StorageFull, Unavailable) as error:
@@ -93,12 +96,14 @@ async def stop_server(call: Authorized) -> Response:
 
 @router.post("/v1/server/restart", status_code=202, response_model=Health)
 async def restart_server(call: Authorized) -> Response:
-    """Makes the server begin anew, as the version that is installed by now, with the settings there are by now. Its
-    sockets stay open: callers wait meanwhile. Jobs that run go on."""
+    """Restarts the server, as the version that is installed now and with the settings there are now. Its
+    sockets stay open, so callers wait meanwhile. Running jobs go on."""
     try:
         with_secrets(load_settings())
     except SettingsError as error:
-        raise Invalid("The settings are wrong by now; the server goes on as it is.", problems=error.problems) from None
+        raise Invalid(
+            "The settings are invalid now; the server keeps running as it is.", problems=error.problems
+        ) from None
     await call.parts.audit.done(call.caller, Verb.stop, Kind.Server)
     os.kill(os.getpid(), RESTART)
     return answer(Health(status="stopping", service="penstock", version=__version__), 202)
@@ -114,3 +119,35 @@ async def doctor(call: Authorized) -> Response:
         seen = {None, *(node.name for node in await call.parts.nodes.seen_by(call.caller))}
         checks = [check for check in checks if check.node in seen]
     return answer(CheckList(checks=tuple(checks)))
+
+
+FILES = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon-32x32.png": "image/png",
+}
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs() -> Response:
+    """Swagger UI, from the package, so that it works offline."""
+    return get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="Penstock API",
+        swagger_js_url="/docs/swagger-ui-bundle.js",
+        swagger_css_url="/docs/swagger-ui.css",
+        swagger_favicon_url="/docs/favicon-32x32.png",
+    )
+
+
+@router.get("/docs/{file}", include_in_schema=False)
+async def docs_file(file: str) -> Response:
+    if file not in FILES:
+        raise NotFound("There is nothing at this address.")
+    content = resources.files("fastapi_swagger").joinpath("resources", file).read_bytes()
+    return Response(content, media_type=FILES[file], headers={"Cache-Control": "max-age=86400"})
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    return JSONResponse(request.app.openapi())

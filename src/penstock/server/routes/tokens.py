@@ -17,7 +17,7 @@ router = APIRouter(tags=["tokens"])
 
 @router.post("/v1/tokens", status_code=201, response_model=NewTokenView)
 async def create_token(body: NewToken, call: Authorized) -> Response:
-    """Makes a token for the caller or, by an admin, for `user`; it is shown this once."""
+    """Creates a token for the caller or, by an admin, for `user`; it is shown only once."""
     return answer(await call.parts.tokens.create(call.caller, body), 201)
 
 
@@ -38,12 +38,12 @@ async def list_tokens(
 
 @router.post("/v1/tokens/{token_id}/rotate", status_code=201, response_model=NewTokenView)
 async def rotate_token(token_id: str, call: Authorized) -> Response:
-    """A new token in the place of an old one. The old one works for another day, so that nobody is locked out."""
+    """Replaces a token. The old one works for another day, so that nobody is locked out."""
     return answer(await call.parts.tokens.rotate(call.caller, token_id), 201)
 
 
 @router.delete("/v1/tokens/{token_id}", response_model=Deleted)
 async def delete_token(token_id: str, call: Authorized) -> Response:
-    """Revokes a token at once; an admin anyone's."""
+    """Revokes a token at once; an admin may revoke anyone's."""
     await call.parts.tokens.delete(call.caller, token_id)
     return answer(Deleted(id=token_id, name=token_id))

@@ -33,12 +33,12 @@ async def report_usage(call: Authorized, since: Since = "30d", by: Grouped = Non
 def _moment(since: str) -> datetime:
     moment = _read(since)
     if moment > now():
-        raise _refused(f"'{shorten(since)}' has not been yet")
+        raise _refused(f"'{shorten(since)}' is in the future")
     return moment
 
 
 def _read(since: str) -> datetime:
-    """Before there were computers is as good as the first day of theirs."""
+    """Return the time meant by a duration or a time; nothing is before 1970."""
     try:
         return max(now() - timedelta(seconds=parse_duration(since)), FIRST)
     except OverflowError:

@@ -36,14 +36,14 @@ async def create_volume(body: NewVolume, call: Authorized, key: Key = None) -> R
     return answer(await call.parts.volumes.create(call.caller, body, key), 201)
 
 
-class VolumeListing(ListQuery):
+class VolumeListQuery(ListQuery):
     usage: Annotated[bool, Field(description="count the bytes in use")] = False
 
 
-@router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListing.documented())
+@router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListQuery.documented())
 async def list_volumes(request: Request, call: Authorized) -> Response:
     """Lists volumes, newest first."""
-    query = VolumeListing.of(request)
+    query = VolumeListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Volume)
     phases = words(query.status, "status", PHASES)
@@ -75,7 +75,7 @@ async def resize_volume(ref: str, body: Resize, call: Authorized) -> Response:
 
 @router.get("/v1/volumes/{ref}/events", response_model=Events)
 async def volume_events(ref: str, call: Authorized) -> Response:
-    """All that happened to it, in order, as far as the engine remembers."""
+    """The events of a volume, in order, as far as the engine remembers."""
     return answer(Events(items=await call.parts.events.of_volume(call.caller, ref)))
 
 
@@ -90,5 +90,5 @@ async def delete_volume(ref: str, call: Authorized) -> Response:
 async def list_storage_classes(
     call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    """Where volumes can be made."""
+    """The storage classes for volumes."""
     return page_of_few(await call.parts.volumes.classes(), name, limit, cursor, call.parts.db.version)

@@ -40,23 +40,23 @@ router = APIRouter(tags=["workloads"])
     openapi_extra=documented(Submission),
 )
 async def submit_workload(request: Request, call: Authorized) -> Response:
-    """Submits a task as it was written; with `dry_run` only says whether it is valid and fits now."""
+    """Submits a task as written; with `dry_run` only checks whether it is valid and would fit now."""
     body = await read_body(Submission, request)
     made = await call.parts.submit.text(call.caller, body, request.headers.get(KEY))
     return answer(made, 200 if isinstance(made, DryRun) else 201)
 
 
-class WorkloadListing(ListQuery):
+class WorkloadListQuery(ListQuery):
     state: Annotated[str | None, Field(description="only those in these states of the life cycle")] = None
 
 
 STATUSES = sorted(set(SHORT.values()))
 
 
-@router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListing.documented())
+@router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListQuery.documented())
 async def list_workloads(request: Request, call: Authorized) -> Response:
     """Lists workloads, newest first."""
-    query = WorkloadListing.of(request)
+    query = WorkloadListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
@@ -86,13 +86,13 @@ async def stop_all_workloads(call: Authorized, all_users: AllUsers = False) -> R
 
 @router.get("/v1/workloads/{ref}", response_model=WorkloadView)
 async def get_workload(ref: str, call: Authorized) -> Response:
-    """One workload whole, by id or name, with its history."""
+    """One workload with its history, by id or name."""
     return answer(await call.parts.workloads.get(call.caller, ref))
 
 
 @router.get("/v1/workloads/{ref}/wait", response_model=WorkloadView)
 async def wait_for_workload(ref: str, call: Authorized, timeout: Annotated[float, Query(ge=0, le=60)] = 30) -> Response:
-    """Answers when the workload has ended, or at the timeout with what it is then."""
+    """Answers when the workload has ended, or at the timeout with its state then."""
     view = await call.parts.workloads.wait(call.caller, ref, timeout)
     call.parts.people.require_still(call.caller, Verb.get, Kind.Workload, view.group)
     return answer(view)
@@ -121,25 +121,25 @@ async def stream_logs(
 
 @router.post("/v1/workloads/{ref}/stop", response_model=Summary)
 async def stop_workload(ref: str, call: Authorized) -> Response:
-    """Asks it to end: TERM, a grace time, KILL. It stays listed, with its logs."""
+    """Stops a workload: TERM, a grace time, KILL. It stays listed, with its logs."""
     return answer(await call.parts.workloads.stop(call.caller, ref))
 
 
 @router.post("/v1/workloads/{ref}/retry", response_model=WorkloadView)
 async def retry_workload(ref: str, body: Retry, call: Authorized, key: Key = None) -> Response:
-    """Gives one that failed or was stopped another attempt; of an array only what did not complete."""
+    """Starts another attempt of a workload that failed or was stopped; of an array, only what did not complete."""
     return answer(await call.parts.retry.retry(call.caller, ref, body, key))
 
 
 @router.get("/v1/workloads/{ref}/events", response_model=Events)
 async def workload_events(ref: str, call: Authorized) -> Response:
-    """All that happened to it, in order: its states, and what the engine saw."""
+    """The events of a workload, in order: its states, and what the engine saw."""
     return answer(Events(items=await call.parts.events.of_workload(call.caller, ref)))
 
 
 @router.delete("/v1/workloads/{ref}", response_model=Deleted)
 async def delete_workload(ref: str, call: Authorized) -> Response:
-    """Forgets an ended workload and its logs; by name, all of that name."""
+    """Deletes an ended workload and its logs; by name, all of that name."""
     gone = await call.parts.workloads.delete(call.caller, ref)
     message = f"all {len(gone)} of that name" if len(gone) > 1 else None
     return answer(Deleted(id=gone[0].id, name=gone[0].name, message=message))

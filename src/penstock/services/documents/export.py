@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.dialects.document.types import AskedVolume, Noun
 from penstock.dialects.document.write import write_noun, write_workload
-from penstock.domain.policy import Kind, Verb, refusal
+from penstock.domain.policy import Kind, Verb
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Workload
@@ -53,7 +53,7 @@ def document(kind: str, noun: Noun) -> DocumentView:
 def refuse_unseen(caller: Caller, kind: str) -> None:
     """Everyone sees their own user and groups; what else, a policy says."""
     if kind not in ("User", "Group") and not caller.may(Verb.get, Kind(kind)):
-        raise Forbidden(refusal(Verb.get, Kind(kind)))
+        raise Forbidden(caller.refusal(Verb.get, Kind(kind)))
 
 
 def _workloads(tx: Store, caller: Caller, name: str | None, limit: int, cursor: str | None) -> Found:

@@ -117,7 +117,7 @@ def test_all_workloads_at_once_and_of_several_runs_of_one_the_newest(penstock, s
     assert documents(penstock("get", "cpuw", "-o", "yaml").out) == shown
     assert yaml.safe_load(penstock("get", "gpuw", "-o", "yaml").out) == []
     few = penstock("get", "wk", "-o", "yaml", "--limit", "1")
-    assert (len(documents(few.out)), few.err) == (1, "The newest 1; all with: --limit 0\n")
+    assert (len(documents(few.out)), few.err) == (1, "The newest 1 are shown; see all with: --limit 0\n")
     penstock("jobs", "stop", "asks")
 
 

@@ -143,5 +143,5 @@ def test_a_dataset_is_described_with_its_path_and_that_it_is_only_read(pwmcli, s
 def test_a_script_says_that_it_means_it(penstock, server):
     [id_] = ran(server, "scripted", 1)
     refused = penstock("delete", "wk", "scripted", stdin="")
-    assert (refused.code, "Nobody is there to answer: use --yes." in refused.err) == (2, True)
+    assert (refused.code, "There is no terminal to ask on: use --yes." in refused.err) == (2, True)
     assert penstock("delete", "wk", "scripted", "--yes").out == f"Workload scripted ({id_}) deleted\n"

@@ -184,7 +184,7 @@ def test_a_port_that_is_taken_here_is_said_with_a_way_out(penstock, echo):
         done = penstock("port-forward", "echo", f"{taken}:{echo}")
     assert (done.code, done.out) == (6, "")
     assert done.err == (
-        f"Error: Port {taken} of this machine cannot be used: Address already in use.\nHint: another one: 0:{echo}\n"
+        f"Error: Cannot listen on local port {taken}: Address already in use.\nHint: use any free port: 0:{echo}\n"
     )
 
 
