@@ -43,7 +43,7 @@ class Inspector:
         )
 
     async def inspect(self, caller: Caller, ref: str, attempt: int | None = None) -> Inspection:
-        """The newest attempt, unless another is named."""
+        """Return what the engine knows of an attempt, the newest unless another is named."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         run = Run.of(workload, attempt)
         found = without(await self._engine.inspect(run), workload.spec.secret_values)
@@ -64,7 +64,7 @@ class Inspector:
         return MeasureView(**shown, id=workload.id, name=workload.name, part=chosen)
 
     async def nodes(self, caller: Caller, names: Sequence[str], wait: float) -> list[NodeMeasure]:
-        """Who computes on a GPU is shown as in the list of nodes."""
+        """Return what nodes do. Who computes on a GPU is shown as in the list of nodes."""
         return await self._nodes.measured(caller, await self._engine.activity(names, wait))
 
 
@@ -74,7 +74,7 @@ def _node(answer: NodeAnswer) -> ExplainedNode:
 
 
 def _said(workload: Workload, *, ours: bool) -> str:
-    """Of one that does not wait in our queue."""
+    """Say what is the case for a workload that does not wait in our queue."""
     why = f": {workload.message}" if workload.message else ""
     if workload.ended:
         return f"it has ended and is {workload.status}{why}"

@@ -52,7 +52,7 @@ class Retries:
         self._people = people
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
-        """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
+        """Begin another attempt; `retries` and `requeue` count from this one."""
         body = f"retry {ref} {asked.model_dump_json()}".encode()
         request = KeyedRequest(caller, key, Kind.Workload, body)
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
@@ -81,7 +81,8 @@ class Retries:
         return WorkloadView.whole(again, history, units, self._queue.limits)
 
     def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
-        """It runs as its owner's, and because somebody asks: what either may not mount now is not mounted again."""
+        """Refuse volumes that the owner or the caller may not mount now: it runs as its owner's, and because the caller
+        asks."""
         asked = {"you": caller.rights}
         if caller.user != workload.user and (owners := self._people.rights(workload.user)):
             asked[workload.user] = owners
@@ -90,7 +91,8 @@ class Retries:
             raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
 
     async def _refuse_gone(self, caller: Caller, workload: Workload) -> None:
-        """What only the outside knows: the files sent along, claims of the cluster and who may use them."""
+        """Refuse what only the outside knows to be gone: the files sent along, claims of the cluster and who may use
+        them."""
         if sent := workload.files.get("workdir"):
             self._uploads.path(workload.user, sent)
         for path, volume_id in workload.volume_ids.items():
@@ -118,8 +120,8 @@ def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
 
 
 def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
-    """What of its volumes they may not mount as it does, judged as when it was first asked for; a cluster's own claim
-    has no record, see `claims_not_theirs`."""
+    """Return which of its volumes they may not mount as it does, judged as when it was first asked for. A cluster's own
+    claim has no record, see `claims_not_theirs`."""
     problems = []
     for mount in workload.spec.mounts:
         volume = tx.volumes.get(workload.volume_ids[mount.path])
@@ -137,7 +139,7 @@ def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[
 
 
 async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) -> list[Problem]:
-    """The claims of the cluster that a workload mounts and the caller may not mount in the same way."""
+    """Return the claims of the cluster that a workload mounts and the caller may not mount in the same way."""
     problems = []
     for mount in workload.spec.mounts:
         claim = claim_of(workload.volume_ids[mount.path])
@@ -160,7 +162,7 @@ def _without_volume(workload: Workload, path: str) -> Conflict:
 
 
 def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tuple[int, ...]:
-    """What the attempt runs, as Workload has it."""
+    """Return the indexes that the attempt runs; none are all."""
     array = workload.spec.array
     if array is None:
         if asked:
