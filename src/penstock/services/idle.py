@@ -15,6 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
+from penstock.background import Tasks
 from penstock.domain.audit import AuditEntry
 from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
@@ -85,15 +86,13 @@ class Idle:
         self._wakeup = wakeup
         self._every = parse_duration(settings.gpu_sample)
         self._clocks: dict[Run, IdleClock] = {}
-        self._loop: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def open(self) -> None:
-        self._loop = asyncio.create_task(self._watch())
+        self._tasks.start(self._watch())
 
     async def close(self) -> None:
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._tasks.close()
 
     async def _watch(self) -> None:
         while True:

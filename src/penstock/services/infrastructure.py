@@ -20,7 +20,7 @@ from penstock.store.session import Store
 
 Place = Host | Storage
 LOCAL = "-local"
-"""What a node's own disk is called after the node's name."""
+"""The end of the name of a node's own disk, after the node's name."""
 STAYS = "delete it first, or take another name"
 MOVES = (
     "correct the address; or set maintenance: true, and change it when they have ended; if the host is gone for good: "

@@ -185,14 +185,9 @@ class Apply:
 
     async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
         claim = document.claim
-        asked = NewVolume(
-            name=claim.name,
-            size=claim.size,
-            storage_class=claim.storage_class,
-            access_modes=[str(mode) for mode in claim.access_modes],
-            storage=None,
-            sub_path=None,
-        )
+        modes = [str(mode) for mode in claim.access_modes]
+        given = {"name": claim.name, "size": claim.size, "storage_class": claim.storage_class, "access_modes": modes}
+        asked = NewVolume.model_validate(given)
         found = await self._db.read(lambda tx: _volume_named(tx, caller, claim.name))
         try:
             wanted = await self._volumes.plan(caller, asked)
@@ -242,15 +237,9 @@ class Apply:
         if task.spec.open_secrets:
             task = with_kept(task, await self._db.read(lambda tx: last_of(tx, caller, name)))
         sent = asked.files.get(_file(number))
-        submission = Submission.model_validate(
-            {
-                "text": "",
-                "source": asked.source,
-                "files": {"workdir": sent} if sent else {},
-                "venv": asked.venv,
-                "dry_run": asked.dry_run,
-            }
-        )
+        files = {"workdir": sent} if sent else {}
+        given = {"text": "", "source": asked.source, "files": files, "venv": asked.venv, "dry_run": asked.dry_run}
+        submission = Submission.model_validate(given)
         prepared = await self._submit.prepare(caller, task, submission, coming)
         said = (await self._submit.outlook(prepared)).message if asked.dry_run else prepared.workload.message
         return Planned(

@@ -204,16 +204,16 @@ class People:
         return self._groups.get(name)
 
     def one_user(self, caller: Caller, name: str) -> User:
-        found = next((user for user in self.users(caller) if user.name == name), None)
-        if found is None:
-            raise NotFound(f"User {shorten(name)} not found")
-        return found
+        for user in self.users(caller):
+            if user.name == name:
+                return user
+        raise NotFound(f"User {shorten(name)} not found")
 
     def one_group(self, caller: Caller, name: str) -> Group:
-        found = next((group for group in self.groups(caller) if group.name == name), None)
-        if found is None:
-            raise NotFound(f"Group {shorten(name)} not found")
-        return found
+        for group in self.groups(caller):
+            if group.name == name:
+                return group
+        raise NotFound(f"Group {shorten(name)} not found")
 
     # changing
 
@@ -233,14 +233,13 @@ class People:
         def write(tx: Store) -> None:
             if tx.registered.all(Kind.User):
                 raise Conflict("This server has its admin already.")
-            _put_group(tx, Group(name=SHARED_GROUP))
-            _put_group(tx, Group(name=name))
-            _put_user(tx, admin)
+            _put(tx, Group(name=SHARED_GROUP))
+            _put(tx, Group(name=name))
+            _put(tx, admin)
             tx.tokens.remove_of_others(name)  # later such a name may be somebody else's
             audit.note(tx, caller, Verb.create, Kind.User, name=name, detail="the first admin")
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
         return admin
 
     async def put_user(self, caller: Caller, user: User) -> bool:
@@ -250,12 +249,11 @@ class People:
         known = self._users.get(user.name)
 
         def write(tx: Store) -> None:
-            _put_user(tx, user)
+            _put(tx, user)
             _refuse_without_admin(tx)
             audit.note(tx, caller, Verb.update if known else Verb.create, Kind.User, name=user.name)
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
         return known is not None
 
     async def put_group(self, caller: Caller, group: Group) -> bool:
@@ -265,11 +263,10 @@ class People:
         known = group.name in self._groups
 
         def write(tx: Store) -> None:
-            _put_group(tx, group)
+            _put(tx, group)
             audit.note(tx, caller, Verb.update if known else Verb.create, Kind.Group, group=group.name, name=group.name)
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
         return known
 
     async def remove_user(self, caller: Caller, name: str) -> None:
@@ -284,8 +281,7 @@ class People:
             tx.submissions.remove_of(name)
             audit.note(tx, caller, Verb.delete, Kind.User, name=name)
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
 
     async def remove_group(self, caller: Caller, name: str) -> None:
         self.refuse_unruly(caller)
@@ -303,7 +299,10 @@ class People:
             tx.registered.remove(Kind.Group, NO_GROUP, name)
             audit.note(tx, caller, Verb.delete, Kind.Group, group=name, name=name)
 
-        await self._db.write(write)
+        await self._write(write)
+
+    async def _write(self, change: Callable[[Store], None]) -> None:
+        await self._db.write(change)
         await self._read()
 
     def refuse_unruly(self, caller: Caller) -> None:
@@ -336,20 +335,16 @@ class People:
 
     def leave_no_admin(self, coming: Iterable[User]) -> bool:
         """Would there be no admin once all of these are written down?"""
-        return not _any_admin({**self._users, **{user.name: user for user in coming}}.values())
+        return not any(map(is_admin, (self._users | {user.name: user for user in coming}).values()))
 
 
 def is_admin(user: User) -> bool:
     return user.active and Rights.of(user.name, [(each.name, each.policy) for each in user.groups]).admin
 
 
-def _any_admin(users: Iterable[User]) -> bool:
-    return any(map(is_admin, users))
-
-
 def _refuse_without_admin(tx: Store) -> None:
     """Refuse a change that would leave no admin: nobody could ever give the right back."""
-    if not _any_admin(_users(tx)):
+    if not any(map(is_admin, _users(tx))):
         raise Conflict(NO_ADMIN, hint=ANOTHER_ADMIN)
 
 
@@ -381,14 +376,11 @@ def _refuse_inhabited(tx: Store, group: str) -> None:
     jobs = [f"{each.name} ({each.id})" for each in tx.workloads.active() if each.group == group]
     listed, _ = tx.workloads.page([group], limit=SHOWN + len(jobs))
     known = [f"{json.loads(row.summary)['name']} ({row.id})" for row in listed]
+    ended = [each for each in known if each not in jobs]
     volumes = [f"{each.name} ({each.id})" for each in tx.volumes.of_group(group)]
     belongs = [
         ("workloads that have not ended", jobs, f"penstock stop NAME -g {group}"),
-        (
-            "workloads that have ended",
-            [each for each in known if each not in jobs],
-            f"penstock delete wk NAME -g {group}",
-        ),
+        ("workloads that have ended", ended, f"penstock delete wk NAME -g {group}"),
         ("volumes", volumes, f"penstock delete vol NAME -g {group}"),
         ("nodes", tx.registered.names(Kind.Node, group), "penstock delete node NAME"),
         ("storages", tx.registered.names(Kind.Storage, group), "penstock delete storage NAME"),
@@ -403,9 +395,6 @@ def _users(tx: Store) -> list[User]:
     return [User.model_validate_json(text) for text in tx.registered.all(Kind.User)]
 
 
-def _put_user(tx: Store, user: User) -> None:
-    tx.registered.put(Kind.User, NO_GROUP, user.name, user.model_dump_json())
-
-
-def _put_group(tx: Store, group: Group) -> None:
-    tx.registered.put(Kind.Group, NO_GROUP, group.name, group.model_dump_json())
+def _put(tx: Store, thing: User | Group) -> None:
+    kind = Kind.User if isinstance(thing, User) else Kind.Group
+    tx.registered.put(kind, NO_GROUP, thing.name, thing.model_dump_json())

@@ -33,9 +33,9 @@ from penstock.store.database import Database
 
 log = logging.getLogger(__name__)
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""What will be better in a moment: the workload goes back into the queue."""
+"""Errors that pass in a moment: the workload goes back into the queue."""
 PORT_IN_CLUSTER = 29500
-"""Where ranks meet that each have a network address of their own."""
+"""The port where ranks meet that each have a network address of their own."""
 ANSWERS_AGAIN = "its node answers again"
 NOT_KNOWN = "what it does is not known"
 BETWEEN_UNITS = 1.0
@@ -58,19 +58,19 @@ class RunSteps:
         self._look_again = look_again
         self._units_written: dict[str, float] = {}
         self._steps_written: dict[Run, int] = {}
-        """How many of the engine's steps are in the history of a run that is on its way."""
+        """How many of the engine's steps are in the history of a run that has not begun."""
         self._since = now()
         self._asked: set[Run] = set()
-        """What the engine was asked to start, in this server's life."""
+        """Runs that this server asked the engine to start."""
         self._begun: set[Run] = set()
-        """Whose start we saw come to its end."""
+        """Runs whose start this server saw come to its end."""
         self._reminded = engine if isinstance(engine, Reminded) else None
         self._advances = engine if isinstance(engine, Advances) else None
         self._told: set[Run] = set()
         """Runs that the engine was told of, by their start or since."""
 
     async def advance(self, workload: Workload) -> Workload:
-        """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
+        """Take a workload that the engine has, or may have now, one step on, and return it as it is afterwards."""
         try:
             return await self._step(workload)
         except HeldUp as held:
@@ -121,17 +121,17 @@ class RunSteps:
             log.warning("%s: no further part of it can be started: %s", workload.id, error.message)
 
     def _may_be_half_started(self, workload: Workload) -> bool:
-        """A server that was killed may have left a start before its last step: taken again, it is finished."""
+        """May a server that was killed have left a start before its last step? Taken again, it is finished."""
         begun = workload.launched == workload.attempt or Run.of(workload) in self._begun
         return self._engine.schedules and workload.wants is Wants.RUN and not begun
 
     def _was_never_asked_for(self, workload: Workload) -> bool:
-        """It was placed by this server on a node that does not answer since, and nobody was asked to start it."""
+        """Was it placed by this server on a node that does not answer since, and never asked to start?"""
         new = workload.state is State.ASSIGNED and workload.updated_at > self._since
         return new and not self._engine.schedules and Run.of(workload) not in self._asked
 
     async def _gone(self, workload: Workload) -> Outcome | None:
-        """What it means that the engine has nothing of it; None: it was not started yet."""
+        """Return what it means that the engine has nothing of it; None: it was not started yet."""
         if workload.wants is Wants.STOP:
             said = await self._db.read(lambda tx: records.said_of_vanished(tx, workload))
             return Outcome(State.STOPPED, Reason.STOPPED_BY_USER, said)
@@ -144,7 +144,7 @@ class RunSteps:
         return None
 
     async def _start(self, workload: Workload) -> Workload | None:
-        """None when it began; otherwise the workload as it ended or was put back."""
+        """Start it. None when it began; otherwise the workload as it ended or was put back."""
         try:
             volumes = await self._volumes_of(workload)
             lost = await self._lost(
@@ -192,7 +192,7 @@ class RunSteps:
         return {path: volume for path, volume in found.items() if volume}
 
     async def _lost(self, volumes: Iterable[Volume]) -> list[str]:
-        """Those whose data is gone; one that was never made is still waited for."""
+        """Return the volumes whose data is gone; one that was never made is still waited for."""
         known = {volume.id: volume for volume in volumes if volume.made or volume.phase is Phase.Bound}
         reports = await self._engine.volume_reports(list(known.values())) if known else {}
         return sorted(known[id_].name for id_, report in reports.items() if report.phase is Phase.Lost)
@@ -248,7 +248,7 @@ class RunSteps:
         return await self._end(workload, None, report.units)
 
     async def _passed(self, workload: Workload, report: Report) -> Workload:
-        """Steps that were shorter than the time between two looks are lines of its history, too."""
+        """Record the steps that were shorter than the time between two looks: they are lines of its history, too."""
         run = Run.of(workload)
         new = report.steps[self._steps_written.get(run, 0) :]
         if not new or workload.started_at is not None:
@@ -290,7 +290,7 @@ class RunSteps:
         return await self._db.write(lambda tx: records.is_in_doubt(tx, workload, said or NOT_KNOWN))
 
     async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
-        """What changed of them, at most once a second; the end writes all in any case."""
+        """Record the units that changed, at most once a second; the end writes all in any case."""
         kept = await self._db.read(lambda tx: tx.workloads.units(workload.id, workload.attempt))
         known = {unit.model_dump_json() for unit in kept}
         changed = [unit for unit in lasting(kept, units) if unit.model_dump_json() not in known]
@@ -311,13 +311,13 @@ class RunSteps:
         return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
 
     async def _reached(self, workload: Workload) -> Workload:
-        """Most are at once: then nothing is written."""
+        """Record that it was told to stop. Most are at once: then nothing is written."""
         if await self._db.read(lambda tx: records.said_at_first(tx, workload)) == workload.message:
             return workload
         return await self._db.write(lambda tx: records.is_reached(tx, workload))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
-        """What it does, nobody can tell now."""
+        """Record that nobody can tell what it does now."""
         reason = Reason.CLUSTER_UNREACHABLE
         if workload.wants is Wants.STOP:
             return await self._db.write(lambda tx: records.is_out_of_reach(tx, workload, said))

@@ -267,6 +267,14 @@ def claim_of(volume_id: str) -> str | None:
     return volume_id.removeprefix(PREFIX) if volume_id.startswith(PREFIX) else None
 
 
+def is_mountable(tx: Store, volume_id: str) -> bool:
+    """Is the volume there and not being deleted? A claim of the cluster has no record to say so."""
+    if claim_of(volume_id):
+        return True
+    volume = tx.volumes.get(volume_id)
+    return volume is not None and volume.phase is not Phase.Deleting
+
+
 def is_literal(volume: Volume) -> bool:
     """Is it a claim without a record? A volume that was found again under a name that is taken has a claim of another
     name, too."""

@@ -9,7 +9,6 @@ from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
-from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.engines.shared.disk import disk_of
@@ -21,7 +20,7 @@ from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import claim_of, may_write
+from penstock.services.workloads.references import claim_of, is_mountable, may_write
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -114,8 +113,7 @@ def _refuse_active(workload: Workload) -> None:
 
 def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
     for path, volume_id in workload.volume_ids.items():
-        volume = tx.volumes.get(volume_id)
-        if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+        if not is_mountable(tx, volume_id):
             raise _without_volume(workload, path)
 
 

@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
+from penstock.background import Tasks
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT, new_id, shorten
 from penstock.domain.policy import Verb
 from penstock.domain.states import State
 from penstock.domain.users import Caller, Proof
-from penstock.domain.volumes import Phase, Volume
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Mount, Requests, Resources, Spec, Unit, Workload
 from penstock.engines.base import Engine, Run, Session, Terminal
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Unavailable
@@ -26,7 +27,7 @@ from penstock.services import audit, lookup
 from penstock.services.people.accounts import account_of
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import is_literal, literal, literal_id, may_write
+from penstock.services.workloads.references import is_literal, is_mountable, literal, literal_id, may_write
 from penstock.services.workloads.retry import claims_not_theirs, not_theirs
 from penstock.services.workloads.workloads import Workloads
 from penstock.settings import Settings
@@ -68,7 +69,7 @@ class Sessions:
         self._open: Counter[str] = Counter()
         self._connected: Counter[tuple[str, str, int]] = Counter()
         """Connections by user, workload and port."""
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = Tasks()
         self._stopping = asyncio.Event()
 
     async def recover(self) -> None:
@@ -85,9 +86,7 @@ class Sessions:
         await self._stopping.wait()
 
     async def close(self) -> None:
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._ending.close()
 
     # in a job
 
@@ -223,8 +222,8 @@ class Sessions:
 
     def _add(self, caller: Caller, volume: Volume, tx: Store) -> Workload:
         """Store the workload, unless someone has deleted the volume meanwhile."""
-        known = None if is_literal(volume) else tx.volumes.get(volume.id)
-        if not is_literal(volume) and (known is None or known.phase is Phase.Deleting):
+        volume_id = literal_id(volume.name) if is_literal(volume) else volume.id
+        if not is_mountable(tx, volume_id):
             raise NotFound(f"Volume {volume.name} not found")
         moment = now()
         workload = Workload(
@@ -235,7 +234,7 @@ class Sessions:
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=self._spec(volume, read_only=not _writable(volume, caller)),
-            volume_ids={VOLUME_PATH: literal_id(volume.name) if is_literal(volume) else volume.id},
+            volume_ids={VOLUME_PATH: volume_id},
             session=True,
             created_at=moment,
             updated_at=moment,
@@ -303,10 +302,7 @@ class Sessions:
         await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
 
     def end_later(self, workload: Workload) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._end(workload))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        return task
+        return self._ending.start(self._end(workload))
 
     async def _end(self, workload: Workload) -> None:
         """End the workload, whatever its owner may by now. Every step can be repeated by the next server; deleting it

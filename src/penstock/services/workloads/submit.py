@@ -17,7 +17,7 @@ from penstock.domain.scheduling.demand import QueuedJob
 from penstock.domain.scheduling.explain import WaitCause, no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group, Proof
-from penstock.domain.volumes import Phase, Volume
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, Foreseeing
 from penstock.engines.shared.disk import disk_of
@@ -32,7 +32,7 @@ from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.reconcile.records import RECORD_LIMIT, SPEC_LIMIT, record_of
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.workloads.references import UpcomingObjects, awaited_by, claim_of, volumes_of
+from penstock.services.workloads.references import UpcomingObjects, awaited_by, is_mountable, volumes_of
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -207,8 +207,7 @@ class Submit:
             if alone and (others := alive(tx, workload.group, workload.name)):
                 raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():
-                volume = None if claim_of(volume_id) else tx.volumes.get(volume_id)
-                if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+                if not is_mountable(tx, volume_id):
                     raise NotFound(f"Volume {volume_id} not found")
             tx.workloads.add(workload)
             audit.note_of(tx, caller, Verb.create, workload)
