@@ -45,6 +45,7 @@ from penstock.services.documents.kinds import (
     Planned,
     placed,
     together,
+    volume_named,
 )
 from penstock.services.idempotency import KeyedRequest
 from penstock.services.infrastructure import Infrastructure
@@ -55,7 +56,6 @@ from penstock.services.workloads.references import UpcomingObjects, homes_of
 from penstock.services.workloads.submit import Prepared, Submit, sends_workdir
 from penstock.services.workloads.uploads import Uploads
 from penstock.store.database import Database
-from penstock.store.session import Store
 from penstock.wire.requests import Application, NewVolume, Submission
 from penstock.wire.workloads import Applied
 
@@ -130,7 +130,7 @@ class Apply:
         for document in (each for each in documents if isinstance(each, ManifestVolume)):
             with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
                 volumes.append(await _planned(partial(self._plan_volume, caller, document)))
-                made.append((volumes[-1], partial(_at, document)))
+                made.append((volumes[-1], partial(placed, document)))
         groups = {each.name: each.noun for each in said.documents if isinstance(each.noun, Group)}
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
@@ -188,14 +188,14 @@ class Apply:
         modes = [str(mode) for mode in claim.access_modes]
         given = {"name": claim.name, "size": claim.size, "storage_class": claim.storage_class, "access_modes": modes}
         asked = NewVolume.model_validate(given)
-        found = await self._db.read(lambda tx: _volume_named(tx, caller, claim.name))
+        found = await self._db.read(lambda tx: volume_named(tx, caller.group, claim.name))
         try:
             wanted = await self._volumes.plan(caller, asked)
             if found is None:
                 return Planned(CLAIM, claim.name, CREATED, volume=wanted, asked=asked)
             return await self._plan_known_volume(caller, document, found, wanted, asked)
         except Invalid as error:
-            raise Invalid(error.message, problems=[_at(document, problem) for problem in error.problems]) from None
+            raise Invalid(error.message, problems=[placed(document, problem) for problem in error.problems]) from None
 
     async def _plan_known_volume(
         self, caller: Caller, document: ManifestVolume, found: Volume, wanted: Volume, asked: NewVolume
@@ -371,16 +371,6 @@ def _homes(caller: Caller, document: Document) -> frozenset[tuple[str, str]]:
         return frozenset()
     named = document.group if isinstance(document, WorkloadDocument) else None
     return homes_of(document.task.spec, named or caller.group)
-
-
-def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:
-    return next((volume for volume in tx.volumes.find(name, caller.group) if volume.name == name), None)
-
-
-def _at(document: ManifestVolume, problem: Problem) -> Problem:
-    """Return the problem with the place in the manifest that says it."""
-    where, field = document.place(str(problem.get("field")))
-    return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
 
 
 def _file(number: int) -> str:

@@ -115,7 +115,7 @@ def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
 
 
 def _circles(waits: Mapping[int, int]) -> list[list[int]]:
-    """Return the problems of workloads that wait for each other in a circle."""
+    """Return the circles of workloads that wait for each other; `waits` names one other for each."""
     seen: set[int] = set()
     circles = []
     for start in waits:

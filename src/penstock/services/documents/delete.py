@@ -20,7 +20,7 @@ from penstock.domain.workloads import Workload
 from penstock.errors import Forbidden, NotFound, PenstockError
 from penstock.services.audit import Audit
 from penstock.services.documents.apply import CLAIM, Runnable, kind_of, workload_deed
-from penstock.services.documents.kinds import DELETED, FAILED, NOT_PRESENT, Nouns, order_of
+from penstock.services.documents.kinds import DELETED, FAILED, NOT_PRESENT, Nouns, order_of, volume_named
 from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
 from penstock.services.volumes.volumes import Volumes
@@ -151,15 +151,15 @@ class Unapply:
         await self._workloads.wait(caller, workload.id, max(until - time.monotonic(), 0))
 
     async def _delete_volume(self, caller: Caller, name: str) -> Applied:
-        found = await self._db.read(lambda tx: [v for v in tx.volumes.find(name, caller.group) if v.name == name])
-        if not found:
+        found = await self._db.read(lambda tx: volume_named(tx, caller.group, name))
+        if found is None:
             return Applied(kind=CLAIM, name=name, result=NOT_PRESENT)
         try:
             caller.require(Verb.delete, Kind.Volume)
-            await self._volumes.delete(caller, found[0].id)
+            await self._volumes.delete(caller, found.id)
         except PenstockError as error:
             return await self._failed(caller, CLAIM, Deed(Verb.delete, Kind.Volume, caller.group, name), error)
-        return Applied(kind=CLAIM, name=name, id=found[0].id, result=DELETED)
+        return Applied(kind=CLAIM, name=name, id=found.id, result=DELETED)
 
     async def _failed(self, caller: Caller, kind: str, deed: Deed, error: PenstockError) -> Applied:
         if isinstance(error, Forbidden):

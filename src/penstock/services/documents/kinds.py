@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.dialects.document.types import AskedVolume, NounDocument
+from penstock.dialects.manifest.read import ManifestVolume
 from penstock.domain.audit import Deed
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
@@ -166,10 +167,9 @@ class Nouns:
         except Invalid as error:
             raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         except NotFound as error:
-            raise Invalid(
-                error.message, problems=[placed(document, Problem(error.message, field="storage", hint=error.hint))]
-            ) from None
-        found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
+            problem = Problem(error.message, field="storage", hint=error.hint)
+            raise Invalid(error.message, problems=[placed(document, problem)]) from None
+        found = await self._db.read(lambda tx: volume_named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
         if wanted.awaits_node and not found.many_nodes:  # some node has used it since
@@ -205,7 +205,7 @@ class Nouns:
             lost = await self._infrastructure.remove(caller, kind_of(document.noun), document.name, force=force)
             return lost_message(lost)
         else:
-            found = await self._db.read(lambda tx: _named(tx, caller.group, document.name))
+            found = await self._db.read(lambda tx: volume_named(tx, caller.group, document.name))
             if found is None:
                 raise NotFound(f"Volume {document.name} not found")
             caller.require(Verb.delete, Kind.Volume)
@@ -223,13 +223,13 @@ def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[]
     return Planned(document.kind, document.name, result, write=None if same else written)
 
 
-def placed(document: NounDocument, problem: Problem) -> Problem:
+def placed(document: NounDocument | ManifestVolume, problem: Problem) -> Problem:
     """Return the problem with the place in the document that says what is wrong."""
     where, field = document.place(*str(problem.get("field", "")).split("."))
     return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
 
 
-def _named(tx: Store, group: str, name: str) -> Volume | None:
+def volume_named(tx: Store, group: str, name: str) -> Volume | None:
     return next((volume for volume in tx.volumes.find(name, group) if volume.name == name), None)
 
 
