@@ -48,5 +48,5 @@ class KeyedRequest:
 
     def gone(self, object_id: str) -> Conflict:
         """Refuse to make it again: that would be another thing than the one the key stands for."""
-        message = f"{self._kind} {object_id}, which this Idempotency-Key made, is not there any more."
+        message = f"{self._kind} {object_id}, which this Idempotency-Key made, no longer exists."
         return Conflict(message, hint="Make a new key to make it again.")

@@ -177,7 +177,7 @@ def judged(tx: Store, workload: Workload, seen: IdleFinding, group: Group | None
     said = _sentence(seen.gpus, int(seen.idle_seconds), timeout)
     if not stops:
         return tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
-    said = f"{said}; its group {workload.group} has such workloads stopped"
+    said = f"{said}; its group {workload.group} stops such workloads"
     reported_now = tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
     _note(tx, workload, said)
     return tx.workloads.move(reported_now, State.REQUESTED_CANCEL, Reason.GPUS_IDLE, said, wants=Wants.STOP)

@@ -102,7 +102,7 @@ class Infrastructure:
         group, and no two are the same."""
         known = self.known(kind_of(place), place.name)
         if known and known.group != place.group:
-            return PlaceConflict("group", f"{kind_of(place)} {place.name} is there already, in another group.", STAYS)
+            return PlaceConflict("group", f"{kind_of(place)} {place.name} already exists in another group.", STAYS)
         if isinstance(place, Storage):
             return _not_its_disk(place, {*self._hosts, *self._here})
         addresses = {host.name: host.address for host in (*self._hosts.values(), *coming)}

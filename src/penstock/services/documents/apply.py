@@ -1,7 +1,7 @@
 """Apply a text of documents, of which all is checked before any is written.
 
 Each thing is made by its name: what is there already and the same is left alone, so that the same text can be applied
-again and again; what is there and different is refused, but for a volume that is to grow.
+again and again; what already exists and is different is refused, but for a volume that is to grow.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Apply:
     ) -> Planned:
         fields = ("access_modes", *(("storage_class",) if asked.storage_class else ()))
         if problems := volume_differences(found, wanted, fields):
-            raise Invalid(f"Volume {found.name} is there and different.", problems=problems)
+            raise Invalid(f"Volume {found.name} already exists and is different.", problems=problems)
         if found.size_bytes == wanted.size_bytes:
             return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
         caller.require(Verb.update, Kind.Volume)
@@ -233,7 +233,7 @@ class Apply:
         if there:
             seen, task = caller.rights.may(Verb.get, Kind.Workload, caller.group), with_kept(task, there[0])
             problems = open_secrets(task) or [different(there[0], task, seen=seen)]
-            raise Invalid(f"{name} is there and different.", problems=problems)
+            raise Invalid(f"{name} already exists and is different.", problems=problems)
         if task.spec.open_secrets:
             task = with_kept(task, await self._db.read(lambda tx: last_of(tx, caller, name)))
         sent = asked.files.get(_file(number))

@@ -175,7 +175,7 @@ class Nouns:
         if wanted.awaits_node and not found.many_nodes:  # some node has used it since
             wanted = wanted.model_copy(update={"storage": found.storage})
         if problems := volume_differences(found, wanted, VOLUME_FIELDS):
-            said = f"Volume {found.name} is there and different."
+            said = f"Volume {found.name} already exists and is different."
             raise Invalid(said, problems=[placed(document, each) for each in problems])
         return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
 

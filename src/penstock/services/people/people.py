@@ -220,19 +220,19 @@ class People:
     async def begin(self, caller: Caller, name: str) -> User:
         """Make the first admin, once."""
         if self._users:
-            raise Conflict("This server has its admin already.", hint="penstock adm users lists who there is")
+            raise Conflict("This server already has an admin.", hint="penstock adm users lists who there is")
         if not caller.admin:
-            raise Forbidden("Only the one who runs this server makes its first admin.")
+            raise Forbidden("Only whoever runs this server can make its first admin.")
         if not USER.match(name):
             problem = Problem(f"'{shorten(name)}' is not a user name", field="user")
-            raise Invalid("There can be no such user.", problems=[problem])
+            raise Invalid("The user cannot be made.", problems=[problem])
         mine = Membership(name=name, policy=EVERYTHING), Membership(name=EVERYTHING, policy=EVERYTHING)
         uid = caller.uid if name == caller.user else None
         admin = User(name=name, groups=mine, uid=uid)
 
         def write(tx: Store) -> None:
             if tx.registered.all(Kind.User):
-                raise Conflict("This server has its admin already.")
+                raise Conflict("This server already has an admin.")
             _put(tx, Group(name=SHARED_GROUP))
             _put(tx, Group(name=name))
             _put(tx, admin)
@@ -259,7 +259,7 @@ class People:
     async def put_group(self, caller: Caller, group: Group) -> bool:
         self.refuse_unruly(caller)
         if problem := _name_problem(group.name, "name"):
-            raise Invalid("The group cannot be written down.", problems=[problem])
+            raise Invalid("The group cannot be saved.", problems=[problem])
         known = group.name in self._groups
 
         def write(tx: Store) -> None:
@@ -309,9 +309,9 @@ class People:
         """Refuse callers without all rights to change users and groups, and all changes before there is an admin."""
         if not self._users:
             hint = "penstock adm init makes the first admin, once"
-            raise Conflict("Nobody is written down as admin of this server yet.", hint=hint)
+            raise Conflict("This server has no admin yet.", hint=hint)
         if not caller.admin:
-            raise Forbidden("Only an admin may say who may what.")
+            raise Forbidden("Only an admin may change users, groups and policies.")
 
     def refuse_wrong(self, user: User, coming: frozenset[str] = frozenset(), others: Iterable[User] = ()) -> None:
         """Refuse a user with all that is wrong; `coming` are groups and `others` users that are about to be written
@@ -331,7 +331,7 @@ class People:
                 hint = "an account is one user's; take it out of their document first"
                 problems.append(Problem(f"{user.uid} is the account of user {other.name}", field="uid", hint=hint))
         if problems:
-            raise Invalid("The user cannot be written down.", problems=problems)
+            raise Invalid("The user cannot be saved.", problems=problems)
 
     def leave_no_admin(self, coming: Iterable[User]) -> bool:
         """Would there be no admin once all of these are written down?"""

@@ -72,7 +72,7 @@ class Tokens:
             raise error
         if not USER.match(user):
             problem = Problem(f"'{shorten(user)}' is not a user name", field="user")
-            raise Invalid("There can be no token for that name.", problems=[problem])
+            raise Invalid("A token cannot be made for that name.", problems=[problem])
         return user
 
     async def page(

@@ -47,7 +47,7 @@ def current(tx: Store, workload: Workload) -> Workload | None:
     return None if found.ended or found.attempt != workload.attempt else found
 
 
-def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
+def write_waiting(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
     """Record what the engine says it waits for."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
@@ -57,7 +57,7 @@ def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: 
     return tx.workloads.move(found, state, reason, message, launched=found.attempt)
 
 
-def passes(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
+def write_steps(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
     """Record the states it passed on its way, as far as the table lets it."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
@@ -68,54 +68,54 @@ def passes(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
     return found
 
 
-def is_in_doubt(tx: Store, workload: Workload, message: str) -> Workload:
+def write_doubt(tx: Store, workload: Workload, message: str) -> Workload:
     """Record that nobody can tell what it does now. It keeps its place, and is asked for again."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
     if (found.state, found.reason) == (State.UNKNOWN, Reason.NODE_LOST):
-        return says(tx, found, message)
+        return write_message(tx, found, message)
     return tx.workloads.move(found, State.UNKNOWN, Reason.NODE_LOST, message, ended_at=None)
 
 
-def says(tx: Store, workload: Workload, message: str | None) -> Workload:
+def write_message(tx: Store, workload: Workload, message: str | None) -> Workload:
     """Record a new message; that is no new state, and no line of its history."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
-    moved = found.model_copy(update={"message": None if message is None else storable(message), "updated_at": now()})
-    tx.workloads.update(moved)
-    return moved
+    return _say(tx, found, None if message is None else storable(message))
 
 
-def is_out_of_reach(tx: Store, workload: Workload, message: str) -> Workload:
+def write_unreachable(tx: Store, workload: Workload, message: str) -> Workload:
     """Record that it is to stop and cannot be told now; that is no line of its history. One that was idle says only
     that."""
     found = current(tx, workload)
     if found is None or found.reason is Reason.GPUS_IDLE or found.message == storable(message):
         return found or workload
-    moved = found.model_copy(update={"message": storable(message), "updated_at": now()})
-    tx.workloads.update(moved)
-    return moved
+    return _say(tx, found, storable(message))
 
 
-def is_reached(tx: Store, workload: Workload) -> Workload:
+def write_reached(tx: Store, workload: Workload) -> Workload:
     """Record that it was told to stop; if that took a while, it says again who asked for it."""
     found = current(tx, workload)
     if found is None or found.wants is not Wants.STOP:
         return found or workload
-    moved = found.model_copy(update={"message": said_at_first(tx, found), "updated_at": now()})
-    tx.workloads.update(moved)
-    return moved
+    return _say(tx, found, first_message(tx, found))
 
 
-def said_at_first(tx: Store, workload: Workload) -> str | None:
+def _say(tx: Store, workload: Workload, message: str | None) -> Workload:
+    said = workload.model_copy(update={"message": message, "updated_at": now()})
+    tx.workloads.update(said)
+    return said
+
+
+def first_message(tx: Store, workload: Workload) -> str | None:
     """Return the message with which it came into the state it is in."""
     lines = reversed(tx.workloads.history(workload.id))
     return next((line.message for line in lines if line.state is workload.state), workload.message)
 
 
-def said_of_vanished(tx: Store, workload: Workload) -> str | None:
+def vanished_message(tx: Store, workload: Workload) -> str | None:
     """Return the message for one that is to stop and of which nothing is there. One that was in doubt may have run
     without anyone seeing it."""
     if workload.started_at is not None:
@@ -127,7 +127,7 @@ def said_of_vanished(tx: Store, workload: Workload) -> str | None:
     return "stopped before it started"
 
 
-def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
+def write_running(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
     found = current(tx, workload)
     if found is None or found.state in SEEN_RUNNING:
         return found or workload
@@ -147,7 +147,7 @@ def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | Non
     )
 
 
-def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | None = None) -> Workload:
+def write_progress(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | None = None) -> Workload:
     """Record how far it has come and a new message; that is no new state, and no line of its history."""
     found = current(tx, workload)
     if found is None:
@@ -167,7 +167,7 @@ def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | 
     return moved
 
 
-def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
+def write_put_back(tx: Store, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
     """Record that nothing of it was started: it waits again, so many seconds at least."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
@@ -185,7 +185,7 @@ def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str, sec
     )
 
 
-def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
+def write_end(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
     """End the attempt, as its units say if nothing else does, and begin the next if there is one: all or nothing.
 
     One that was never seen running but did run gets its RUNNING line first: history has no holes.
@@ -219,7 +219,7 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         **_over(units),
     )
     after = None if adopted else following(found, end, units)  # the next may be on a host that was not seen yet
-    return begin(tx, ended, after) if after else ended
+    return begin_attempt(tx, ended, after) if after else ended
 
 
 def _written(tx: Store, workload: Workload, told: Sequence[Unit]) -> tuple[tuple[Unit, ...], Progress | None]:
@@ -241,8 +241,8 @@ def _has_volumes(tx: Store, workload: Workload) -> None:
 
 def _over(units: Sequence[Unit]) -> dict[str, Any]:
     """Return when the last unit ended, however much later that is written; nothing where one has no end of its own."""
-    ends = [unit.ended_at for unit in units if unit.ended_at]
-    return {"ended_at": min(max(ends), now())} if ends and len(ends) == len(units) else {}
+    write_end = [unit.ended_at for unit in units if unit.ended_at]
+    return {"ended_at": min(max(write_end), now())} if write_end and len(write_end) == len(units) else {}
 
 
 def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
@@ -252,7 +252,7 @@ def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
     return tuple(unit if unit.ended_at else unit.model_copy(update=over) for unit in seen)
 
 
-def begin(tx: Store, ended: Workload, after: Next) -> Workload:
+def begin_attempt(tx: Store, ended: Workload, after: Next) -> Workload:
     """Begin the next attempt of a workload that has ended."""
     if not ended.spec.array and ended.attempt >= KEPT:
         tx.workloads.forget_units(ended.id, ended.attempt + 2 - KEPT)

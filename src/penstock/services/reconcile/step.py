@@ -103,7 +103,7 @@ class RunSteps:
             self._begun.add(run)
             report = await self._engine.observe(run)
             if report.presence is Presence.absent and self._engine.schedules:
-                raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
+                raise Unavailable(f"{workload.object_name} was created and does not show up yet.")
         after = await self._write_down(workload, report)
         if self._advances and not after.ended:
             await self._advances.advance(run)
@@ -133,7 +133,7 @@ class RunSteps:
     async def _gone(self, workload: Workload) -> Outcome | None:
         """Return what it means that the engine has nothing of it; None: it was not started yet."""
         if workload.wants is Wants.STOP:
-            said = await self._db.read(lambda tx: records.said_of_vanished(tx, workload))
+            said = await self._db.read(lambda tx: records.vanished_message(tx, workload))
             return Outcome(State.STOPPED, Reason.STOPPED_BY_USER, said)
         if self._engine.schedules:
             if workload.launched < workload.attempt:
@@ -254,7 +254,7 @@ class RunSteps:
         if not new or workload.started_at is not None:
             return workload
         self._steps_written[run] = len(report.steps)
-        return await self._db.write(lambda tx: records.passes(tx, workload, new))
+        return await self._db.write(lambda tx: records.write_steps(tx, workload, new))
 
     async def _waiting(self, workload: Workload, report: Report) -> Workload:
         state, reason = report.state or State.QUEUED, report.reason or Reason.IN_QUEUE
@@ -264,8 +264,8 @@ class RunSteps:
         if state is State.UNKNOWN:
             return await self._in_doubt(workload, report.message)
         if report.steps and known[:2] == (state, reason):
-            return await self._db.write(lambda tx: records.says(tx, workload, report.message))
-        return await self._db.write(lambda tx: records.waits(tx, workload, state, reason, report.message))
+            return await self._db.write(lambda tx: records.write_message(tx, workload, report.message))
+        return await self._db.write(lambda tx: records.write_waiting(tx, workload, state, reason, report.message))
 
     async def _running(self, workload: Workload, report: Report) -> Workload:
         units, said = report.units, report.message
@@ -277,17 +277,17 @@ class RunSteps:
         elif workload.state not in records.SEEN_RUNNING:
             self._units_written[workload.id] = time.monotonic()
             again = ANSWERS_AGAIN if workload.state is State.UNKNOWN else None
-            return await self._db.write(lambda tx: records.runs(tx, workload, units, said or again))
+            return await self._db.write(lambda tx: records.write_running(tx, workload, units, said or again))
         if workload.spec.parts == 1:
             if said == workload.message:
                 return workload
-            return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+            return await self._db.write(lambda tx: records.write_progress(tx, workload, (), said))
         return await self._units_of_running(workload, units, said)
 
     async def _in_doubt(self, workload: Workload, said: str | None) -> Workload:
         if (workload.state, workload.message) == (State.UNKNOWN, said):
             return workload
-        return await self._db.write(lambda tx: records.is_in_doubt(tx, workload, said or NOT_KNOWN))
+        return await self._db.write(lambda tx: records.write_doubt(tx, workload, said or NOT_KNOWN))
 
     async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
         """Record the units that changed, at most once a second; the end writes all in any case."""
@@ -301,36 +301,36 @@ class RunSteps:
             self._look_again(workload.id, wait)
             return workload
         self._units_written[workload.id] = time.monotonic()
-        return await self._db.write(lambda tx: records.goes_on(tx, workload, changed, said))
+        return await self._db.write(lambda tx: records.write_progress(tx, workload, changed, said))
 
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
         self._begun.discard(Run.of(workload))
         self._asked.discard(Run.of(workload))
         self._told.discard(Run.of(workload))
         self._steps_written.pop(Run.of(workload), None)
-        return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
+        return await self._db.write(lambda tx: records.write_end(tx, workload, end, units))
 
     async def _reached(self, workload: Workload) -> Workload:
         """Record that it was told to stop. Most are at once: then nothing is written."""
-        if await self._db.read(lambda tx: records.said_at_first(tx, workload)) == workload.message:
+        if await self._db.read(lambda tx: records.first_message(tx, workload)) == workload.message:
             return workload
-        return await self._db.write(lambda tx: records.is_reached(tx, workload))
+        return await self._db.write(lambda tx: records.write_reached(tx, workload))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """Record that nobody can tell what it does now."""
         reason = Reason.CLUSTER_UNREACHABLE
         if workload.wants is Wants.STOP:
-            return await self._db.write(lambda tx: records.is_out_of_reach(tx, workload, said))
+            return await self._db.write(lambda tx: records.write_unreachable(tx, workload, said))
         if not self._engine.schedules:  # placed anew it might run twice
             return await self._in_doubt(workload, said)
         if workload.state is State.RUNNING:
-            return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+            return await self._db.write(lambda tx: records.write_progress(tx, workload, (), said))
         if workload.launched < workload.attempt:
             return await self._put_back(workload, reason, said)
-        return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))
+        return await self._db.write(lambda tx: records.write_waiting(tx, workload, State.QUEUED, reason, said))
 
     async def _put_back(self, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
-        return await self._db.write(lambda tx: records.is_put_back(tx, workload, reason, message, seconds))
+        return await self._db.write(lambda tx: records.write_put_back(tx, workload, reason, message, seconds))
 
 
 def _doubted(unit: Unit) -> Unit:

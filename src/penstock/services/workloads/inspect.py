@@ -15,7 +15,7 @@ from penstock.errors import Conflict, Invalid
 from penstock.services import lookup
 from penstock.services.nodes import Nodes
 from penstock.services.scheduler.queue import JobQueue
-from penstock.services.workloads.sessions import Sessions, said_of
+from penstock.services.workloads.sessions import Sessions, named_conflict
 from penstock.store.database import Database
 from penstock.wire.measures import Inspection, MeasureView, NodeMeasure
 from penstock.wire.workloads import Explained, ExplainedNode, ObstacleView
@@ -54,12 +54,12 @@ class Inspector:
     async def top(self, caller: Caller, ref: str, part: int | None) -> MeasureView:
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         if problem := lookup.part_problem(workload, part):
-            raise Invalid(f"{workload.name} ({workload.id}) cannot be looked at there.", problems=[problem])
+            raise Invalid(f"{workload.name} ({workload.id}) has no such part.", problems=[problem])
         chosen = await self._sessions.running_part(workload, part)
         try:
             found = await self._engine.top(Run.of(workload), chosen)
         except Conflict as error:
-            raise said_of(workload, chosen, error) from error
+            raise named_conflict(workload, chosen, error) from error
         shown = without(found.model_dump(), workload.spec.secret_values)  # a program may have been started with one
         return MeasureView(**shown, id=workload.id, name=workload.name, part=chosen)
 

@@ -70,7 +70,7 @@ class Retries:
             after = Next(Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes)
             request.remember(tx, found.id)
             audit.note_of(tx, caller, Verb.create, found, after.message)
-            return records.begin(tx, found, after), True
+            return records.begin_attempt(tx, found, after), True
 
         again, new = await self._db.write(change)
         if new:
@@ -165,7 +165,7 @@ def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tupl
     if array is None:
         if asked:
             problem = Problem(f"{workload.name} is no array", field="indexes")
-            raise Invalid("The attempt cannot be made.", problems=[problem])
+            raise Invalid("The attempt cannot be started.", problems=[problem])
         if workload.state is State.EXITED:
             raise _nothing(workload)
         return ()
@@ -178,7 +178,7 @@ def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tupl
         said = f"index {wrong[0]} has completed" if wrong[0] in done else f"there is no index {wrong[0]}"
         shown = ", ".join(map(str, left[:20])) + (" …" if len(left) > 20 else "")
         problem = Problem(said, field="indexes", hint=f"those that did not complete: {shown}")
-        raise Invalid("The attempt cannot be made.", problems=[problem])
+        raise Invalid("The attempt cannot be started.", problems=[problem])
     chosen = sorted(set(asked)) if asked else left
     return () if len(chosen) == array.count else tuple(chosen)
 

@@ -98,7 +98,7 @@ class Sessions:
             workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
             await self.require_entry(workload, caller)
             if problem := lookup.part_problem(workload, part):
-                raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
+                raise Invalid(f"{workload.name} ({workload.id}) has no such part.", problems=[problem])
             yield workload, await self.running_part(workload, part)
 
     async def require_entry(self, workload: Workload, caller: Caller) -> None:
@@ -150,7 +150,7 @@ class Sessions:
         try:
             session = await opening(Run.of(workload), part)
         except Conflict as error:
-            raise said_of(workload, part, error) from error
+            raise named_conflict(workload, part, error) from error
         try:
             yield session
         finally:
@@ -288,7 +288,7 @@ class Sessions:
                 found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
                 if found is None or found.ended:
                     why = found.message if found else "it was deleted"
-                    raise Conflict(f"The shell could not be started: {why or 'it ended at once'}")
+                    raise Conflict(f"The shell could not start: {why or 'it ended at once'}")
                 if found.status == "running":
                     return found
                 late = asyncio.get_running_loop().time() - began >= QUIET_SECONDS
@@ -349,7 +349,7 @@ def _part(workload: Workload, unit: Unit) -> int:
     return unit.index if workload.spec.array else unit.rank
 
 
-def said_of(workload: Workload, part: int, error: Conflict) -> Conflict:
+def named_conflict(workload: Workload, part: int, error: Conflict) -> Conflict:
     """Return an engine's error with the name that people know the workload by."""
     which = f", {_word(workload)} {part}" if workload.spec.parts > 1 else ""
     return Conflict(f"{workload.name} ({workload.id}{which}): {error.message}", hint=error.hint)

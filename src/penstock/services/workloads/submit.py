@@ -205,7 +205,7 @@ class Submit:
                 return _still_there(tx, before, request), False
             self.refuse_without_room()
             if alone and (others := alive(tx, workload.group, workload.name)):
-                raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
+                raise NameTaken(f"{others[0].name} already exists ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():
                 if not is_mountable(tx, volume_id):
                     raise NotFound(f"Volume {volume_id} not found")

@@ -69,7 +69,7 @@ class Uploads:
     def path(self, user: str, upload_id: str) -> Path:
         path = self._path(user, upload_id)
         if not ID.match(upload_id) or not path.is_file():
-            raise NotFound("The files sent for workdir are not there any more.", hint="Submit it again.")
+            raise NotFound("The files sent for workdir no longer exist.", hint="Submit it again.")
         return path
 
     def _path(self, user: str, upload_id: str) -> Path:
